@@ -1,0 +1,46 @@
+"""Command line: parse, print, exit. No mathematics here.
+
+Exit codes: 0 fine, 2 usage, 3 a number became non-finite, 4 data, 5 reading or writing, 130 or 143 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from maxsup.core.errors import MaxsupError
+
+_EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, MaxsupError):
+        return error.exit_code
+    return 5 if isinstance(error, OSError) else 2
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
+        return f"the command line needs {error.name}, which is not installed; run pip install 'maxsup[lab]'."
+    return str(error)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code; an error is one sentence unless ``--debug`` is given.
+
+    Args:
+        argv: Words after the program's name; those of the process by default.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    # At any place: it is what one appends to the command that just failed.
+    debug = "--debug" in words
+    try:
+        # Late: without the extra there is no typer, and that too deserves a sentence.
+        from maxsup.cli.app import run
+
+        run([word for word in words if word != "--debug"])
+    except _EXPECTED as error:
+        if debug:
+            raise
+        print(f"maxsup: {_sentence(error)}", file=sys.stderr)
+        sys.exit(_exit_code(error))

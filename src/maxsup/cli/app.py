@@ -1,0 +1,50 @@
+"""The verbs and the options they share; one module a verb, torch imported only by verbs that need it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from maxsup import __version__
+from maxsup.cli.evaluate import evaluate
+from maxsup.cli.ls import ls
+from maxsup.cli.recipes import cp, validate
+from maxsup.cli.train import train
+
+# Plain help and no completion: both would import rich or more at every start.
+app = typer.Typer(
+    name="maxsup",
+    help="Max Suppression and its relatives: regularised cross-entropy losses for PyTorch.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("ls")(ls)
+app.command("cp")(cp)
+app.command("validate")(validate)
+app.command("train")(train)
+app.command("eval")(evaluate)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"maxsup {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _shared(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    del version, debug  # the one exits in its callback, the other is taken out by maxsup.cli.main
+
+
+def run(words: list[str]) -> None:
+    """Run the command that ``words`` spell, then exit."""
+    typer.main.get_command(app).main(args=words, prog_name="maxsup")

@@ -1,0 +1,58 @@
+"""``maxsup eval``: plain numbers of a run on a split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, percent, print_json, with_data_root
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    overrides: OverrideArguments = None,
+    split: Annotated[str, typer.Option("--split", metavar="train|val|test", help="Which images.")] = "test",
+    weights: Annotated[str, typer.Option("--weights", metavar="last|best", help="Which checkpoint.")] = "last",
+    corruptions: Annotated[
+        bool, typer.Option("--corruptions", help="Every corruption at every severity of the split too.")
+    ] = False,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate a run: accuracy, plain NLL, calibration, confidence on errors."""
+    from maxsup.core.interrupt import SignalGuard
+
+    with SignalGuard():
+        from maxsup.training import evaluate_run
+
+        result = evaluate_run(
+            run, split, weights=weights, has_corruptions=corruptions, overrides=with_data_root(overrides, data_root)
+        )
+        if as_json:
+            print_json(result)
+        else:
+            typer.echo("\n".join(_lines(result)))
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{result['data']}, {result['split']} split, {result['n']} images, {result['weights']} weights of {result['run']}",
+        f"accuracy        {percent(result['accuracy'])} (top 5: {percent(result['accuracy_top5'])})",
+        f"nll             {result['nll']:.4f}",
+        f"ece             {result['ece']:.4f} (15 bins)",
+        f"confidence      {percent(result['confidence_correct'])} where right, "
+        f"{percent(result['confidence_wrong'])} where wrong",
+    ]
+    for name, accuracy in result.get("groups", {}).items():
+        lines.append(f"{name + ' shot':<15} {percent(accuracy)}")
+    if "corrupted" in result:
+        mean = result["corrupted"]
+        lines.append(
+            f"corrupted       {percent(mean['accuracy'])} accuracy, nll {mean['nll']:.4f}, ece {mean['ece']:.4f} "
+            f"(mean of {len(result['corruptions'])} sets)"
+        )
+    if result["missing"]:
+        lines.append(f"missing         {result['missing']} images could not be read")
+    return lines

@@ -1,0 +1,121 @@
+"""``maxsup ls``: what there is, read from the registries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from maxsup.core.checks import check_choice
+
+Row = dict[str, Any]
+
+
+class Listing(NamedTuple):
+    """One kind of thing that can be listed: where its rows come from, and how a row looks in a table, if in one."""
+
+    rows: Callable[[], list[Row]]
+    cells: Callable[[Row], dict[str, str]] | None
+
+
+def _loss_rows() -> list[Row]:
+    # Late: this import costs torch.
+    from maxsup.losses import describe_losses
+
+    return describe_losses()
+
+
+def _loss_cells(row: Row) -> dict[str, str]:
+    return {
+        "name": row["name"],
+        "default": "-" if row["strength"] is None else f"{row['strength']} {row['default']:g}",
+        "formula": row["formula"],
+        "source": row["source"],
+        "needs": ", ".join(row["needs"]) or "-",
+    }
+
+
+def _model_rows() -> list[Row]:
+    from maxsup.models import describe_models
+
+    return describe_models()
+
+
+def _data_rows() -> list[Row]:
+    from maxsup.data import describe_datasets
+
+    return describe_datasets()
+
+
+def _data_cells(row: Row) -> dict[str, str]:
+    options = ", ".join(f"{name}={default}" for name, default in row["options"].items())
+    return {"name": row["name"], "images": row["images"], "source": row["source"], "options": options or "-"}
+
+
+def _recipe_rows() -> list[Row]:
+    from maxsup.core.recipes import describe_recipes
+
+    return [dict(row) for row in describe_recipes()]
+
+
+def _plain_cells(row: Row) -> dict[str, str]:
+    return {header: str(cell) for header, cell in row.items()}
+
+
+LISTINGS = {
+    "losses": Listing(_loss_rows, _loss_cells),
+    "models": Listing(_model_rows, _plain_cells),
+    "data": Listing(_data_rows, _data_cells),
+    "recipes": Listing(_recipe_rows, None),
+}
+
+
+def _stacked(cells: dict[str, str]) -> dict[str, str]:
+    """The same cells in three columns: the fourth and those after it move under the third."""
+    first, second, third, *rest = cells.items()
+    lines = [third[1], *(f"{header}: {cell}" for header, cell in rest if cell != "-")]
+    return dict([first, second, (third[0], "\n".join(lines))])
+
+
+def _print_table(rows: list[dict[str, str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if len(rows[0]) > 3 and sum(max(len(row[header]) for row in rows) + 2 for header in rows[0]) > console.width:
+        rows = [_stacked(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for header in rows[0]:
+        # fold, not the default ellipsis: a listing that hides its end is of no use in a pipe.
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
+    console.print(table)
+
+
+def _print_cards(rows: list[Row]) -> None:
+    """Name and title, the rest indented under them; without rich, whose import takes longer than all else here."""
+    for row in rows:
+        typer.echo(f"{row['name']}: {row['title']}")
+        for key in ("command", "expect"):
+            typer.echo(f"    {row[key]}")
+
+
+def ls(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(LISTINGS)}.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+) -> None:
+    """List what is available, for instance `maxsup ls losses`."""
+    check_choice("kind", kind, tuple(LISTINGS))
+    listing = LISTINGS[kind]
+    rows = listing.rows()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    elif listing.cells is None:
+        _print_cards(rows)
+    else:
+        _print_table([listing.cells(row) for row in rows])

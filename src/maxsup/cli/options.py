@@ -1,0 +1,38 @@
+"""Words that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A name from `maxsup ls recipes`, or a .yaml file.")
+]
+OverrideArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, for instance optimizer.lr=0.1 epochs=5."),
+]
+DataRootOption = Annotated[
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Where data sets are; else MAXSUP_DATA, else ./data.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def with_data_root(overrides: list[str] | None, data_root: Path | None) -> list[str]:
+    """Overrides, and the one that ``--data-root`` stands for."""
+    return [*(overrides or []), *([f"data.root={data_root.resolve()}"] if data_root else [])]
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One strict JSON object on standard output."""
+    from maxsup.core.storage import json_text
+
+    typer.echo(json_text(value, indent=2))
+
+
+def percent(share: float | None) -> str:
+    """A share as people read it; a dash where it is undefined."""
+    return "-" if share is None or share != share else f"{100 * share:.2f} %"

@@ -1,0 +1,72 @@
+"""``maxsup train``: a recipe goes in, a run directory comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maxsup.cli.options import (
+    DataRootOption,
+    JsonOption,
+    OverrideArguments,
+    RecipeArgument,
+    percent,
+    print_json,
+    with_data_root,
+)
+
+
+def train(
+    recipe: RecipeArgument,
+    overrides: OverrideArguments = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="The run directory; by default one under runs/.")
+    ] = None,
+    resume: Annotated[
+        str, typer.Option("--resume", metavar="auto|never", help="Go on where a run is, or refuse to.")
+    ] = "auto",
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a recipe. After an interruption the same command goes on where it stopped."""
+    from maxsup.core.interrupt import SignalGuard
+    from maxsup.core.recipes import load_recipe, recipe_path
+
+    # From here on, so that a signal during the imports has the same exit code as one in the middle of an epoch.
+    with SignalGuard():
+        checked = load_recipe(recipe, with_data_root(overrides, data_root))
+        from maxsup.training import train as run_recipe
+
+        summary = run_recipe(checked, output, name=recipe_path(recipe).stem, resume=resume)
+        if not _is_main_process():
+            return
+        if as_json:
+            print_json(summary)
+        else:
+            typer.echo("\n".join(_lines(summary)))
+
+
+def _is_main_process() -> bool:
+    import os
+
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _lines(summary: dict[str, Any]) -> list[str]:
+    shares = summary["time_shares"]
+    parts = ", ".join(f"{name} {percent(shares[name])}" for name in ("data", "log", "checkpoint", "validation"))
+    lines = [
+        f"{summary['images_per_second']:.0f} images/s; {percent(shares['outside'])} of the time outside "
+        f"forward/backward and validation ({parts})",
+    ]
+    for split in ("val", "test"):
+        for which in ("last", "best"):
+            numbers = summary[split][which]
+            if numbers is not None:
+                lines.append(
+                    f"{split} ({which} weights, n={numbers['n']}): accuracy {percent(numbers['accuracy'])}, "
+                    f"nll {numbers['nll']:.4f}, ece {numbers['ece']:.4f}"
+                )
+    return [*lines, f"run directory: {summary['run']}"]

@@ -1,0 +1,36 @@
+"""Checks of arguments, one sentence each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+from maxsup.core.errors import hint
+
+
+def check_number(name: str, value: Any, low: float = 0.0, high: float = math.inf, *, above: bool = False) -> None:
+    """Raise unless ``value`` is a number in ``[low, high]`` (``(low, high]`` with ``above``).
+
+    Example:
+        >>> check_number("alpha", -0.1)
+        Traceback (most recent call last):
+        ValueError: alpha must be a number of at least 0; got -0.1. Use 0 to switch the term off.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number; got {value!r}. Write it without quotes, for instance {name}=0.1.")
+    number = float(value)
+    bound = f"above {low:g}" if above else f"of at least {low:g}"
+    if not math.isfinite(number) or number < low or (above and number == low):
+        fix = "Use a small positive value." if above else f"Use {low:g} to switch the term off."
+        raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
+    if number > high:
+        raise ValueError(f"{name} must be at most {high:g}; got {value!r}. Usual values lie between 0.05 and 0.3.")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}; got {value!r}. {hint(str(value), choices)}")

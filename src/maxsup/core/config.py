@@ -1,0 +1,281 @@
+"""Recipes as typed, frozen values: everything one training run needs, checked before anything is spent on it.
+
+A recipe cannot execute anything: it holds numbers and names, and names are looked up in registries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from maxsup.core.errors import hint
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, and a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+class AugmentConfig(Section):
+    """What is done to training images; ``resize``, ``eval_resize`` and ``interpolation`` hold in evaluation too."""
+
+    crop_padding: int = Field(0, ge=0)
+    flip: bool = False
+    rotation: float = Field(0.0, ge=0.0, le=180.0)
+    random_resized_crop: bool = False
+    scale: tuple[float, float] = (0.08, 1.0)
+    resize: int | None = Field(None, gt=0)
+    color_jitter: float = Field(0.0, ge=0.0)
+    randaugment: str | None = None
+    random_erasing: float = Field(0.0, ge=0.0, le=1.0)
+    mixup: float = Field(0.0, ge=0.0)
+    cutmix: float = Field(0.0, ge=0.0)
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
+    eval_resize: int | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _scale_is_a_range(self) -> AugmentConfig:
+        low, high = self.scale
+        if not 0.0 < low <= high <= 1.0:
+            raise ValueError(f"scale must be two growing shares of the image; got {self.scale!r}. Usual: [0.08, 1.0].")
+        return self
+
+
+class DataConfig(Section):
+    """Which images, where they are, and how many of the training images are held out to choose by."""
+
+    name: str = "digits"
+    root: str | None = None
+    options: dict[str, Any] = {}
+    image_size: int | None = Field(None, gt=0)
+    val_share: float = Field(0.1, ge=0.0, lt=1.0)
+    split_seed: int = Field(0, ge=0)
+    drop_last: bool = False
+    num_workers: int = Field(0, ge=0)
+    download: bool = False
+    tolerance: float = Field(0.001, ge=0.0, le=1.0)
+
+
+class ModelConfig(Section):
+    """The network: a registered name or any of timm."""
+
+    name: str = "small_cnn"
+    options: dict[str, Any] = {}
+    pretrained: bool | str = False
+    classifier: Literal["linear", "tde"] = "linear"
+
+
+class LossConfig(BaseModel):
+    """The loss by name; every other key is an option of that loss.
+
+    A strength may be a number, the name of a schedule of the paper, or ``{schedule: linear, start: 0.1, end: 0.2}``.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    name: str = "maxsup"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class OptimizerConfig(Section):
+    """``decay_filter``: ``all`` parameters decay, only ``weights`` (no biases, no norms), or as ``paper_names``."""
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    lr: float = Field(0.1, gt=0.0)
+    momentum: float = Field(0.9, ge=0.0, lt=1.0)
+    nesterov: bool = False
+    weight_decay: float = Field(0.0, ge=0.0)
+    decay_filter: Literal["all", "weights", "paper_names"] = "all"
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> OptimizerConfig:
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov must go with a momentum above 0; got momentum=0. Set momentum=0.9.")
+        return self
+
+
+class ScheduleConfig(Section):
+    """The learning rate over time: a linear warm-up from ``warmup_start * lr``, then the named decay."""
+
+    name: Literal["constant", "cosine", "linear", "step", "multistep"] = "cosine"
+    interval: Literal["step", "epoch"] = "step"
+    warmup_epochs: float = Field(0.0, ge=0.0)
+    warmup_start: float = Field(0.0, ge=0.0, le=1.0)
+    milestones: tuple[int, ...] = ()
+    step_size: int = Field(30, gt=0)
+    gamma: float = Field(0.1, gt=0.0, le=1.0)
+    final_lr: float = Field(0.0, ge=0.0)
+
+    @model_validator(mode="after")
+    def _milestones_grow(self) -> ScheduleConfig:
+        if (self.name == "multistep") != bool(self.milestones):
+            raise ValueError(
+                f"milestones must be given with name=multistep and only there; got name={self.name} and "
+                f"milestones={list(self.milestones)}. Write for instance milestones: [60, 120, 160]."
+            )
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(f"milestones must grow; got {list(self.milestones)}. Sort them.")
+        return self
+
+
+class EmaConfig(Section):
+    """A moving average of the weights; ``is_evaluated`` makes it the weights of the run, else it is only kept."""
+
+    decay: float = Field(0.0, ge=0.0, lt=1.0)
+    is_evaluated: bool = True
+
+
+class Recipe(Section):
+    """Everything one training run needs.
+
+    Example:
+        >>> recipe = Recipe.model_validate({"loss": {"name": "ls", "alpha": 0.2}, "epochs": 3})
+        >>> recipe.loss.name, recipe.loss.options, recipe.optimizer.name
+        ('ls', {'alpha': 0.2}, 'sgd')
+    """
+
+    data: DataConfig = DataConfig()
+    augment: AugmentConfig = AugmentConfig()
+    model: ModelConfig = ModelConfig()
+    loss: LossConfig = LossConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    ema: EmaConfig = EmaConfig()
+    epochs: int = Field(10, gt=0)
+    batch_size: int = Field(128, gt=0)
+    accumulation: int = Field(1, gt=0)
+    alpha_per_step: bool = False
+    clip_norm: float | None = Field(None, gt=0.0)
+    batchnorm: Literal["local", "frozen", "sync"] = "local"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    channels_last: bool = False
+    compile: bool = False
+    deterministic: bool = True
+    seed: int = Field(0, ge=0)
+    threads: int | None = Field(None, gt=0)
+    save_every_steps: int | None = Field(None, gt=0)
+    tracker: Literal["tensorboard", "wandb", "mlflow"] | None = None
+
+
+# Where and how fast, not what: a run may go on with other values of these and is still the same run.
+CIRCUMSTANCES = (
+    "data.root",
+    "data.download",
+    "data.num_workers",
+    "data.tolerance",
+    "threads",
+    "save_every_steps",
+    "tracker",
+)
+
+# Options under these names belong to what the name says; a new name starts them afresh.
+_OPTIONS_OF_A_NAME: dict[str, tuple[str, ...] | None] = {"loss": None, "data": ("options",), "model": ("options",)}
+
+
+def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, source: str = "recipe") -> Recipe:
+    """The recipe that ``values`` with ``overrides`` describe; every mistake in it is named at once.
+
+    Args:
+        values: What the YAML file holds.
+        overrides: ``key.sub=value`` each, in order.
+        source: What to call it in a message.
+
+    Example:
+        >>> parse_recipe({"epochs": 5}, ["optimizer.lr=0.5", "loss.name=ls"]).optimizer.lr
+        0.5
+        >>> parse_recipe({}, ["optimiser.lr=0.5"])
+        Traceback (most recent call last):
+        ValueError: key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?
+    """
+    merged = _copied(values)
+    for override in overrides:
+        _override(merged, override)
+    try:
+        return Recipe.model_validate(merged)
+    except ValidationError as error:
+        raise ValueError(" ".join(_sentence(detail, source) for detail in error.errors())) from None
+
+
+def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping with dotted keys, as overrides write them.
+
+    Example:
+        >>> flat_items({"loss": {"name": "ls"}, "epochs": 5})
+        {'loss.name': 'ls', 'epochs': 5}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flat_items(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def differing_keys(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys in which two recipes differ as experiments, with both values; circumstances do not count."""
+    left, right = (flat_items(recipe.model_dump(mode="json")) for recipe in (first, second))
+    return {
+        key: (left.get(key), right.get(key))
+        for key in (left | right)
+        if key not in CIRCUMSTANCES and left.get(key) != right.get(key)
+    }
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _override(values: dict[str, Any], text: str) -> None:
+    from maxsup.core.recipes import parse_yaml
+
+    key, equals, value = text.partition("=")
+    parts = key.split(".")
+    if not equals or not all(parts):
+        raise ValueError(f"override must be key.sub=value; got {text!r}. Write for instance optimizer.lr=0.1.")
+    if parts[-1] == "name" and len(parts) == 2 and parts[0] in _OPTIONS_OF_A_NAME:
+        section = values.get(parts[0])
+        if isinstance(section, dict) and section.get("name") != value:
+            dropped = _OPTIONS_OF_A_NAME[parts[0]] or tuple(section)
+            values[parts[0]] = {known: kept for known, kept in section.items() if known not in dropped}
+    place = values
+    for part in parts[:-1]:
+        inner = place.get(part)
+        if not isinstance(inner, dict):
+            # A number in the way, such as loss.alpha=0.1 before loss.alpha.end=0.2, gives way to the mapping.
+            inner = place[part] = {}
+        place = inner
+    place[parts[-1]] = parse_yaml(value, source=f"value of {key}")
+
+
+def _sentence(detail: Any, source: str) -> str:
+    location = [str(part) for part in detail["loc"]]
+    name = ".".join(location)
+    if detail["type"] == "extra_forbidden":
+        section, known = _section(location[:-1])
+        where = f"{section} in {source}" if section else source
+        return f"key of {where} must be one it has; got {location[-1]!r}. {hint(location[-1], known)}"
+    if detail["type"] == "value_error":
+        # Written by the validators above in the words of this package.
+        return f"{name}: {detail['ctx']['error']}" if name else str(detail["ctx"]["error"])
+    rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    return f"{name or source} must be {rule}; got {detail['input']!r}. See `maxsup cp` for a complete recipe."
+
+
+def _section(location: list[str]) -> tuple[str, list[str]]:
+    """Dotted name of a section and the keys it has."""
+    model: type[BaseModel] = Recipe
+    for part in location:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return ".".join(location), []
+        model = annotation
+    return ".".join(location), list(model.model_fields)

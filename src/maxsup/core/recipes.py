@@ -1,0 +1,144 @@
+"""Recipe files: where they are, what they say of themselves, and how their YAML is read.
+
+Listing costs neither pydantic nor yaml, so `maxsup ls recipes` answers at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxsup.core.errors import hint
+
+if TYPE_CHECKING:
+    from maxsup.core.config import Recipe
+
+FOLDER = Path(__file__).resolve().parents[1] / "recipes"
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 16
+
+_SUFFIXES = (".yaml", ".yml")
+# YAML 1.1 reads 1e-4 as text because it has no dot.
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes that come with the package.
+
+    Example:
+        >>> "digits_cnn" in list_recipes()
+        True
+    """
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def describe_recipes() -> list[dict[str, str]]:
+    """Name, title, command and expectation of every recipe, from the comment each begins with."""
+    return [{"name": name, **_card(FOLDER / f"{name}.yaml")} for name in list_recipes()]
+
+
+def recipe_path(name: str) -> Path:
+    """The file of a recipe: one of the package by its name, or the reader's own by its path.
+
+    Example:
+        >>> recipe_path("digits_cnn").name
+        'digits_cnn.yaml'
+        >>> recipe_path("digits_cn")
+        Traceback (most recent call last):
+        ValueError: recipe must be a name or a .yaml file; got 'digits_cn'. Did you mean 'digits_cnn'?
+    """
+    if name.endswith(_SUFFIXES):
+        path = Path(name)
+        if not path.is_file():
+            raise ValueError(f"recipe must be a file that exists; got {name!r}. Make one with maxsup cp RECIPE {name}.")
+        return path
+    known = list_recipes()
+    if name not in known:
+        raise ValueError(f"recipe must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
+    return FOLDER / f"{name}.yaml"
+
+
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """The checked recipe under a name or in a file, with ``key.sub=value`` overrides.
+
+    Example:
+        >>> load_recipe("digits_cnn", ["epochs=2"]).epochs
+        2
+    """
+    from maxsup.core.config import parse_recipe
+
+    path = recipe_path(name)
+    values = read_yaml(path)
+    return parse_recipe(values, overrides, source=f"recipe {path.stem}")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise ValueError(f"{path} must hold at most {MAX_BYTES} bytes; got {size}. A recipe is a page of text.")
+    values = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold key: value lines; got {type(values).__name__}. See maxsup cp.")
+    return values
+
+
+def parse_yaml(text: str, *, source: str = "text") -> Any:
+    """The value of YAML text; aliases, repeated keys, tags and deep nesting are refused.
+
+    Example:
+        >>> parse_yaml("1e-4"), parse_yaml("[1, 2]")
+        (0.0001, [1, 2])
+    """
+    import yaml
+
+    try:
+        return _loader()(text).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{source} must be valid YAML; got an error: {reason}. Check indentation and quotes.") from None
+
+
+def _loader() -> Any:
+    import yaml
+
+    class StrictLoader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases are not allowed")
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise yaml.YAMLError(f"nesting deeper than {MAX_DEPTH} is not allowed")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            repeated = {str(key) for key in keys if keys.count(key) > 1}
+            if repeated:
+                raise yaml.YAMLError(f"key {min(repeated)!r} stands twice")
+            return super().construct_mapping(node, deep=deep)
+
+    StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
+    return StrictLoader
+
+
+def _card(path: Path) -> dict[str, str]:
+    """Title, command and expectation from the comment at the head of a recipe."""
+    lines = []
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if not line.startswith("#"):
+                break
+            lines.append(line.lstrip("#").strip())
+    card = {"title": lines[0] if lines else ""}
+    for line in lines:
+        for label in ("Command", "Expect"):
+            if line.startswith(f"{label}: "):
+                card[label.lower()] = line.removeprefix(f"{label}: ")
+    return card

@@ -1,0 +1,83 @@
+"""What makes a run repeatable: seeds that are a function of position, and a record of what it ran on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "safetensors")
+
+
+def mixed_seed(*parts: int | str) -> int:
+    """A seed that depends on all parts and on nothing else.
+
+    Example:
+        >>> mixed_seed(0, "step", 3), mixed_seed(0, "step", 3) == mixed_seed(0, "step", 4)
+        (1417063393594206911, False)
+    """
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def set_deterministic(is_wanted: bool) -> None:
+    """On a GPU choose kernels that give the same bits every time, or else the fastest; a CPU repeats itself anyway."""
+    import torch
+
+    torch.backends.cudnn.benchmark = not is_wanted
+    torch.backends.cudnn.deterministic = is_wanted
+    if torch.cuda.is_available():
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(is_wanted, warn_only=True)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine, threads and commit, for ``env.json``."""
+    import torch
+
+    return {
+        "maxsup": _version("maxsup"),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "num_cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "num_processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "git_commit": _git_commit(),
+        "command": sys.argv,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _git_commit() -> str | None:
+    """Commit of the source this package runs from; None where it is not a checkout."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

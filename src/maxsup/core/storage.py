@@ -1,0 +1,121 @@
+"""Writing files so that a reader, or a crash at any moment, finds the old content or the new, never half of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import StorageError
+
+_CHUNK = 1 << 24
+
+
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write and fsync a new file; what fails is said with its path and size."""
+    written = 0
+    view = memoryview(content)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            while written < len(view):
+                written += os.write(descriptor, view[written : written + _CHUNK])
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise failed_write(path, len(view), written, error) from error
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Put ``content`` in the place of a file: a temporary name, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    write_bytes(temporary, content)
+    try:
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise failed_write(path, len(content), 0, error) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line to a file and fsync it; after a failure the file is as it was."""
+    content = (line + "\n").encode()
+    written = 0
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                while written < len(content):
+                    written += os.write(descriptor, content[written:])
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise failed_write(path, len(content), written, error) from error
+
+
+def replace_link(link: Path, target: str) -> None:
+    """Point a symbolic link elsewhere in one step; it survives a power cut after :func:`sync_folder`."""
+    temporary = link.with_name(f".{link.name}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        os.replace(temporary, link)
+    except OSError as error:
+        raise failed_write(link, len(target), 0, error) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_space(folder: Path, num_bytes: int) -> None:
+    """Raise before writing where a disk has too little room left."""
+    free = shutil.disk_usage(folder).free
+    if free < num_bytes:
+        raise StorageError(
+            f"{folder} must have room for {num_bytes} bytes; got {free} bytes free. "
+            "Free some space and give the same command again: the run goes on from its last checkpoint."
+        )
+
+
+def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> StorageError:
+    """The sentence for a write that did not succeed."""
+    return StorageError(
+        f"{path} must be writable; got {error.strerror or error} after {written} of {num_bytes} bytes. "
+        "Make room or choose another --output; what was saved before is intact."
+    )
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON: what is not a finite number becomes null.
+
+    Example:
+        >>> json_text({"ece": float("nan"), "n": 3})
+        '{"ece": null, "n": 3}'
+    """
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

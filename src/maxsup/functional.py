@@ -1,0 +1,46 @@
+"""The losses as pure functions of logits and targets, as in ``torch.nn.functional``."""
+
+from maxsup.losses.adaptive_label_smoothing import adaptive_alpha, adaptive_label_smoothing_cross_entropy
+from maxsup.losses.confidence_penalty import confidence_penalty_cross_entropy
+from maxsup.losses.cross_entropy import cross_entropy
+from maxsup.losses.focal import (
+    focal_cross_entropy,
+    focal_label_smoothing_cross_entropy,
+    focal_maxsup_cross_entropy,
+)
+from maxsup.losses.label_smoothing import LabelSmoothingTerms, label_smoothing_cross_entropy, label_smoothing_terms
+from maxsup.losses.logit_norm import logit_norm_cross_entropy
+from maxsup.losses.logit_penalty import logit_penalty_cross_entropy
+from maxsup.losses.ls_ablations import (
+    error_amplification_max_cross_entropy,
+    error_amplification_mean_cross_entropy,
+    regularization_only_cross_entropy,
+)
+from maxsup.losses.maxsup import maxsup_cross_entropy, maxsup_penalty
+from maxsup.losses.online_label_smoothing import online_label_smoothing_cross_entropy
+from maxsup.losses.penalized import implementation
+from maxsup.losses.zipf_label_smoothing import dense_votes, zipf_label_smoothing_cross_entropy
+
+__all__ = [
+    "LabelSmoothingTerms",
+    "adaptive_alpha",
+    "adaptive_label_smoothing_cross_entropy",
+    "confidence_penalty_cross_entropy",
+    "cross_entropy",
+    "dense_votes",
+    "error_amplification_max_cross_entropy",
+    "error_amplification_mean_cross_entropy",
+    "focal_cross_entropy",
+    "focal_label_smoothing_cross_entropy",
+    "focal_maxsup_cross_entropy",
+    "implementation",
+    "label_smoothing_cross_entropy",
+    "label_smoothing_terms",
+    "logit_norm_cross_entropy",
+    "logit_penalty_cross_entropy",
+    "maxsup_cross_entropy",
+    "maxsup_penalty",
+    "online_label_smoothing_cross_entropy",
+    "regularization_only_cross_entropy",
+    "zipf_label_smoothing_cross_entropy",
+]

@@ -1,0 +1,108 @@
+"""All losses: a pure function and a module each, found by name.
+
+A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss``,
+``maxsup ls losses`` and the contract tests find it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from maxsup.core.errors import hint
+from maxsup.losses.adaptive_label_smoothing import AdaptiveLabelSmoothingLoss
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.confidence_penalty import ConfidencePenaltyLoss
+from maxsup.losses.cross_entropy import CrossEntropyLoss
+from maxsup.losses.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
+from maxsup.losses.label_smoothing import LabelSmoothingLoss
+from maxsup.losses.logit_norm import LogitNormLoss
+from maxsup.losses.logit_penalty import LogitPenaltyLoss
+from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplificationMeanLoss, RegularizationOnlyLoss
+from maxsup.losses.maxsup import MaxSupLoss
+from maxsup.losses.online_label_smoothing import OnlineLabelSmoothingLoss
+from maxsup.losses.zipf_label_smoothing import ZipfLabelSmoothingLoss
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "LOSSES",
+    "AdaptiveLabelSmoothingLoss",
+    "ConfidencePenaltyLoss",
+    "CrossEntropyLoss",
+    "ErrorAmplificationMaxLoss",
+    "ErrorAmplificationMeanLoss",
+    "FocalLabelSmoothingLoss",
+    "FocalLoss",
+    "FocalMaxSupLoss",
+    "LabelSmoothingLoss",
+    "LogitNormLoss",
+    "LogitPenaltyLoss",
+    "MaxSupLoss",
+    "OnlineLabelSmoothingLoss",
+    "RegularizationOnlyLoss",
+    "RegularizedLoss",
+    "ZipfLabelSmoothingLoss",
+    "create_loss",
+    "describe_losses",
+    "list_losses",
+]
+
+
+def create_loss(name: str, **options: Any) -> RegularizedLoss:
+    """The loss registered under ``name``; an option it does not have is an error, never ignored.
+
+    Example:
+        >>> create_loss("maxsup", alpha=0.2)
+        MaxSupLoss(alpha=0.2, ignore_index=-100, reduction='mean')
+        >>> create_loss("maxsup", alpah=0.2)
+        Traceback (most recent call last):
+        TypeError: option of loss 'maxsup' must be one it has; got 'alpah'. Did you mean 'alpha'?
+    """
+    loss = LOSSES[name]
+    known = _options(loss)
+    for option in options:
+        if option in ("label_smoothing", "smoothing"):
+            raise ValueError(
+                f"loss {name!r} must not be combined with label smoothing; got {option}={options[option]!r}. "
+                "Use create_loss('ls', alpha=...) for label smoothing, create_loss('maxsup', alpha=...) in its place."
+            )
+        if option not in known:
+            raise TypeError(f"option of loss {name!r} must be one it has; got {option!r}. {hint(option, known)}")
+    return loss(**options)
+
+
+def list_losses() -> list[str]:
+    """Names of all losses.
+
+    Example:
+        >>> [name for name in list_losses() if name.startswith("focal")]
+        ['focal', 'focal_ls', 'focal_maxsup']
+    """
+    return LOSSES.names()
+
+
+def describe_losses() -> list[dict[str, Any]]:
+    """One entry a loss: name, formula, strength (the option that sets it), its default, source, and what it needs."""
+    return [_description(name) for name in LOSSES]
+
+
+def _description(name: str) -> dict[str, Any]:
+    loss, facts = LOSSES[name], LOSSES.facts(name)
+    default = None if loss.strength is None else loss().current_strength
+    return {
+        "name": name,
+        "formula": facts["formula"],
+        "strength": loss.strength,
+        "default": default,
+        "source": facts["source"],
+        "needs": [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)],
+    }
+
+
+def _options(loss: type[RegularizedLoss]) -> list[str]:
+    own = [name for name, value in inspect.signature(loss).parameters.items() if value.kind is not value.VAR_KEYWORD]
+    return [*own, *(name for name in LossOptions.__annotations__ if name not in own)]

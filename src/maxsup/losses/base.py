@@ -1,0 +1,198 @@
+"""What all losses share as modules: strength, schedule, evaluation, and what they need besides logits and targets."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, ClassVar, TypedDict
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from maxsup.core.checks import check_choice, check_number
+from maxsup.core.registry import Registry
+from maxsup.core.schedules import Constant, Schedule
+from maxsup.losses.reduction import EMPTY, REDUCTIONS, ReductionOptions, plain_cross_entropy
+
+Strength = float | Schedule
+
+# Progress is kept in whole units of 2**-53: an integer buffer follows the module to every device (some have no float64)
+# and survives `half()`, and a restored loss computes its strength from the very same number.
+_PROGRESS_UNITS = 2**53
+_NEVER_ADVANCED = -1
+
+
+class LossOptions(TypedDict, total=False):
+    """Options that every loss module takes; they mean what they mean in ``nn.CrossEntropyLoss``."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    empty: str
+
+
+class RegularizedLoss(nn.Module):
+    """Base of all losses: training objective in ``train()`` mode, plain cross-entropy in ``eval()`` mode.
+
+    A subclass computes its objective in ``_objective`` and says on the class what it is: ``strength`` names the option
+    that sets how strong the term is, ``needs`` the keyword arguments of ``forward`` without which there is none.
+    """
+
+    strength: ClassVar[str | None] = "alpha"
+    strength_limit: ClassVar[float] = math.inf
+    needs: tuple[str, ...] = ()
+    optional_needs: ClassVar[tuple[str, ...]] = ()
+
+    weight: Tensor | None
+    progress_units: Tensor | None
+
+    def __init__(
+        self,
+        strength: Strength | None = None,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        empty: str = "nan",
+    ) -> None:
+        super().__init__()
+        check_choice("reduction", reduction, REDUCTIONS)
+        check_choice("empty", empty, EMPTY)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.empty = empty
+        if isinstance(strength, Constant):
+            strength = strength.value
+        self.schedule = strength if isinstance(strength, Schedule) else None
+        if self.schedule is None:
+            if self.strength is not None:
+                self._check_strength(strength)
+            self._value: Any = strength
+        else:
+            # A tensor that is refilled, so that a compiled loss sees a new strength without being compiled again. Not a
+            # buffer: a number on the host combines with logits on any device and never loses digits to `half()`.
+            self._value = torch.tensor(math.nan, dtype=torch.float64)
+            self.register_buffer("progress_units", torch.tensor(_NEVER_ADVANCED))
+        self._advanced = self.schedule is None
+        self._targets_checked = False
+
+    @property
+    def current_strength(self) -> float:
+        """The strength in force now; ``nan`` while a schedule has not been advanced."""
+        return math.nan if self._value is None else float(self._value)
+
+    def set_progress(self, progress: float) -> None:
+        """Tell the schedule how far training is, from 0 (first epoch) to 1 (last); a constant strength stays."""
+        if self.schedule is None:
+            return
+        assert isinstance(self._value, Tensor)
+        assert self.progress_units is not None
+        self.schedule(progress)  # complains about a progress outside [0, 1]
+        units = round(progress * _PROGRESS_UNITS)
+        value = self.schedule(units / _PROGRESS_UNITS)
+        self._check_strength(value)
+        self._value.fill_(value)
+        self.progress_units.fill_(units)
+        self._advanced = True
+
+    def end_epoch(self) -> None:
+        """Called by the training loop after each epoch; losses that learn from an epoch override it."""
+
+    def forward(
+        self, input: Tensor, target: Tensor, *, num_items: float | Tensor | None = None, **extras: Tensor
+    ) -> Tensor:
+        """The training objective in ``train()`` mode, ``F.cross_entropy`` in ``eval()`` mode.
+
+        Args:
+            input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
+            target: Class indices, or probabilities of the shape of ``input``.
+            num_items: Denominator in place of the number of targets here, for accumulation and several processes.
+            extras: What ``needs`` names.
+        """
+        options: ReductionOptions = {
+            "weight": self.weight,
+            "ignore_index": self.ignore_index,
+            "reduction": self.reduction,
+            "num_items": num_items,
+            "empty": self.empty,
+        }
+        self._check_extras(extras)
+        if not self.training:
+            return plain_cross_entropy(input, target, **options)
+        if not self._advanced:
+            raise RuntimeError(
+                f"set_progress must be called before training with a schedule; got none for {self.schedule!r}. "
+                "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch."
+            )
+        if target.is_floating_point() and not self._targets_checked:
+            self._warn_if_smoothed(target)
+        return self._objective(input, target, **options, **extras)
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        """The objective in training mode, from ``self._value``, the options of the reduction and the extras."""
+        raise TypeError(f"{type(self).__name__} must define _objective.")
+
+    def extra_repr(self) -> str:
+        """The options, as ``print(criterion)`` shows them."""
+        shown = [f"ignore_index={self.ignore_index}", f"reduction={self.reduction!r}"]
+        if self.strength is not None:
+            shown.insert(0, f"{self.strength}={self.schedule or self._value!r}")
+        return ", ".join(shown)
+
+    def _check_strength(self, value: Any) -> None:
+        check_number(str(self.strength), value, high=self.strength_limit)
+
+    def _check_extras(self, extras: dict[str, Tensor]) -> None:
+        name = type(self).__name__
+        known = (*self.needs, *self.optional_needs)
+        for extra in extras:
+            if extra not in known:
+                takes = " and ".join(("num_items", *known))
+                raise TypeError(f"{name} must be called with what it takes; got {extra!r}. It takes {takes}.")
+        missing = [need for need in self.needs if extras.get(need) is None]
+        if self.training and missing:
+            need = missing[0]
+            raise ValueError(f"{name} must be given {need}; got None. Call criterion(logits, target, {need}=...).")
+
+    def _warn_if_smoothed(self, target: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            return
+        if self._value is None or self.current_strength == 0 or target.numel() == 0:
+            return
+        self._targets_checked = True
+        try:
+            smallest = float(target.min())
+        except RuntimeError:  # inside vmap a tensor has no single value to look at
+            return
+        if smallest > 0:
+            warnings.warn(
+                f"Targets are smoothed already (smallest probability {smallest:.3g}), and {self.strength}="
+                f"{self.current_strength:g} smooths again. Switch smoothing off where targets are made, for instance "
+                "Mixup(label_smoothing=0).",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.schedule is not None and self.progress_units is not None:
+            units = int(self.progress_units)
+            if units != _NEVER_ADVANCED:
+                self.set_progress(units / _PROGRESS_UNITS)
+
+
+class AlphaLoss(RegularizedLoss):
+    """A loss whose strength is called ``alpha``."""
+
+    def __init__(self, alpha: Strength = 0.1, **options: Unpack[LossOptions]) -> None:
+        super().__init__(alpha, **options)
+
+    @property
+    def alpha(self) -> float:
+        """The strength in force now."""
+        return self.current_strength
+
+
+LOSSES: Registry[type[RegularizedLoss]] = Registry("loss")

@@ -1,0 +1,41 @@
+"""Plain cross-entropy, the baseline.
+
+**Formula.** ``lse(z) - z_gt``.
+**Use it** as the reference of every comparison, and always in evaluation.
+**Interacts with** nothing: it is ``F.cross_entropy`` with ``num_items``, ``empty`` and ignored rows that may be nan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.reduction import ReductionOptions, plain_cross_entropy
+
+
+def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> Tensor:
+    r"""Cross-entropy, bit-equal to ``F.cross_entropy``.
+
+    .. math:: \log \sum_k e^{z_k} - z_{gt}
+
+    Example:
+        >>> cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
+        tensor(1.5744)
+    """
+    return plain_cross_entropy(input, target, **options)
+
+
+@LOSSES.register("ce", formula="lse(z) - z_gt", source="standard")
+class CrossEntropyLoss(RegularizedLoss):
+    """Module form of :func:`cross_entropy`."""
+
+    strength = None
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(**options)
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        return cross_entropy(input, target, **options)

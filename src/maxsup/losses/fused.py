@@ -1,0 +1,403 @@
+"""One pass over the logits: the loss and its closed gradient together.
+
+For ``CE + a R`` the gradient is known, ``softmax - target + a dR/dz``, so nothing of the size of the logits has to be
+kept but the gradient itself. Blocks of logits that fit the cache are read once; each gives its values and its part of
+the gradient, in single precision whatever the input is. The formula in ``reduction.py`` stays the reference: it serves
+what this file does not (second derivatives, ``torch.func``), and the tests compare the two everywhere.
+
+A penalty takes part by three facts: its value, whether it pushes every class by ``-a/K``, and the rest of its gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.losses.reduction import class_axis, num_classes, sample_shape
+
+# Half of a usual second-level cache; on other devices blocks only bound the memory.
+CPU_BLOCK_BYTES = 512 * 1024
+DEVICE_BLOCK_BYTES = 64 * 1024 * 1024
+# Up to here a batch is small.
+SMALL_NUMEL = 16 * 1024
+# Up to here torch's own max with indices is as fast as anything.
+PLAIN_MAX_LENGTH = 256
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+Factor = float | Tensor
+"""One number for all samples, or a tensor with one for each."""
+
+
+class Block(NamedTuple):
+    """Some samples of a batch and what a penalty may want to know of them; what is reduced keeps the class axis.
+
+    Masked classes (``-inf``) read 0 in ``logits``; ``count`` is the number of the others.
+    """
+
+    logits: Tensor
+    probs: Tensor
+    log_norm: Tensor
+    top: Tensor
+    top_index: Tensor
+    mean: Tensor
+    target: Tensor
+    axis: int
+
+    @property
+    def target_logit(self) -> Tensor:
+        """Logit of the true class, or the expected one under probability targets."""
+        if self.target.is_floating_point():
+            return (self.target * self.logits).sum(self.axis, keepdim=True)
+        return self.logits.gather(self.axis, self.target)
+
+
+class FusedPenalty(NamedTuple):
+    """A penalty in closed form.
+
+    ``value`` gives it for each sample of a block, ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz`` to
+    ``grad`` in place, except for the ``-push/K`` on every class that ``is_centred`` announces. Where a batch is small,
+    a pass over it is nothing and every call into torch counts: ``small_loss(rows, labels, strength, factor)`` is
+    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite.
+    """
+
+    value: Callable[[Block], Tensor]
+    add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
+    is_centred: bool
+    small_loss: Callable[[Tensor, Tensor, float, float], Tensor] | None = None
+
+
+class Job(NamedTuple):
+    """What one call asks of the logits: ``factor * sum_i (mass_i CE_i + scale_i strength R_i)``, in blocks."""
+
+    penalty: FusedPenalty
+    strength: Factor
+    target: Tensor
+    weight: Tensor | None
+    valid: Tensor | None
+    mass: Factor
+    scale: Factor
+    factor: Factor
+    may_look: bool
+
+
+def can_fuse(input: Tensor, target: Tensor, strength: Any, weight: Tensor | None) -> bool:
+    """Whether the one-pass form serves these arguments; the reference serves all others."""
+    if input.dtype not in DTYPES or input.numel() == 0 or num_classes(input) == 1:
+        return False
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return not any(isinstance(other, Tensor) and other.requires_grad for other in (target, strength, weight))
+
+
+def fused_loss(
+    input: Tensor,
+    target: Tensor,
+    strength: Factor,
+    penalty: FusedPenalty,
+    reference: Callable[[Tensor], Tensor],
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: Factor | None = None,
+    empty: str = "nan",
+) -> Tensor:
+    """``CE + strength * penalty`` in one pass; ``reference`` is the same loss as a differentiable formula."""
+    is_traced = torch.compiler.is_compiling()
+    # On a CPU looking at a value costs nothing; elsewhere it would stop the device, and a trace cannot branch on it.
+    may_look = not is_traced and input.device.type == "cpu"
+    if may_look:
+        strength = float(strength)
+        if weight is None and num_items is None:
+            loss = _small_loss(input, target, strength, penalty, ignore_index, reduction)
+            if loss is not None:
+                return loss
+    dtype = working_dtype(input)
+    weight = None if weight is None else weight.to(dtype)
+    valid = None
+    mass: Factor = 1.0
+    scale: Factor = 1.0
+    denominator: Factor = input.numel() // num_classes(input)
+    if target.is_floating_point():
+        target = target.to(dtype)
+        mass = (target if weight is None else target * _along(weight, input)).sum(class_axis(input)).reshape(-1)
+        scale = mass if weight is not None else (mass != 0).to(dtype)
+    else:
+        target = target.reshape(-1).long()
+        valid = target != ignore_index
+        if may_look and bool(valid.all()):
+            valid = None
+        else:
+            target = target.where(valid, 0)
+        if weight is not None or valid is not None:
+            mass = torch.ones(len(target), dtype=dtype, device=input.device) if weight is None else weight[target]
+            mass = mass if valid is None else mass.where(valid, 0)
+            denominator = mass.sum()
+        scale = mass
+    factor: Factor = 1.0
+    if reduction == "mean":
+        if num_items is not None:
+            denominator = num_items
+        elif empty == "zero" and isinstance(denominator, Tensor):
+            denominator = denominator.masked_fill(denominator == 0, 1.0)
+        factor = 1.0 / torch.as_tensor(denominator, dtype=dtype)
+        factor = float(factor) if may_look else factor
+    job = Job(penalty, strength, target, weight, valid, mass, scale, factor, may_look)
+    if is_traced:
+        values = _TracedLoss.apply(input, job._replace(factor=1.0))
+        return values.reshape(sample_shape(input)) if reduction == "none" else values.sum() * factor
+    return _EagerLoss.apply(input, job, reduction, reference)
+
+
+def _small_loss(
+    input: Tensor, target: Tensor, strength: float, penalty: FusedPenalty, ignore_index: int, reduction: str
+) -> Tensor | None:
+    """The loss in few calls where the batch is small and every sample and class counts, else None."""
+    if penalty.small_loss is None or input.dim() != 2 or input.numel() > SMALL_NUMEL:
+        return None
+    if reduction == "none" or target.dtype != torch.int64:
+        return None
+    is_counted = int(target.min()) >= 0 if ignore_index < 0 else bool((target != ignore_index).all())
+    if not is_counted:
+        return None
+    factor = 1.0 / len(input) if reduction == "mean" else 1.0
+    loss = penalty.small_loss(input.to(working_dtype(input)), target, strength, factor)
+    return loss if math.isfinite(float(loss.detach())) else None
+
+
+def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Tensor | None]:
+    """Values of all samples and, in the shape of the input, the gradient of ``factor`` times their sum."""
+    laid, is_rows = _laid_out(input)
+    soft = _laid_as(job.target, is_rows) if job.target.is_floating_point() else None
+    dtype = working_dtype(input)
+    grad = torch.empty_like(laid, dtype=_stored_dtype(input)) if needs_grad else None
+    values = torch.empty(input.numel() // num_classes(input), dtype=dtype, device=input.device)
+    for index, samples, axis in _blocks(laid, is_rows):
+        part = _part(job, samples, axis, None if soft is None else soft[index])
+        out = None if grad is None or grad.dtype != dtype else grad[index]
+        block_values, block_grad = block_loss(laid[index].to(dtype).contiguous(), part, axis, out)
+        values[samples] = block_values.squeeze(axis)
+        if grad is not None and out is None:
+            grad[index] = block_grad
+    return values, None if grad is None else _restored(grad, is_rows, input)
+
+
+class _EagerLoss(torch.autograd.Function):
+    """Block by block; the gradient is ready before backward asks for it."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, job: Job, reduction: str, reference: Callable[[Tensor], Tensor]) -> Tensor:
+        values, ctx.grad = _values_and_grad(input, job, ctx.needs_input_grad[0])
+        ctx.save_for_backward(input)
+        ctx.job, ctx.reference = job, reference
+        return values.reshape(sample_shape(input)) if reduction == "none" else values.sum() * job.factor
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (input,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: the formula has one
+            (grad,) = torch.autograd.grad(ctx.reference(input), input, upstream, create_graph=True)
+            return grad, None, None, None
+        # The buffer is given away, so that it may be scaled in place; who comes again gets it computed again.
+        grad, ctx.grad = ctx.grad, None
+        if grad is None:
+            _, grad = _values_and_grad(input, ctx.job, needs_grad=True)
+        scale = upstream.unsqueeze(class_axis(grad)) if upstream.dim() > 0 else upstream
+        if torch._C._functorch.is_legacy_batchedtensor(upstream):  # a vectorised Jacobian: many upstreams at once
+            grad = grad * scale
+        elif upstream.dim() > 0 or upstream.device.type != "cpu" or float(upstream) != 1.0:
+            grad.mul_(scale)
+        return grad.to(input.dtype), None, None, None
+
+
+class _TracedLoss(torch.autograd.Function):
+    """Values of all samples as one block, for ``torch.compile`` to fuse.
+
+    The scatter that ends the gradient is what keeps the compiler from computing the exponentials again in backward.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, job: Job) -> Tensor:
+        rows = input.unsqueeze(0) if input.dim() == 1 else input.flatten(start_dim=2) if input.dim() > 2 else input
+        shape = (rows.shape[0], 1, *rows.shape[2:])
+        part = job._replace(
+            target=job.target.reshape(rows.shape if job.target.is_floating_point() else shape),
+            valid=None if job.valid is None else job.valid.reshape(shape),
+            mass=_shaped(job.mass, shape),
+            scale=_shaped(job.scale, shape),
+        )
+        values, grad = block_loss(rows.to(working_dtype(input)), part, 1)
+        ctx.save_for_backward(grad.to(_stored_dtype(input)).reshape(input.shape))
+        ctx.dtype = input.dtype
+        return values.reshape(-1)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (grad,) = ctx.saved_tensors
+        return (grad * upstream.reshape(sample_shape(grad)).unsqueeze(class_axis(grad))).to(ctx.dtype), None
+
+
+def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Values of the samples of one block, and the gradient of ``factor`` times their sum.
+
+    The gradient is written to ``out`` where given; that may be the memory of ``logits``, which is read before.
+    """
+    if job.valid is not None:
+        logits = torch.where(job.valid, logits, 0)
+    count: Factor = logits.shape[axis]
+    total = logits.sum(axis, keepdim=True)
+    present, masked = logits, None
+    if not (job.may_look and math.isfinite(float(total.sum()))):
+        masked = logits == -math.inf
+        present = logits.masked_fill(masked, 0.0)
+        total = present.sum(axis, keepdim=True)
+        count = (~masked).sum(axis, keepdim=True).to(logits.dtype)
+    top, top_index = first_max(logits, axis)
+    probs = torch.softmax(logits, axis)
+    # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
+    log_norm = top - probs.gather(axis, top_index).log()
+    block = Block(present, probs, log_norm, top, top_index, total / count, job.target, axis)
+    penalty = job.penalty.value(block)
+    push = job.scale * job.strength
+    given = None
+    if job.target.is_floating_point():
+        given = job.target if job.weight is None else job.target * _along(job.weight, logits, axis)
+        data = job.mass * log_norm - (given * present).sum(axis, keepdim=True)
+    else:
+        # Of the logits themselves: a true class that is masked costs inf.
+        data = job.mass * (log_norm - logits.gather(axis, job.target))
+    values = data + push * penalty
+
+    push = push * job.factor
+    shift = -push / count if job.penalty.is_centred else 0.0
+    grad = _scaled_and_shifted(probs, job.mass * job.factor, shift, out)
+    if masked is not None:
+        grad.masked_fill_(masked, 0.0)
+    if given is not None:
+        grad.sub_(given * job.factor)
+    else:
+        add_at(grad, axis, job.target, -job.mass * job.factor)
+    job.penalty.add_gradient(block, penalty, grad, push)
+    return values, grad
+
+
+def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Largest logit and the first index that holds it, class axis kept.
+
+    Example:
+        >>> top, index = first_max(torch.tensor([[1.0, 3.0, 3.0]]), 1)
+        >>> top, index
+        (tensor([[3.]]), tensor([[1]]))
+    """
+    length = logits.shape[axis]
+    if torch.compiler.is_compiling():
+        # argmax is what keeps the compiler from using vector instructions; a smallest index among equals does not.
+        top = logits.amax(axis, keepdim=True)
+        exact = torch.float32 if length < 2**24 else torch.int64
+        positions = _along(torch.arange(length, dtype=exact, device=logits.device), logits, axis)
+        index = torch.where(logits == top, positions, length - 1).amin(axis, keepdim=True)
+        return top, index.long()
+    if length < PLAIN_MAX_LENGTH:
+        return logits.max(axis, keepdim=True)
+    # Tops of short stretches, then the place within the stretch that holds the top of tops.
+    stretch = 1 << (length.bit_length() // 2)
+    num_whole = length // stretch
+    tops = logits.narrow(axis, 0, num_whole * stretch).unflatten(axis, (num_whole, stretch)).amax(axis + 1)
+    if num_whole * stretch < length:
+        rest = logits.narrow(axis, num_whole * stretch, length - num_whole * stretch)
+        tops = torch.cat([tops, rest.amax(axis, keepdim=True)], dim=axis)
+    top, which = tops.max(axis, keepdim=True)
+    offsets = _along(torch.arange(stretch, device=logits.device), logits, axis)
+    candidates = (which * stretch + offsets).clamp_(max=length - 1)
+    within = logits.gather(axis, candidates).argmax(axis, keepdim=True)
+    return top, candidates.gather(axis, within)
+
+
+def working_dtype(input: Tensor) -> torch.dtype:
+    """Double precision stays, everything else is computed in single precision."""
+    return torch.float64 if input.dtype == torch.float64 else torch.float32
+
+
+def _stored_dtype(input: Tensor) -> torch.dtype:
+    # What is stored has not met a loss scaler yet, and would underflow in fp16.
+    return torch.float32 if input.dtype == torch.float16 else input.dtype
+
+
+def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
+    """Add ``push`` to one class of every sample."""
+    if isinstance(push, Tensor):
+        grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
+    else:
+        grad.scatter_(axis, index, push, reduce="add")
+
+
+def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return probs * factor + shift
+    if not isinstance(factor, Tensor) and not isinstance(shift, Tensor):
+        return torch.add(probs.new_tensor(shift), probs, alpha=factor, out=out)
+    as_tensor = probs.new_tensor
+    shift = shift if isinstance(shift, Tensor) else as_tensor(shift)
+    return torch.addcmul(shift, probs, factor if isinstance(factor, Tensor) else as_tensor(factor), out=out)
+
+
+def _along(vector: Tensor, like: Tensor, axis: int | None = None) -> Tensor:
+    """A vector over classes, shaped to meet ``like`` at its class axis."""
+    shape = [1] * like.dim()
+    shape[class_axis(like) if axis is None else axis] = -1
+    return vector.reshape(shape)
+
+
+def _shaped(value: Factor, shape: tuple[int, ...]) -> Factor:
+    return value.reshape(shape) if isinstance(value, Tensor) else value
+
+
+def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
+    """The job of some samples."""
+
+    def cut(value: Any) -> Any:
+        return value[samples].unsqueeze(axis) if isinstance(value, Tensor) else value
+
+    target = cut(job.target) if soft is None else soft
+    return job._replace(target=target, valid=cut(job.valid), mass=cut(job.mass), scale=cut(job.scale))
+
+
+def _laid_out(input: Tensor) -> tuple[Tensor, bool]:
+    """The logits without a permuted copy: rows ``(M, K)`` where classes are innermost, else planes ``(N, K, P)``."""
+    if input.dim() == 2:
+        return input.contiguous(), True
+    is_rows = input.dim() == 1 or input.movedim(1, -1).is_contiguous()
+    return _laid_as(input, is_rows), is_rows
+
+
+def _laid_as(tensor: Tensor, is_rows: bool) -> Tensor:
+    if is_rows:
+        return tensor.movedim(class_axis(tensor), -1).reshape(-1, num_classes(tensor)).contiguous()
+    return tensor.contiguous().flatten(start_dim=2)
+
+
+def _restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
+    if is_rows and input.dim() != 2:
+        return laid.reshape(*sample_shape(input), num_classes(input)).movedim(-1, class_axis(input))
+    return laid.reshape(input.shape)
+
+
+def _blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
+    """Index of each block in the logits, positions of its samples, and its class axis."""
+    block_bytes = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
+    size = max(1, block_bytes // (4 * laid.shape[1]))
+    if is_rows:
+        for start in range(0, len(laid), size):
+            rows = slice(start, min(start + size, len(laid)))
+            yield rows, rows, 1
+        return
+    num_planes, _, num_positions = laid.shape
+    for plane in range(num_planes):
+        for start in range(0, num_positions, size):
+            stop = min(start + size, num_positions)
+            first = plane * num_positions
+            yield (plane, slice(None), slice(start, stop)), slice(first + start, first + stop), 0

@@ -1,0 +1,148 @@
+"""Label smoothing (LS), and what it does to wrong predictions.
+
+**Formula.** ``CE + alpha (z_gt - mean z)`` (paper, ``th:ce_ls``), the same number as
+``F.cross_entropy(label_smoothing=alpha)``.
+**Use it** as the method MaxSup is compared with.
+**Default** ``alpha=0.1``; ``alpha`` may be a schedule.
+**Conventions.** ``convention="k"`` spreads alpha over all K classes (paper, torch, timm), ``"k-1"`` over the K - 1
+others (fairseq, Megatron), which is the same loss at ``alpha K / (K - 1)``.
+**Interacts with** class weights: torch weights the smoothing part of each class, so that weights change how much is
+smoothed; here they scale the whole sample (``weight_mode="sample"``), ``weight_mode="torch"`` keeps torch's arithmetic.
+Mixup and cutmix: the mixed label is smoothed here, so it must not be smoothed there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.core.checks import check_choice, check_number
+from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.fused import Block, Factor, FusedPenalty, add_at
+from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.reduction import (
+    HALF,
+    ReductionOptions,
+    class_rows,
+    finite_mean,
+    num_classes,
+    plain_cross_entropy,
+    require_labels,
+    sample_shape,
+    target_values,
+)
+
+CONVENTIONS = ("k", "k-1")
+WEIGHT_MODES = ("sample", "torch")
+
+
+class LabelSmoothingTerms(NamedTuple):
+    """The two parts of ``z_gt - mean z``, one value a sample each (paper, ``eq:decomp``, without alpha)."""
+
+    regularization: Tensor
+    error_amplification: Tensor
+
+
+def label_smoothing_terms(input: Tensor, target: Tensor) -> LabelSmoothingTerms:
+    r"""What label smoothing penalises, split into its helpful and its harmful part.
+
+    .. math::
+        \frac{1}{K} \sum_{z_m < z_{gt}} (z_{gt} - z_m), \qquad \frac{1}{K} \sum_{z_n > z_{gt}} (z_{gt} - z_n)
+
+    The second is zero on a correct prediction and negative on a wrong one: lowering the true logit then pays.
+
+    Example:
+        >>> terms = label_smoothing_terms(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
+        >>> terms.regularization, terms.error_amplification
+        (tensor([0.7000]), tensor([-0.2000]))
+    """
+    require_labels("label_smoothing_terms", target)
+    rows = class_rows(input)
+    parts = decomposition(rows, target.reshape(-1).long())
+    return LabelSmoothingTerms(*(part.reshape(sample_shape(input)) for part in parts))
+
+
+def decomposition(rows: Tensor, labels: Tensor) -> LabelSmoothingTerms:
+    """The two terms of rows of logits."""
+    masked = rows == -math.inf
+    gap = (target_values(rows, labels).unsqueeze(-1) - rows).masked_fill(masked, 0.0)
+    count = (~masked).sum(dim=-1)
+    return LabelSmoothingTerms(gap.clamp(min=0).sum(dim=-1) / count, gap.clamp(max=0).sum(dim=-1) / count)
+
+
+def target_gap(rows: Tensor, target: Tensor) -> Tensor:
+    """``z_gt - mean z`` of rows of logits; ``z_gt`` is the expected logit under probability targets."""
+    return target_values(rows, target) - finite_mean(rows)
+
+
+def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
+    if block.target.is_floating_point():
+        grad.add_(block.target * push)
+    else:
+        add_at(grad, block.axis, block.target, push)
+
+
+FUSED = FusedPenalty(value=lambda block: block.target_logit - block.mean, add_gradient=_add_target, is_centred=True)
+
+
+def label_smoothing_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 0.1,
+    *,
+    convention: str = "k",
+    weight_mode: str = "sample",
+    **options: Unpack[ReductionOptions],
+) -> Tensor:
+    r"""Cross-entropy with label smoothing.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{gt} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    Example:
+        >>> label_smoothing_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
+        tensor(1.6244)
+    """
+    check_choice("convention", convention, CONVENTIONS)
+    check_choice("weight_mode", weight_mode, WEIGHT_MODES)
+    if not isinstance(alpha, Tensor):
+        check_number("alpha", alpha, high=1.0)
+        if alpha == 0:
+            return plain_cross_entropy(input, target, **options)
+    if convention == "k-1":
+        alpha = alpha * num_classes(input) / (num_classes(input) - 1)
+    if weight_mode == "torch":
+        rows = input.float() if input.dtype in HALF else input
+        return plain_cross_entropy(rows, target, **options, label_smoothing=float(alpha))
+
+    return penalized_cross_entropy(
+        input, target, alpha, lambda rows, log_probs, target: target_gap(rows, target), fused=FUSED, **options
+    )
+
+
+@LOSSES.register("ls", formula="CE + alpha (z_gt - mean z)", source="Szegedy et al. 2016; th:ce_ls")
+class LabelSmoothingLoss(AlphaLoss):
+    """Module form of :func:`label_smoothing_cross_entropy`."""
+
+    strength_limit = 1.0
+
+    def __init__(
+        self,
+        alpha: Strength = 0.1,
+        *,
+        convention: str = "k",
+        weight_mode: str = "sample",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(alpha, **options)
+        check_choice("convention", convention, CONVENTIONS)
+        check_choice("weight_mode", weight_mode, WEIGHT_MODES)
+        self.convention = convention
+        self.weight_mode = weight_mode
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        return label_smoothing_cross_entropy(
+            input, target, self._value, convention=self.convention, weight_mode=self.weight_mode, **options
+        )

@@ -1,0 +1,150 @@
+"""Max Suppression (MaxSup): penalise the top logit instead of the true one.
+
+**Formula.** ``CE + alpha (z_max - mean z)`` (paper, ``eq:maxsup-uni``). On a correct prediction that is label
+smoothing; on a wrong one it is larger by ``alpha (z_max - z_gt)``: the true logit is spared, the wrong one pushed down.
+**Use it** wherever ``nn.CrossEntropyLoss(label_smoothing=0.1)`` stands, with the same number as ``alpha``.
+**Default** ``alpha=0.1`` (``tab:pre``); the paper's main tables raise it, ``alpha=Linear(0.1, 0.2)``.
+**Interacts with** mixup and cutmix: the mixed label goes into the cross-entropy, the penalty never looks at it; switch
+smoothing off in the mixing. Class weights scale the whole sample, so they do not change how much is suppressed. Ignored
+targets lose both terms. Half precision is computed in float32. ``-inf`` logits stay out of the mean.
+**Ties** for the maximum: the first index takes the whole gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.losses.adaptive_label_smoothing import confidence_weights
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
+from maxsup.losses.fused import FusedPenalty, add_at
+from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.reduction import finite_mean, per_sample
+
+
+def maxsup_penalty(input: Tensor) -> Tensor:
+    r"""Gap between the top logit and the mean logit, one value a sample.
+
+    .. math:: z_{max} - \frac{1}{K} \sum_k z_k
+
+    Args:
+        input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
+
+    Example:
+        >>> maxsup_penalty(torch.tensor([[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+        tensor([2., 0.])
+    """
+    return per_sample(input, top_gap)
+
+
+def top_gap(rows: Tensor) -> Tensor:
+    """The penalty of rows of logits."""
+    # max(dim), not amax: amax splits the gradient between tied logits, the paper gives it all to one.
+    return rows.max(dim=-1).values - finite_mean(rows)
+
+
+def _small_loss(rows: Tensor, labels: Tensor, alpha: float, factor: float) -> Tensor:
+    """The paper's own form (``app:grad``): cross-entropy to the signed target ``y + alpha/K - alpha 1_argmax``."""
+    index = rows.detach().argmax(dim=1, keepdim=True)
+    target = rows.new_full(rows.shape, -factor * alpha / rows.shape[1])
+    target.scatter_(1, labels.unsqueeze(1), -factor, reduce="add").scatter_(1, index, factor * alpha, reduce="add")
+    return (F.log_softmax(rows, dim=1) * target).sum()
+
+
+FUSED = FusedPenalty(
+    value=lambda block: block.top - block.mean,
+    add_gradient=lambda block, value, grad, push: add_at(grad, block.axis, block.top_index, push),
+    is_centred=True,
+    small_loss=_small_loss,
+)
+
+
+def maxsup_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 0.1,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    empty: str = "nan",
+) -> Tensor:
+    r"""Cross-entropy with Max Suppression.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    Args:
+        input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
+        target: Class indices, or probabilities of the shape of ``input``.
+        alpha: Strength; 0 is ``F.cross_entropy`` to the bit.
+        weight: One factor a class; scales both terms of a sample.
+        ignore_index: Label of samples that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        num_items: Denominator of the mean in place of the number of targets here.
+        empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
+        >>> maxsup_cross_entropy(logits, torch.tensor([4]), alpha=0.1)  # wrong: the top class is 0
+        tensor(1.7244)
+    """
+    return penalized_cross_entropy(
+        input,
+        target,
+        alpha,
+        lambda rows, log_probs, target: top_gap(rows),
+        fused=FUSED,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        num_items=num_items,
+        empty=empty,
+    )
+
+
+@LOSSES.register("maxsup", formula="CE + alpha (z_max - mean z)", source="Zhou et al. 2025, eq:maxsup-uni")
+class MaxSupLoss(AlphaLoss):
+    """Module form of :func:`maxsup_cross_entropy`; takes the place of ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
+
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that is advanced by ``set_progress``.
+        weight: One factor a class.
+        ignore_index: Label of samples that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        adaptive: Scale alpha by ``1 - H(q) / log K`` of each sample, without gradient. The paper reports a run with
+            "adaptive alpha" (``tab:ablation_alpha``) and does not define it; this is our reading.
+        empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
+
+    Example:
+        >>> criterion = MaxSupLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target), criterion.eval()(logits, target)
+        (tensor(1.7244), tensor(1.5744))
+    """
+
+    def __init__(
+        self,
+        alpha: Strength = 0.1,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        *,
+        adaptive: bool = False,
+        empty: str = "nan",
+    ) -> None:
+        super().__init__(alpha, weight=weight, ignore_index=ignore_index, reduction=reduction, empty=empty)
+        self.adaptive = adaptive
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        if not self.adaptive:
+            return maxsup_cross_entropy(input, target, self._value, **options)
+        return penalized_cross_entropy(
+            input,
+            target,
+            self._value,
+            lambda rows, log_probs, target: confidence_weights(rows, log_probs).detach() * top_gap(rows),
+            **options,
+        )

@@ -1,0 +1,118 @@
+"""What label smoothing would do to this batch, watched while training with any loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from maxsup.losses.label_smoothing import decomposition
+from maxsup.losses.maxsup import top_gap
+from maxsup.losses.reduction import class_rows, require_labels, target_values
+
+_SUMS = (
+    "num_samples",
+    "num_wrong",
+    "regularization",
+    "error_amplification",
+    "gap_on_errors",
+    "confidence_correct",
+    "confidence_wrong",
+    "ce",
+    "penalty",
+)
+
+
+class DecompositionMonitor:
+    """Running means of the two label-smoothing terms and of confidence on right and wrong predictions.
+
+    ``update`` adds to nine sums on the device of the logits and never waits for it; ``compute`` reads them.
+
+    Args:
+        ignore_index: Label of samples that count nothing.
+
+    Example:
+        >>> monitor = DecompositionMonitor()
+        >>> monitor.update(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]] * 2), torch.tensor([4, 0]), alpha=0.1)
+        >>> result = monitor.compute()
+        >>> result["wrong_share"], result["gap_on_errors"], round(result["error_amplification"], 3)
+        (0.5, 1.0, -0.1)
+    """
+
+    def __init__(self, ignore_index: int = -100) -> None:
+        self.ignore_index = ignore_index
+        self._sums: Tensor | None = None
+
+    @torch.no_grad()
+    def update(self, logits: Tensor, target: Tensor, alpha: float | Tensor = 1.0) -> None:
+        """Count a batch of logits ``(N, K)`` or ``(N, K, d1, ...)`` with class indices."""
+        require_labels("DecompositionMonitor", target)
+        rows = class_rows(logits.detach())
+        labels = target.reshape(-1).long()
+        valid = labels != self.ignore_index
+        labels = labels.where(valid, 0)
+        rows = torch.where(valid.unsqueeze(-1), rows, 0)
+        z_gt = target_values(rows, labels)
+        z_max, top = rows.max(dim=-1)
+        log_sum = rows.logsumexp(dim=-1)
+        confidence = (z_max - log_sum).exp()
+        is_wrong = top != labels
+        terms = decomposition(rows, labels)
+        columns = torch.stack(
+            [
+                torch.ones_like(z_gt),
+                is_wrong.to(z_gt),
+                terms.regularization,
+                terms.error_amplification,
+                (z_max - z_gt).where(is_wrong, 0),
+                confidence.where(~is_wrong, 0),
+                confidence.where(is_wrong, 0),
+                log_sum - z_gt,
+                alpha * top_gap(rows),
+            ]
+        )
+        # Double precision where the device has it: an epoch of ImageNet is a sum of a million numbers.
+        precise = torch.float32 if columns.device.type == "mps" else torch.float64
+        batch = columns.where(valid, 0).to(precise).sum(dim=1)
+        self._sums = batch if self._sums is None else self._sums.to(batch.device) + batch
+
+    def compute(self) -> dict[str, float]:
+        """The means so far; ``nan`` where nothing was counted."""
+        sums = dict(zip(_SUMS, self._sums.tolist() if self._sums is not None else [0.0] * len(_SUMS), strict=True))
+        total, wrong = sums["num_samples"], sums["num_wrong"]
+        over_all = {key: _ratio(sums[key], total) for key in ("regularization", "error_amplification", "ce", "penalty")}
+        return {
+            "num_samples": total,
+            "wrong_share": _ratio(wrong, total),
+            "gap_on_errors": _ratio(sums["gap_on_errors"], wrong),
+            "confidence_correct": _ratio(sums["confidence_correct"], total - wrong),
+            "confidence_wrong": _ratio(sums["confidence_wrong"], wrong),
+            **over_all,
+            "penalty_to_ce": _ratio(over_all["penalty"], over_all["ce"]),
+        }
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._sums = None
+
+    def merge(self, other: DecompositionMonitor) -> None:
+        """Add what another monitor has counted."""
+        if other._sums is not None:
+            self._sums = other._sums.clone() if self._sums is None else self._sums + other._sums.to(self._sums.device)
+
+    def sync(self, device: torch.device | str = "cpu") -> None:
+        """Add up the counts of all processes; every process must call it, and then has them all.
+
+        Args:
+            device: Where a process that has counted nothing takes part from (the backend's device).
+        """
+        if self._sums is None:
+            self._sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=device)
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(self._sums)
+
+
+def _ratio(value: float, count: float) -> float:
+    return value / count if count else math.nan

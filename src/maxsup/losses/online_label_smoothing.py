@@ -1,0 +1,202 @@
+"""Online label smoothing (OLS): smooth towards what the network itself said of a class in the last epoch.
+
+**Formula.** ``(1 - alpha) CE + alpha H(S_gt, q)``. Row ``S_c`` is the mean prediction over the samples of class c that
+were predicted correctly during the previous epoch.
+**Use it** as the strongest rival of MaxSup in the paper's tables. **Default** ``alpha=0.5``.
+**Needs** ``end_epoch()`` after every epoch; without it the matrix never moves.
+**Source.** Zhang et al. 2021. Three published behaviours, by ``variant``:
+
+============================ ================== ======================== ====================== =====================
+variant                      matrix at start    loss                     class never predicted  row kept once sure
+============================ ================== ======================== ====================== =====================
+``original`` (default)       zeros              (1 - a) CE + a soft      uniform row            no
+``fine_grained``             uniform            CE + a soft, a = 1       uniform row            when its max >= 0.88
+``reimplementation``         smoothed identity  (1 - a) CE + a soft      zero row               no
+============================ ================== ======================== ====================== =====================
+
+**Interacts with** mixup: the soft row is ``sum_k t_k S_k`` and only unmixed samples teach the matrix. Under
+torch.distributed the processes add up their epochs in ``end_epoch``. Class weights scale the whole sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.core.checks import check_choice
+from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.reduction import (
+    ReductionOptions,
+    class_rows,
+    expected_log,
+    num_classes,
+    target_values,
+)
+
+INITIAL_SMOOTHING = 0.1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a published implementation does where they differ."""
+
+    start: str
+    alpha: float
+    is_convex: bool
+    unseen: str
+    keep_above: float
+
+
+VARIANTS = {
+    "original": Variant("zeros", 0.5, True, "uniform", torch.inf),
+    "fine_grained": Variant("uniform", 1.0, False, "uniform", 0.88),
+    "reimplementation": Variant("smoothed", 0.5, True, "zeros", torch.inf),
+}
+
+
+def class_matrix(kind: str, size: int) -> Tensor:
+    """A K x K matrix of row targets: ``zeros``, ``uniform``, or ``smoothed`` (0.9 on the diagonal, the rest shared)."""
+    if kind == "zeros":
+        return torch.zeros(size, size)
+    if kind == "uniform":
+        return torch.full((size, size), 1.0 / size)
+    off_diagonal = INITIAL_SMOOTHING / max(size - 1, 1)
+    return torch.full((size, size), off_diagonal).fill_diagonal_(1.0 - INITIAL_SMOOTHING)
+
+
+def online_label_smoothing_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    matrix: Tensor,
+    alpha: float | Tensor = 0.5,
+    *,
+    is_convex: bool = True,
+    **options: Unpack[ReductionOptions],
+) -> Tensor:
+    r"""Cross-entropy mixed with the cross-entropy to the row of the class.
+
+    .. math:: (1 - \alpha) H(y, q) + \alpha H(S_{gt}, q)
+
+    Args:
+        input: Logits.
+        target: Class indices, or probabilities (the row is then the mean row under them).
+        matrix: ``(K, K)``, row c is the soft target of class c.
+        alpha: Weight of the soft part.
+        is_convex: Take alpha away from the cross-entropy; False adds the soft part on top.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
+        >>> online_label_smoothing_cross_entropy(logits, torch.tensor([4]), torch.full((5, 5), 0.2))
+        tensor(1.8244)
+    """
+    size = num_classes(input)
+    if tuple(matrix.shape) != (size, size):
+        raise ValueError(
+            f"matrix must have shape ({size}, {size}), one row a class; got {tuple(matrix.shape)}. "
+            "Build the loss with num_classes of the model."
+        )
+
+    def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+        table = matrix.to(rows.dtype)
+        if target.is_floating_point():
+            with torch.autocast(rows.device.type, enabled=False):
+                soft = target @ table
+        else:
+            soft = table[target]
+        gain = -expected_log(soft, log_probs)
+        return gain + target_values(log_probs, target) if is_convex else gain
+
+    return penalized_cross_entropy(input, target, alpha, penalty, limit=1.0, **options)
+
+
+@LOSSES.register("ols", formula="(1 - alpha) CE + alpha H(S_gt, q)", source="Zhang et al. 2021")
+class OnlineLabelSmoothingLoss(AlphaLoss):
+    """Module form of :func:`online_label_smoothing_cross_entropy` with the matrix it learns.
+
+    Args:
+        alpha: Weight of the soft part; the variant's own where None.
+        variant: One of ``original``, ``fine_grained``, ``reimplementation``.
+        num_classes: Size of the matrix; taken from the first batch where None.
+    """
+
+    strength_limit = 1.0
+
+    matrix: Tensor
+    accumulator: Tensor
+    counts: Tensor
+
+    def __init__(
+        self,
+        alpha: Strength | None = None,
+        *,
+        variant: str = "original",
+        num_classes: int | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        check_choice("variant", variant, tuple(VARIANTS))
+        super().__init__(VARIANTS[variant].alpha if alpha is None else alpha, **options)
+        self.variant = variant
+        for name in ("matrix", "accumulator", "counts"):
+            self.register_buffer(name, torch.empty(0))
+        if num_classes is not None:
+            self._allocate(num_classes, torch.device("cpu"))
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        if self.matrix.numel() == 0:
+            self._allocate(num_classes(input), input.device)
+        is_convex = VARIANTS[self.variant].is_convex
+        loss = online_label_smoothing_cross_entropy(
+            input, target, self.matrix, self._value, is_convex=is_convex, **options
+        )
+        self._learn(input.detach(), target)
+        return loss
+
+    @torch.no_grad()
+    def end_epoch(self) -> None:
+        """Replace the matrix by the means of the epoch that ended, over all processes."""
+        if self.matrix.numel() == 0:
+            return
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(self.accumulator)
+            dist.all_reduce(self.counts)
+        variant = VARIANTS[self.variant]
+        seen = (self.counts > 0).unsqueeze(1)
+        means = self.accumulator / self.counts.clamp(min=1).unsqueeze(1)
+        rows = torch.where(seen, means, class_matrix(variant.unseen, len(means)).to(means))
+        is_kept = self.matrix.amax(dim=1, keepdim=True) >= variant.keep_above
+        self.matrix.copy_(torch.where(is_kept, self.matrix, rows))
+        self.accumulator.zero_()
+        self.counts.zero_()
+
+    @torch.no_grad()
+    def _learn(self, input: Tensor, target: Tensor) -> None:
+        rows = class_rows(input)
+        if target.is_floating_point():
+            top, labels = class_rows(target).max(dim=-1)
+            counted = top == 1
+        else:
+            labels = target.reshape(-1).long()
+            counted = labels != self.ignore_index
+            labels = labels.where(counted, 0)
+        counted = counted & (rows.argmax(dim=-1) == labels)
+        probs = F.softmax(rows, dim=-1).where(counted.unsqueeze(-1), 0).to(self.accumulator.dtype)
+        self.accumulator.index_add_(0, labels, probs)
+        self.counts.index_add_(0, labels, counted.to(self.counts.dtype))
+
+    def _allocate(self, size: int, device: torch.device) -> None:
+        self.matrix = class_matrix(VARIANTS[self.variant].start, size).to(device)
+        self.accumulator = torch.zeros(size, size, device=device)
+        self.counts = torch.zeros(size, device=device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        saved = state_dict.get(prefix + "matrix")
+        if saved is not None and self.matrix.numel() == 0 and saved.numel() > 0:
+            self._allocate(len(saved), self.matrix.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)

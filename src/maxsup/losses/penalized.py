@@ -1,0 +1,93 @@
+"""``CE + strength * penalty``: the family almost every method of the paper belongs to, by formula or in one pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch.nn.functional as F
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.core.checks import check_choice, check_number
+from maxsup.losses.fused import FusedPenalty, can_fuse, fused_loss
+from maxsup.losses.reduction import (
+    ReductionOptions,
+    check_options,
+    plain_cross_entropy,
+    raise_if_out_of_range,
+    reduced_loss,
+)
+
+IMPLEMENTATIONS = ("fused", "reference")
+_implementation = "fused"
+
+Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(rows of logits, their log-probabilities, targets) -> penalty ``(N,)``."""
+
+
+@contextmanager
+def implementation(name: str) -> Iterator[None]:
+    """Choose how losses are computed in a ``with`` block: ``"fused"`` (one pass, default) or ``"reference"`` (formula).
+
+    Both give the same numbers; the reference is slower, larger and easy to read.
+
+    Example:
+        >>> from maxsup.functional import implementation, maxsup_cross_entropy
+        >>> with implementation("reference"):
+        ...     maxsup_cross_entropy(torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0]))
+        tensor(0.2949)
+    """
+    global _implementation
+    check_choice("implementation", name, IMPLEMENTATIONS)
+    before, _implementation = _implementation, name
+    try:
+        yield
+    finally:
+        _implementation = before
+
+
+def penalized_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    strength: float | Tensor,
+    penalty: Penalty,
+    *,
+    fused: FusedPenalty | None = None,
+    name: str = "alpha",
+    limit: float = math.inf,
+    **options: Unpack[ReductionOptions],
+) -> Tensor:
+    """``CE + strength * penalty``; a strength of 0 is ``F.cross_entropy`` to the bit.
+
+    Args:
+        input: Logits.
+        target: Class indices or probabilities.
+        strength: A number that is checked, or a tensor that is not looked at.
+        penalty: What is added, as a formula.
+        fused: The same in closed form with its gradient, where there is one.
+        name: What the caller calls the strength.
+        limit: Largest strength that makes sense.
+        options: See :class:`ReductionOptions`.
+    """
+    if not isinstance(strength, Tensor):
+        check_number(name, strength, high=limit)
+        if strength == 0:
+            return plain_cross_entropy(input, target, **options)
+
+    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = F.log_softmax(rows, dim=-1)
+        return -log_probs, strength * penalty(rows, log_probs, target)
+
+    def reference(input: Tensor) -> Tensor:
+        return reduced_loss(input, target, terms, **options)
+
+    if fused is None or _implementation == "reference" or not can_fuse(input, target, strength, options.get("weight")):
+        return reference(input)
+    check_options(input, target, **options)
+    try:
+        return fused_loss(input, target, strength, fused, reference, **options)
+    except (IndexError, RuntimeError):
+        raise_if_out_of_range(input, target, options.get("ignore_index", -100))
+        raise

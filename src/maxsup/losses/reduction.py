@@ -1,0 +1,271 @@
+r"""The one place where per-sample values become a loss.
+
+A loss states two things about a batch of logits: the cost of each class (``-log q`` for most) and a penalty a sample.
+Everything else of the ``nn.CrossEntropyLoss`` contract happens here, once, for all of them: shapes, probability
+targets, class weights, ignored targets, precision, reduction and the denominator.
+
+.. math:: v_i = \sum_k w_k t_{ik} c_{ik} + s_i r_i, \qquad s_i = \sum_k w_k t_{ik}
+
+with class costs ``c``, penalty ``r``, class weights ``w`` and the target ``t`` (one-hot or probabilities).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.core.checks import check_choice
+
+REDUCTIONS = ("none", "mean", "sum")
+EMPTY = ("nan", "zero")
+HALF = (torch.float16, torch.bfloat16)
+
+Terms = Callable[[Tensor, Tensor], "tuple[Tensor, Tensor | None]"]
+"""(rows of logits, targets) -> (class costs ``(N, K)``, penalty ``(N,)`` or None)."""
+
+
+class ReductionOptions(TypedDict, total=False):
+    """Keyword options that every loss function takes; they mean what they mean in ``F.cross_entropy``.
+
+    ``num_items`` replaces the denominator of ``reduction="mean"``: give every micro-batch or rank of an optimiser step
+    the number of targets in the whole step and their gradients add up to those of the whole batch. ``empty="zero"``
+    gives a mean of 0 that keeps the graph, in place of torch's ``nan``, when no target is left.
+    """
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    num_items: float | Tensor | None
+    empty: str
+
+
+def plain_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    empty: str = "nan",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """``F.cross_entropy`` itself, to the bit, with two options more, and ignored rows that cannot poison a gradient."""
+    check_options(input, target, weight, ignore_index, reduction, num_items, empty)
+    if not target.is_floating_point():
+        target = target.long()
+        if input.requires_grad:
+            valid = (target != ignore_index).unsqueeze(class_axis(input))
+            input = torch.where(valid, input, 0)
+    if weight is not None:
+        weight = weight.to(input.dtype)
+
+    def torch_loss(mode: str) -> Tensor:
+        try:
+            return F.cross_entropy(
+                input, target, weight, ignore_index=ignore_index, reduction=mode, label_smoothing=label_smoothing
+            )
+        except (IndexError, RuntimeError):
+            raise_if_out_of_range(input, target, ignore_index)
+            raise
+
+    if reduction != "mean":
+        return torch_loss(reduction)
+    if num_items is not None:
+        # Summed in single precision: in fp16 a sum that is divided afterwards may overflow.
+        total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
+        return (total / num_items).to(input.dtype)
+    if empty == "nan" or target.is_floating_point():
+        return torch_loss("sum" if target.numel() == 0 and empty == "zero" else "mean")
+    # With nothing to count, all count as class 0 and the result is taken 0 times: a zero that keeps the graph.
+    is_counted = (target != ignore_index).any()
+    target = target.where(is_counted, 0)
+    input = torch.where((target != ignore_index).unsqueeze(class_axis(input)), input, 0)
+    return torch_loss("mean") * is_counted if target.numel() > 0 else torch_loss("sum")
+
+
+def reduced_loss(
+    input: Tensor,
+    target: Tensor,
+    terms: Terms,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    empty: str = "nan",
+) -> Tensor:
+    """The loss whose class costs and penalty are ``terms``, under the options of :class:`ReductionOptions`."""
+    check_options(input, target, weight, ignore_index, reduction, num_items, empty)
+    rows = class_rows(input)
+    if weight is not None:
+        weight = weight.to(rows.dtype)
+    denominator: float | Tensor
+    if target.is_floating_point():
+        probs = class_rows(target).to(rows.dtype)
+        costs, penalty = terms(rows, probs)
+        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        costs = costs.masked_fill((costs == math.inf) & (probs == 0), 0.0)
+        mass = probs if weight is None else probs * weight
+        values = (mass * costs).sum(dim=-1)
+        if penalty is not None:
+            values = values + penalty * ((mass.sum(dim=-1) != 0) if weight is None else mass.sum(dim=-1))
+        denominator = float(len(rows))
+    else:
+        labels = target.reshape(-1).long()
+        valid = labels != ignore_index
+        labels = labels.where(valid, 0)
+        rows = torch.where(valid.unsqueeze(-1), rows, 0)
+        try:
+            costs, penalty = terms(rows, labels)
+            values = costs.gather(1, labels.unsqueeze(-1)).squeeze(-1)
+        except (IndexError, RuntimeError):
+            raise_if_out_of_range(input, target, ignore_index)
+            raise
+        if penalty is not None:
+            values = values + penalty
+        scale = valid.to(rows.dtype) if weight is None else torch.where(valid, weight[labels], 0)
+        values = torch.where(valid, values * scale, 0)
+        denominator = scale.sum()
+
+    if reduction == "none":
+        return values.reshape(sample_shape(input))
+    total = values.sum()
+    if reduction == "sum":
+        return total
+    if num_items is not None:
+        return total / num_items
+    if empty == "zero":
+        denominator = _at_least_one_if_zero(denominator)
+    return total / denominator
+
+
+def per_sample(input: Tensor, values: Callable[[Tensor], Tensor]) -> Tensor:
+    """``values`` of the rows of ``input``, in the shape of its samples."""
+    return values(class_rows(input)).reshape(sample_shape(input))
+
+
+def class_axis(input: Tensor) -> int:
+    """Where the classes are: axis 1 of a batch, axis 0 of a single sample."""
+    return 0 if input.dim() == 1 else 1
+
+
+def num_classes(input: Tensor) -> int:
+    """Length of the class axis."""
+    return input.shape[class_axis(input)]
+
+
+def sample_shape(input: Tensor) -> tuple[int, ...]:
+    """Shape without the class axis."""
+    axis = class_axis(input)
+    return (*input.shape[:axis], *input.shape[axis + 1 :])
+
+
+def class_rows(input: Tensor) -> Tensor:
+    """One row a sample, in single precision at least: ``(K,)``, ``(N, K)`` and ``(N, K, ...)`` become ``(M, K)``."""
+    rows = input.movedim(class_axis(input), -1).reshape(-1, num_classes(input))
+    # Sums over K round badly in half precision and overflow fp16 at K of some ten thousands.
+    return rows.float() if rows.dtype in HALF else rows
+
+
+def target_values(rows: Tensor, target: Tensor) -> Tensor:
+    """What ``rows`` hold at the target: the entry at the label, or the mean under the target probabilities."""
+    if target.is_floating_point():
+        held = rows.masked_fill(rows.isinf() & (target == 0), 0.0)
+        return (held * target).sum(dim=-1)
+    return rows.gather(1, target.unsqueeze(-1)).squeeze(-1)
+
+
+def finite_mean(rows: Tensor) -> Tensor:
+    """Mean over the classes that are not masked with ``-inf``; masked ones get no gradient."""
+    masked = rows == -math.inf
+    return rows.masked_fill(masked, 0.0).sum(dim=-1) / (~masked).sum(dim=-1)
+
+
+def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:
+    """``sum_k p_k log q_k`` over the classes that are not masked."""
+    return (probs * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(dim=-1)
+
+
+def require_labels(name: str, target: Tensor) -> None:
+    """Raise where a loss that is defined for one true class a sample meets probability targets."""
+    if target.is_floating_point():
+        raise ValueError(
+            f"target of {name} must be class indices, because the loss compares with one true class; "
+            "got probabilities. Switch mixup and cutmix off, or use 'maxsup' or 'ls', which take them."
+        )
+
+
+def check_options(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: Any = None,
+    empty: str = "nan",
+) -> None:
+    """Raise one sentence for arguments that do not fit each other."""
+    check_choice("reduction", reduction, REDUCTIONS)
+    check_choice("empty", empty, EMPTY)
+    if num_items is not None and reduction != "mean":
+        raise ValueError(
+            f"num_items must go with reduction='mean', whose denominator it is; got reduction={reduction!r}. "
+            "Divide by it yourself, or use reduction='mean'."
+        )
+    if input.dim() == 0 or not input.is_floating_point():
+        raise ValueError(
+            f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {_described(input)}. "
+            "Pass the raw outputs of the classifier."
+        )
+    if weight is not None and tuple(weight.shape) != (num_classes(input),):
+        raise ValueError(
+            f"weight must have one entry a class, shape ({num_classes(input)},); got {tuple(weight.shape)}. "
+            "Check the number of classes of the model."
+        )
+    if target.is_floating_point():
+        if target.shape != input.shape:
+            raise ValueError(
+                f"target must be class indices of shape {sample_shape(input)} or probabilities of shape "
+                f"{tuple(input.shape)}; got {_described(target)}. Use target.long() for class indices."
+            )
+        if ignore_index >= 0:
+            raise ValueError(
+                f"ignore_index must be negative with probability targets; got {ignore_index!r}. "
+                "Give rows to be ignored all-zero probabilities."
+            )
+    elif target.dtype == torch.bool or tuple(target.shape) != sample_shape(input):
+        raise ValueError(
+            f"target must be class indices of shape {sample_shape(input)} for input of shape {tuple(input.shape)}; "
+            f"got {_described(target)}. Pass one class index a sample."
+        )
+
+
+def raise_if_out_of_range(input: Tensor, target: Tensor, ignore_index: int) -> None:
+    """Name the first label outside ``[0, K)``; called only once torch has refused the labels, so it costs nothing."""
+    if target.is_floating_point():
+        return
+    bad = (target != ignore_index) & ((target < 0) | (target >= num_classes(input)))
+    if not bad.any():
+        return
+    position = tuple(bad.nonzero()[0].tolist())
+    row = position[0] if len(position) == 1 else position
+    raise ValueError(
+        f"target must hold classes from 0 to {num_classes(input) - 1}, or ignore_index={ignore_index}; "
+        f"got {int(target[position])} in row {row}. Check the label mapping or the size of the classifier."
+    ) from None
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+
+
+def _at_least_one_if_zero(denominator: float | Tensor) -> float | Tensor:
+    if isinstance(denominator, Tensor):
+        return denominator.masked_fill(denominator == 0, 1.0)
+    return denominator or 1.0

@@ -1,0 +1,37 @@
+"""What the documents list is what there is."""
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import maxsup
+from tests.architecture.floors import FACADES, MAY_IMPORT
+from tests.architecture.source import ROOT
+
+
+def test_the_readme_lists_every_loss_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .+ \|(?: `(\w+)=([\d.]+)`)? \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    listed = {name: (strength or None, float(default) if default else None) for name, strength, default in rows}
+    assert listed == {row["name"]: (row["strength"], row["default"]) for row in maxsup.losses.describe_losses()}
+
+
+def test_the_architecture_page_names_every_part() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = {part for part in MAY_IMPORT if f"`{part}`" in page}
+    assert named | {"facade"} == set(MAY_IMPORT)
+    assert all(f"{module}.py`" in page for module in FACADES)
+
+
+def test_the_loss_that_contributing_shows_works_as_it_stands() -> None:
+    # In a process of its own, because a registered name stays.
+    [example] = re.findall(r"```python\n(.+?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    use = """
+import maxsup, torch
+loss = maxsup.create_loss("centre", alpha=0.5)
+print(loss(torch.tensor([[2.0, 0.0], [-1.0, -1.0]]), torch.tensor([0, -100])).item())
+"""
+    script = textwrap.dedent("   " + example.lstrip()) + use
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    # log(1 + exp(-2)) + 0.5 * 1^2; the second row is ignored.
+    assert abs(float(done.stdout) - 0.626928) < 1e-6

@@ -1,0 +1,48 @@
+"""Imports point down (docs/architecture.md)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.floors import violations
+from tests.architecture.source import PACKAGE
+
+
+def test_imports_point_down() -> None:
+    assert violations(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "broken"),
+    [
+        ("core/registry.py", "from maxsup.losses import MaxSupLoss", True),
+        ("core/registry.py", "from maxsup import MaxSupLoss", True),
+        ("core/registry.py", "from maxsup import losses", True),
+        ("core/registry.py", "import maxsup.losses.base as base", True),
+        ("core/registry.py", "from .. import losses", True),
+        ("core/registry.py", "def late():\n    from ..losses import base", True),
+        ("core/registry.py", "import importlib\nimportlib.import_module('maxsup.losses')", True),
+        ("core/registry.py", "from maxsup.core.errors import hint", False),
+        ("core/registry.py", "from .errors import hint", False),
+        ("core/registry.py", "from maxsup import __version__", False),
+        ("losses/maxsup.py", "from maxsup.metrics.calibration import ece", True),
+        ("losses/maxsup.py", "from maxsup.functional import maxsup_penalty", True),
+        ("losses/maxsup.py", "from maxsup.core.checks import check_number", False),
+        ("training/loop.py", "from maxsup.analysis import probe", True),
+        ("training/loop.py", "from maxsup.data import digits", False),
+        ("integrations/hf.py", "from maxsup.training import fit", True),
+        ("integrations/hf.py", "from maxsup.schedules import Linear", False),
+        ("reports/html.py", "from maxsup.cli import main", True),
+        ("cli/train.py", "from maxsup.studies import grid", False),
+        ("functional.py", "from maxsup.training import fit", True),
+        ("functional.py", "from maxsup.losses.maxsup import maxsup_penalty", False),
+        ("utils.py", "", True),
+    ],
+)
+def test_the_walk_finds_a_planted_violation(tmp_path: Path, file: str, line: str, broken: bool) -> None:
+    path = tmp_path / "maxsup" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    found = violations(tmp_path / "maxsup")
+    assert len(found) == broken
+    assert all(sentence.startswith(f"maxsup/{file}:") for sentence in found)

@@ -1,0 +1,133 @@
+"""Half-precision logits: computed in float32, gradient in the dtype of the logits."""
+
+import pytest
+import torch
+
+import maxsup
+from tests.contract.calls import (
+    NAMES,
+    TAKES_PROBABILITIES,
+    call_function,
+    labels_for,
+    logits_without_ties,
+    make_loss,
+    needs_of,
+    probabilities_for,
+)
+
+REGULARISED = [name for name in NAMES if name != "ce"]
+HALVES = [torch.bfloat16, torch.float16]
+
+
+def value_and_gradient(
+    name: str, logits: torch.Tensor, target: torch.Tensor, **options
+) -> tuple[torch.Tensor, torch.Tensor]:
+    leaf = logits.clone().requires_grad_()
+    value = call_function(name, leaf, target, **options)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return value.detach(), gradient
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", REGULARISED)
+def test_half_logits_with_labels_are_computed_in_float32(name: str, dtype: torch.dtype):
+    logits = logits_without_ties(6, 4, dtype=dtype)
+    needs = {key: value.float() for key, value in needs_of(name, logits).items()}
+    value, gradient = value_and_gradient(name, logits, labels_for(logits), **needs)
+    expected, expected_gradient = value_and_gradient(name, logits.float(), labels_for(logits), **needs)
+    assert value.dtype == torch.float32
+    assert torch.allclose(value, expected, rtol=1e-6, atol=0)
+    assert gradient.dtype == dtype
+    assert torch.allclose(gradient.float(), expected_gradient, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", [name for name in TAKES_PROBABILITIES if name != "ce"])
+def test_half_logits_with_half_probabilities_are_computed_in_float32(name: str, dtype: torch.dtype):
+    logits = logits_without_ties(6, 4, dtype=dtype)
+    target = probabilities_for(logits)
+    needs = {key: value.float() for key, value in needs_of(name, logits).items()}
+    value, gradient = value_and_gradient(name, logits, target, **needs)
+    expected, expected_gradient = value_and_gradient(name, logits.float(), target.float(), **needs)
+    assert value.dtype == torch.float32
+    assert torch.allclose(value, expected, rtol=1e-6, atol=0)
+    assert gradient.dtype == dtype
+    assert torch.allclose(gradient.float(), expected_gradient, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_takes_half_logits_beside_float32_weights_and_needs(name: str, dtype: torch.dtype):
+    logits = logits_without_ties(6, 4, dtype=dtype).requires_grad_()
+    loss = make_loss(name, torch.float32, weight=torch.tensor([0.5, 2.0, 1.0, 3.0]))
+    needs = {key: value.float() for key, value in needs_of(name, logits).items()}
+    value = loss(logits, labels_for(logits), **needs)
+    value.backward()
+    assert torch.isfinite(value)
+    assert logits.grad.dtype == dtype
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_full_precision_stays_what_it_is(name: str, dtype: torch.dtype):
+    logits = logits_without_ties(6, 4, dtype=dtype)
+    value, gradient = value_and_gradient(name, logits, labels_for(logits))
+    assert value.dtype == gradient.dtype == dtype
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_changes_nothing_for_logits_that_are_half_already(name: str):
+    logits = logits_without_ties(6, 4, dtype=torch.bfloat16)
+    needs = {key: value.float() for key, value in needs_of(name, logits).items()}
+    loss = make_loss(name, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = loss(logits, labels_for(logits), **needs)
+    outside = make_loss(name, torch.float32)(logits.float(), labels_for(logits), **needs)
+    assert inside.dtype == torch.float32
+    assert torch.allclose(inside, outside, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_trains_under_autocast(name: str):
+    model = torch.nn.Linear(3, 4)
+    loss = make_loss(name, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(torch.randn(6, 3))
+        value = loss(logits, labels_for(logits), **needs_of(name, logits.float()))
+    value.backward()
+    assert value.dtype == torch.float32
+    assert torch.isfinite(model.weight.grad).all()
+    assert model.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mean_over_many_half_precision_samples_does_not_overflow(name: str):
+    logits, num_samples = torch.zeros(1, 4, 60_000, dtype=torch.float16), 60_000
+    target = torch.zeros(1, num_samples, dtype=torch.long)
+    for loss in (make_loss(name, torch.float32), make_loss(name, torch.float32).eval()):
+        value = loss(logits, target, num_items=num_samples, **needs_of(name, logits.float()))
+        assert torch.isfinite(value)
+
+
+def test_a_very_large_vocabulary_does_not_overflow_in_fp16():
+    logits = torch.full((2, 300_000), 3.0, dtype=torch.float16)
+    logits[:, 7] = 60.0
+    logits.requires_grad_()
+    value = maxsup.MaxSupLoss(0.1, reduction="none")(logits, torch.tensor([7, 8]))
+    value.sum().backward()
+    penalty = 60.0 - (3.0 * 299_999 + 60.0) / 300_000
+    assert value[0].item() == pytest.approx(0.1 * penalty, rel=1e-5)
+    assert value[1].item() == pytest.approx(57.0 + 0.1 * penalty, rel=1e-5)
+    assert torch.isfinite(logits.grad).all()
+
+
+# The state of ols is quadratic in the number of classes.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "ols"])
+def test_no_loss_overflows_on_a_large_vocabulary_in_fp16(name: str):
+    logits = torch.linspace(-10, 10, 70_000, dtype=torch.float32).half().reshape(1, -1)
+    needs = needs_of(name, logits.float())
+    value = make_loss(name)(logits.requires_grad_(), torch.tensor([5]), **needs)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(logits.grad).all()

@@ -1,0 +1,172 @@
+"""What every loss refuses, in one sentence that says what, why and how to fix it."""
+
+import re
+
+import pytest
+import torch
+
+import maxsup
+from tests.contract.calls import (
+    NAMES,
+    REFUSES_PROBABILITIES,
+    TAKES_PROBABILITIES,
+    labels_for,
+    logits_without_ties,
+    make_loss,
+    needs_of,
+    probabilities_for,
+)
+from tests.reference.cases import CASE_OF
+
+SENTENCE = re.compile(r"^.+ must .+; got .+\. .+\.$", re.DOTALL)
+"""``{what} must {rule}; got {value}. {how to fix it}.``"""
+
+
+def refusal(name: str, logits: torch.Tensor, target: torch.Tensor, **options) -> str:
+    with pytest.raises(ValueError) as error:  # noqa: PT011, the callers look at the message
+        make_loss(name, **options)(logits, target, **needs_of(name, logits))
+    return str(error.value)
+
+
+def test_three_losses_and_zipf_ls_need_a_single_label():
+    assert sorted(REFUSES_PROBABILITIES) == ["err_amp_max", "err_amp_mean", "reg_only", "zipf_ls"]
+
+
+@pytest.mark.parametrize("name", REFUSES_PROBABILITIES)
+def test_a_loss_that_needs_labels_refuses_probabilities(name: str):
+    logits = logits_without_ties(6, 4)
+    message = refusal(name, logits, probabilities_for(logits))
+    assert SENTENCE.match(message)
+    assert name in message
+    assert "\n" not in message
+
+
+def test_ground_truth_modulated_focal_label_smoothing_refuses_probabilities():
+    logits = logits_without_ties(6, 4)
+    message = refusal("focal_ls", logits, probabilities_for(logits), mode="gt_modulated")
+    assert SENTENCE.match(message)
+
+
+@pytest.mark.parametrize("bad", [4, 17, -3, -1])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_target_out_of_range_names_the_first_bad_row(name: str, bad: int):
+    logits = logits_without_ties(8, 4)
+    target = labels_for(logits)
+    target[1] = -100
+    target[5] = bad
+    target[6] = 99
+    message = refusal(name, logits, target)
+    assert SENTENCE.match(message)
+    assert re.search(rf"got {bad}\b", message)
+    assert re.search(r"row 5\b", message)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_target_out_of_range_is_named_in_eval_mode_too(name: str):
+    logits = logits_without_ties(8, 4)
+    target = labels_for(logits)
+    target[5] = 4
+    with pytest.raises(ValueError, match=r"got 4\b.*row 5\b"):
+        make_loss(name).eval()(logits, target)
+    assert make_loss(name).eval()(logits, labels_for(logits)) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_target_out_of_range_in_a_picture_names_its_position(name: str):
+    logits = logits_without_ties(2, 4, 3)
+    target = labels_for(logits)
+    target[1, 2] = 9
+    message = refusal(name, logits, target)
+    assert re.search(r"got 9\b", message)
+    assert re.search(r"\b1, 2\b", message)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_without_a_label_is_refused(name: str):
+    message = refusal(name, logits_without_ties(6, 4), torch.zeros(5, dtype=torch.long))
+    assert SENTENCE.match(message)
+    assert "(6,)" in message
+
+
+@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+def test_probabilities_of_another_shape_are_refused(name: str):
+    message = refusal(name, logits_without_ties(6, 4), torch.eye(6, 3, dtype=torch.float64))
+    assert SENTENCE.match(message)
+    assert "(6, 4)" in message
+
+
+@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+def test_probabilities_cannot_be_ignored_by_a_class_index(name: str):
+    logits = logits_without_ties(6, 4)
+    message = refusal(name, logits, probabilities_for(logits), ignore_index=1)
+    assert SENTENCE.match(message)
+    assert "ignore_index" in message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_integer_logits_are_refused(name: str):
+    needs = needs_of(name, logits_without_ties(6, 4))
+    with pytest.raises(ValueError, match=r"input must be floating-point .*; got int64") as error:
+        make_loss(name)(torch.ones(6, 4, dtype=torch.long), torch.zeros(6, dtype=torch.long), **needs)
+    assert SENTENCE.match(str(error.value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_weight_for_another_number_of_classes_is_refused(name: str):
+    logits = logits_without_ties(6, 4)
+    message = refusal(name, logits, labels_for(logits), weight=torch.ones(3, dtype=torch.float64))
+    assert SENTENCE.match(message)
+    assert "weight" in message
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+@pytest.mark.parametrize("name", NAMES)
+def test_num_items_is_refused_where_there_is_no_mean(name: str, reduction: str):
+    logits = logits_without_ties(6, 4)
+    with pytest.raises(ValueError, match=r"num_items must .*; got") as error:
+        make_loss(name, reduction=reduction)(logits, labels_for(logits), num_items=6, **needs_of(name, logits))
+    assert "mean" in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["reduction", "empty"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_choice_is_refused_when_the_loss_is_made(name: str, option: str):
+    with pytest.raises(ValueError, match=rf"{option} must be one of .*; got 'avarage'") as error:
+        maxsup.create_loss(name, **{option: "avarage"})
+    assert SENTENCE.match(str(error.value))
+
+
+@pytest.mark.parametrize("option", ["label_smoothing", "smoothing"])
+@pytest.mark.parametrize("name", NAMES)
+def test_label_smoothing_is_not_combined_with_another_loss(name: str, option: str):
+    with pytest.raises(ValueError, match=option) as error:
+        maxsup.create_loss(name, **{option: 0.1})
+    assert SENTENCE.match(str(error.value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mistyped_option_is_answered_with_the_nearest_one(name: str):
+    with pytest.raises(TypeError) as error:
+        maxsup.create_loss(name, ignore_indx=1)
+    assert "ignore_indx" in str(error.value)
+    assert "'ignore_index'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        (name, option)
+        for name in NAMES
+        for option in ("alpha", "beta", "gamma", "tau")
+        if option in CASE_OF[name].strength
+    ],
+)
+def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str):
+    with pytest.raises(ValueError, match=rf"{option} must be .*; got -0.1"):
+        maxsup.create_loss(name, **{option: -0.1})
+    with pytest.raises(ValueError, match=rf"{option} must be .*; got nan"):
+        maxsup.create_loss(name, **{option: float("nan")})
+    for wrong in ("0.1", True):
+        with pytest.raises(TypeError, match=rf"{option} must be .*; got {wrong!r}") as error:
+            maxsup.create_loss(name, **{option: wrong})
+        assert SENTENCE.match(str(error.value))

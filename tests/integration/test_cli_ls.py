@@ -1,0 +1,177 @@
+"""`maxsup ls` as a user meets it."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import maxsup
+from maxsup.cli import main
+from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError
+
+KEYS = ["name", "formula", "strength", "default", "source", "needs"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Runs one command in this process, which holds torch already, with its output piped."""
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str, **environment: str) -> Outcome:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def in_a_new_process(*words: str, **options: Any) -> Outcome:
+    script = "from maxsup.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False, **options
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def listing(cli: Callable[..., Outcome]) -> list[dict[str, Any]]:
+    outcome = cli("ls", "losses", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    return json.loads(outcome.out)
+
+
+def test_json_lists_every_registered_loss_with_all_its_facts(listing: list[dict[str, Any]]) -> None:
+    assert [row["name"] for row in listing] == maxsup.list_losses()
+    assert len(listing) == 15
+    for row in listing:
+        assert list(row) == KEYS
+        assert row["formula"]
+        assert row["source"]
+        assert (row["strength"] is None) == (row["default"] is None)
+        assert isinstance(row["needs"], list)
+
+
+def test_a_default_in_the_listing_is_the_default_of_the_loss(listing: list[dict[str, Any]]) -> None:
+    strong = [row for row in listing if row["strength"]]
+    assert {row["name"]: row["default"] for row in strong} == {
+        row["name"]: getattr(maxsup.create_loss(row["name"]), row["strength"]) for row in strong
+    }
+
+
+def test_the_table_fits_80_columns_and_hides_nothing(
+    cli: Callable[..., Outcome], listing: list[dict[str, Any]]
+) -> None:
+    outcome = cli("ls", "losses", COLUMNS="80")
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert max(len(line) for line in lines) <= 80
+    assert "…" not in outcome.out
+    assert "\x1b" not in outcome.out
+    assert {row["name"] for row in listing} <= {line.split()[0] for line in lines}
+    for row in listing:
+        for need in row["needs"]:
+            assert f"needs: {need}" in outcome.out
+
+
+def test_a_wide_terminal_gives_one_line_a_loss(cli: Callable[..., Outcome], listing: list[dict[str, Any]]) -> None:
+    lines = cli("ls", "losses", COLUMNS="250").out.splitlines()
+    for row in listing:
+        [line] = [line for line in lines if line.split()[0] == row["name"]]
+        assert row["formula"] in line
+        assert row["source"] in line
+        assert ", ".join(row["needs"]) in line
+
+
+@pytest.mark.parametrize(("setting", "coloured"), [("FORCE_COLOR", True), ("NO_COLOR", False)])
+def test_colour_follows_the_environment(cli: Callable[..., Outcome], setting: str, coloured: bool) -> None:
+    assert ("\x1b[" in cli("ls", "losses", **{setting: "1"}).out) == coloured
+
+
+def test_an_unknown_kind_names_the_nearest_one(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("ls", "losess")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("maxsup: kind must be one of 'losses'")
+    assert outcome.err.endswith("; got 'losess'. Did you mean 'losses'?\n")
+
+
+@pytest.mark.parametrize("words", [("--debug", "ls", "losess"), ("ls", "losess", "--debug")])
+def test_debug_lets_the_error_through_wherever_it_stands(words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="Did you mean 'losses'"):
+        main(words)
+
+
+@pytest.mark.parametrize("words", [("lss",), ("ls",), ("ls", "losses", "--jsn")])
+def test_wrong_usage_exits_with_2_and_prints_nothing_on_stdout(cli: Callable[..., Outcome], words: tuple[str]) -> None:
+    outcome = cli(*words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Error: " in outcome.err
+
+
+def test_version_is_printed(cli: Callable[..., Outcome]) -> None:
+    assert cli("--version") == (0, f"maxsup {maxsup.__version__}\n", "")
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_sentence_names_it(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "maxsup.cli.app", raising=False)
+    sentence = f"maxsup: the command line needs {missing}, which is not installed; run pip install 'maxsup[lab]'.\n"
+    assert cli("ls", "losses") == (2, "", sentence)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValueError("alpha must be a number."), 2),
+        (NonFiniteError("the loss became nan."), 3),
+        (DataError("images must be readable."), 4),
+        (StorageError("the disk is full."), 5),
+        (PermissionError(13, "Permission denied", "runs/a"), 5),
+        (Interruption("stopped by a signal.", signal_number=2), 130),
+    ],
+)
+def test_an_error_is_one_sentence_and_its_documented_exit_code(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    assert cli("ls", "losses") == (code, "", f"maxsup: {error}\n")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maxsup.losses.describe_losses", lambda: [{}])
+    with pytest.raises(KeyError):
+        main(["ls", "losses"])
+
+
+def test_help_takes_well_under_a_third_of_a_second() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    outcome = in_a_new_process("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert outcome.code == 0
+    assert "ls" in outcome.out
+    # CPU time, not wall time: other tests run beside this one.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
+
+
+def test_an_error_in_a_process_of_its_own_has_no_traceback() -> None:
+    outcome = in_a_new_process("ls", "losess")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1

@@ -1,0 +1,114 @@
+"""Facts about each loss that the tests are parametrised with, stated independently of the library."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LossCase:
+    """What a test has to know to call a loss.
+
+    Attributes:
+        name: Registry name.
+        class_name: Class in ``maxsup.losses``.
+        function: Name in ``maxsup.functional``.
+        off: Options with which the loss is plain cross-entropy; None if there are none.
+        strength: Options that make the loss differ clearly from cross-entropy.
+        takes_probabilities: Accepts probability targets.
+        needs: What it takes besides logits and targets.
+        is_shift_invariant: Unchanged when a constant is added to all logits of a sample.
+        is_smooth: Twice differentiable away from ties.
+    """
+
+    name: str
+    class_name: str
+    function: str
+    off: dict[str, Any] | None = None
+    strength: dict[str, Any] = field(default_factory=dict)
+    takes_probabilities: bool = True
+    needs: tuple[str, ...] = ()
+    is_shift_invariant: bool = True
+    is_smooth: bool = True
+
+
+ALPHA_OFF = {"alpha": 0.0}
+ALPHA_ON = {"alpha": 0.3}
+
+CASES = (
+    LossCase("ce", "CrossEntropyLoss", "cross_entropy", off={}),
+    LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON),
+    LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON),
+    LossCase("reg_only", "RegularizationOnlyLoss", "regularization_only_cross_entropy", ALPHA_OFF, ALPHA_ON, False),
+    LossCase(
+        "err_amp_mean",
+        "ErrorAmplificationMeanLoss",
+        "error_amplification_mean_cross_entropy",
+        ALPHA_OFF,
+        ALPHA_ON,
+        False,
+    ),
+    LossCase(
+        "err_amp_max",
+        "ErrorAmplificationMaxLoss",
+        "error_amplification_max_cross_entropy",
+        ALPHA_OFF,
+        ALPHA_ON,
+        False,
+    ),
+    LossCase(
+        "logit_penalty",
+        "LogitPenaltyLoss",
+        "logit_penalty_cross_entropy",
+        {"beta": 0.0},
+        {"beta": 0.02},
+        is_shift_invariant=False,
+    ),
+    LossCase(
+        "logit_norm",
+        "LogitNormLoss",
+        "logit_norm_cross_entropy",
+        strength={"tau": 0.5},
+        is_shift_invariant=False,
+    ),
+    LossCase(
+        "confidence_penalty",
+        "ConfidencePenaltyLoss",
+        "confidence_penalty_cross_entropy",
+        {"beta": 0.0},
+        {"beta": 0.3},
+    ),
+    LossCase("ols", "OnlineLabelSmoothingLoss", "online_label_smoothing_cross_entropy", ALPHA_OFF, {"alpha": 0.4}),
+    LossCase(
+        "zipf_ls",
+        "ZipfLabelSmoothingLoss",
+        "zipf_label_smoothing_cross_entropy",
+        ALPHA_OFF,
+        ALPHA_ON,
+        takes_probabilities=False,
+    ),
+    # The mixing weight of adaptive_ls is a constant of the gradient, so its second derivative is not that of the value.
+    LossCase(
+        "adaptive_ls",
+        "AdaptiveLabelSmoothingLoss",
+        "adaptive_label_smoothing_cross_entropy",
+        needs=("teacher_logits",),
+        is_smooth=False,
+    ),
+    LossCase("focal", "FocalLoss", "focal_cross_entropy", {"gamma": 0.0}, {"gamma": 2.0}),
+    LossCase(
+        "focal_ls",
+        "FocalLabelSmoothingLoss",
+        "focal_label_smoothing_cross_entropy",
+        {"alpha": 0.0, "gamma": 0.0},
+        {"alpha": 0.3, "gamma": 2.0},
+    ),
+    LossCase(
+        "focal_maxsup",
+        "FocalMaxSupLoss",
+        "focal_maxsup_cross_entropy",
+        {"alpha": 0.0, "gamma": 0.0},
+        {"alpha": 0.3, "gamma": 2.0},
+    ),
+)
+NUM_LOSSES = 15
+CASE_OF = {case.name: case for case in CASES}

@@ -1,0 +1,144 @@
+"""MaxSup itself: shapes, edge cases, and targets that are smoothed already."""
+
+import math
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import maxsup
+from maxsup.functional import maxsup_cross_entropy, maxsup_penalty
+from maxsup.schedules import Linear
+
+SMOOTHED = torch.tensor([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])
+LOGITS = torch.tensor([[1.0, 0.0, -1.0], [0.5, 2.0, 0.0]])
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (3, 4, 5), (2, 4, 3, 2)])
+def test_the_penalty_reduces_the_class_axis(shape: tuple[int, ...]):
+    logits = torch.randn(shape)
+    axis = 0 if len(shape) == 1 else 1
+    assert torch.allclose(maxsup_penalty(logits), logits.amax(axis) - logits.mean(axis), rtol=1e-6, atol=1e-6)
+
+
+def test_the_penalty_averages_over_classes_that_are_not_masked():
+    logits = torch.tensor([[3.0, 1.0, -math.inf]])
+    assert maxsup_penalty(logits).item() == 1.0
+
+
+def test_the_penalty_is_never_negative():
+    assert (maxsup_penalty(torch.randn(100, 5, dtype=torch.float64)) >= 0).all()
+
+
+def test_a_single_class_costs_nothing():
+    logits = torch.tensor([[3.0], [-2.0]], requires_grad=True)
+    value = maxsup_cross_entropy(logits, torch.tensor([0, 0]))
+    value.backward()
+    assert value == 0
+    assert (logits.grad == 0).all()
+
+
+def test_equal_logits_have_no_penalty_and_push_the_first_class():
+    logits = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    value = maxsup_penalty(logits)
+    value.backward()
+    assert value.item() == 0
+    assert logits.grad[0].tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_an_image_is_a_batch_of_its_pixels():
+    logits, target = torch.randn(2, 4, 3, 5, dtype=torch.float64), torch.randint(4, (2, 3, 5))
+    flat = maxsup_cross_entropy(logits.movedim(1, -1).reshape(-1, 4), target.reshape(-1), reduction="none")
+    assert torch.allclose(
+        maxsup_cross_entropy(logits, target, reduction="none"), flat.reshape(2, 3, 5), rtol=1e-12, atol=0
+    )
+
+
+def test_a_channels_last_image_gives_the_same_loss():
+    logits, target = torch.randn(2, 4, 3, 5, dtype=torch.float64), torch.randint(4, (2, 3, 5))
+    strided = logits.contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(
+        maxsup_cross_entropy(strided, target), maxsup_cross_entropy(logits, target), rtol=1e-12, atol=0
+    )
+
+
+def test_one_hot_probabilities_are_labels():
+    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
+    one_hot = F.one_hot(target, 4).double()
+    assert torch.allclose(
+        maxsup_cross_entropy(logits, one_hot), maxsup_cross_entropy(logits, target), rtol=1e-12, atol=0
+    )
+
+
+def test_weights_scale_the_whole_sample():
+    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0, 1])
+    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+    plain = maxsup_cross_entropy(logits, target, reduction="none")
+    weighted = maxsup_cross_entropy(logits, target, weight=weight, reduction="none")
+    assert torch.allclose(weighted, weight[target] * plain, rtol=1e-12, atol=0)
+    mean = maxsup_cross_entropy(logits, target, weight=weight)
+    assert torch.allclose(mean, weighted.sum() / weight[target].sum(), rtol=1e-12, atol=0)
+
+
+def test_the_mean_over_probability_targets_divides_by_the_number_of_samples():
+    logits = torch.randn(6, 4, dtype=torch.float64)
+    target = torch.randn(6, 4, dtype=torch.float64).softmax(-1)
+    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+    total = maxsup_cross_entropy(logits, target, weight=weight, reduction="sum")
+    assert torch.allclose(maxsup_cross_entropy(logits, target, weight=weight), total / 6, rtol=1e-12, atol=0)
+
+
+def test_a_strength_may_be_a_tensor_with_a_gradient():
+    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
+    alpha = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    maxsup_cross_entropy(logits, target, alpha).backward()
+    assert alpha.grad.item() == pytest.approx(maxsup_penalty(logits).mean().item(), abs=1e-12)
+
+
+def test_targets_that_are_smoothed_already_warn_once():
+    loss = maxsup.MaxSupLoss(0.1)
+    with pytest.warns(UserWarning, match="smoothed") as caught:
+        values = [loss(LOGITS, SMOOTHED) for _ in range(3)]
+    assert len(caught) == 1
+    assert torch.equal(values[0], values[2])
+
+
+def test_a_second_loss_warns_again():
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="smoothed") as caught:
+            maxsup.MaxSupLoss(0.1)(LOGITS, SMOOTHED)
+        assert len(caught) == 1
+
+
+def test_mixed_but_unsmoothed_targets_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value = maxsup.MaxSupLoss(0.1)(LOGITS, torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.5]]))
+    assert torch.isfinite(value)
+
+
+@pytest.mark.parametrize("loss", [maxsup.MaxSupLoss(0.0), maxsup.MaxSupLoss(0.1).eval()], ids=["alpha zero", "eval"])
+def test_smoothed_targets_do_not_warn_where_nothing_smooths_again(loss: maxsup.MaxSupLoss):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value = loss(LOGITS, SMOOTHED)
+    assert torch.equal(value, F.cross_entropy(LOGITS, SMOOTHED))
+
+
+def test_smoothed_targets_warn_under_a_schedule():
+    loss = maxsup.MaxSupLoss(Linear(0.1, 0.2))
+    loss.set_progress(0.5)
+    with pytest.warns(UserWarning, match="smoothed") as caught:
+        loss(LOGITS, SMOOTHED)
+    assert len(caught) == 1
+
+
+def test_smoothed_targets_warn_as_soon_as_a_schedule_leaves_zero():
+    loss = maxsup.MaxSupLoss(Linear(0.0, 0.1))
+    loss.set_progress(0.0)
+    loss(LOGITS, SMOOTHED)
+    loss.set_progress(0.5)
+    with pytest.warns(UserWarning, match="smoothed") as caught:
+        loss(LOGITS, SMOOTHED)
+    assert len(caught) == 1

@@ -1,0 +1,172 @@
+"""The decomposition monitor against plain loops, in pieces, merged and pickled."""
+
+import math
+import pickle
+
+import pytest
+import torch
+
+from maxsup.monitor import DecompositionMonitor
+from tests.reference.monitor import decomposition_statistics
+
+KEYS = {
+    "num_samples",
+    "regularization",
+    "error_amplification",
+    "wrong_share",
+    "gap_on_errors",
+    "confidence_correct",
+    "confidence_wrong",
+    "ce",
+    "penalty",
+    "penalty_to_ce",
+}
+
+
+@pytest.fixture
+def logits() -> torch.Tensor:
+    return 2.0 * torch.randn(40, 5, dtype=torch.float64)
+
+
+@pytest.fixture
+def target() -> torch.Tensor:
+    labels = torch.randint(5, (40,))
+    labels[::7] = -100
+    return labels
+
+
+def same(left: dict[str, float], right: dict[str, float], tolerance: float = 1e-12) -> bool:
+    return left.keys() == right.keys() and all(
+        left[key] == pytest.approx(right[key], abs=tolerance, nan_ok=True) for key in left
+    )
+
+
+def monitored(*batches: tuple, ignore_index: int = -100) -> DecompositionMonitor:
+    monitor = DecompositionMonitor(ignore_index)
+    for batch in batches:
+        monitor.update(*batch)
+    return monitor
+
+
+def test_the_report_has_ten_numbers(logits: torch.Tensor, target: torch.Tensor):
+    report = monitored((logits, target)).compute()
+    assert set(report) == KEYS
+    assert all(isinstance(value, float) for value in report.values())
+
+
+def test_one_update_matches_the_plain_loop(logits: torch.Tensor, target: torch.Tensor):
+    assert same(monitored((logits, target)).compute(), decomposition_statistics(logits.tolist(), target.tolist()))
+
+
+def test_the_penalty_is_scaled_by_alpha(logits: torch.Tensor, target: torch.Tensor):
+    report = monitored((logits, target, 0.1)).compute()
+    expected = decomposition_statistics(logits.tolist(), target.tolist(), alpha=0.1)
+    assert report["penalty"] == pytest.approx(expected["penalty"], abs=1e-12)
+    assert report["penalty_to_ce"] == pytest.approx(expected["penalty_to_ce"], abs=1e-12)
+
+
+def test_updates_in_pieces_equal_one_update(logits: torch.Tensor, target: torch.Tensor):
+    pieces = [(logits[i : i + 9], target[i : i + 9]) for i in range(0, 40, 9)]
+    assert same(monitored(*pieces).compute(), monitored((logits, target)).compute())
+
+
+def test_merging_two_monitors_equals_one_that_saw_everything(logits: torch.Tensor, target: torch.Tensor):
+    left, right = monitored((logits[:13], target[:13])), monitored((logits[13:], target[13:]))
+    left.merge(right)
+    assert same(left.compute(), monitored((logits, target)).compute())
+
+
+def test_merging_leaves_the_other_monitor_alone(logits: torch.Tensor, target: torch.Tensor):
+    left, right = monitored((logits[:13], target[:13])), monitored((logits[13:], target[13:]))
+    before = right.compute()
+    left.merge(right)
+    left.update(logits, target)
+    assert same(right.compute(), before)
+
+
+def test_merging_with_a_monitor_that_saw_nothing_changes_nothing(logits: torch.Tensor, target: torch.Tensor):
+    whole = monitored((logits, target)).compute()
+    used, unused = monitored((logits, target)), DecompositionMonitor()
+    used.merge(DecompositionMonitor())
+    unused.merge(used)
+    assert same(used.compute(), whole)
+    assert same(unused.compute(), whole)
+
+
+def test_a_pickled_monitor_goes_on(logits: torch.Tensor, target: torch.Tensor):
+    monitor = pickle.loads(pickle.dumps(monitored((logits[:13], target[:13]))))
+    monitor.update(logits[13:], target[13:])
+    assert same(monitor.compute(), monitored((logits, target)).compute())
+
+
+def test_reset_forgets_everything(logits: torch.Tensor, target: torch.Tensor):
+    monitor = monitored((logits, target))
+    monitor.reset()
+    assert monitor.compute()["num_samples"] == 0
+    monitor.update(logits[:5], target[:5])
+    assert same(monitor.compute(), monitored((logits[:5], target[:5])).compute())
+
+
+def test_a_monitor_that_saw_nothing_reports_nan():
+    report = DecompositionMonitor().compute()
+    assert report.pop("num_samples") == 0
+    assert set(report) == KEYS - {"num_samples"}
+    assert all(math.isnan(value) for value in report.values())
+
+
+def test_without_errors_there_is_no_confidence_on_errors(logits: torch.Tensor):
+    report = monitored((logits, logits.argmax(-1))).compute()
+    assert report["wrong_share"] == 0
+    assert math.isnan(report["gap_on_errors"])
+    assert math.isnan(report["confidence_wrong"])
+    assert report["error_amplification"] == 0
+
+
+def test_ignored_samples_may_hold_nan(logits: torch.Tensor, target: torch.Tensor):
+    expected = monitored((logits, target)).compute()
+    logits[target == -100] = math.nan
+    assert same(monitored((logits, target)).compute(), expected)
+
+
+def test_another_ignore_index_is_respected(logits: torch.Tensor, target: torch.Tensor):
+    expected = monitored((logits, target)).compute()
+    target[target == -100] = 255
+    assert same(monitored((logits, target), ignore_index=255).compute(), expected)
+
+
+def test_pixels_are_samples(logits: torch.Tensor, target: torch.Tensor):
+    dense = logits.reshape(8, 5, 5).movedim(-1, 1)
+    assert same(monitored((dense, target.reshape(8, 5))).compute(), monitored((logits, target)).compute())
+
+
+def test_masked_classes_are_absent(logits: torch.Tensor):
+    target = torch.arange(40) % 4
+    logits[:, 4] = -math.inf
+    assert same(monitored((logits, target)).compute(), decomposition_statistics(logits.tolist(), target.tolist()))
+
+
+def test_half_precision_is_counted_in_full(logits: torch.Tensor, target: torch.Tensor):
+    half = logits.bfloat16()
+    expected = decomposition_statistics(half.double().tolist(), target.tolist())
+    assert same(monitored((half, target)).compute(), expected, tolerance=1e-5)
+
+
+def test_the_monitor_keeps_no_graph(logits: torch.Tensor, target: torch.Tensor):
+    monitor = monitored((logits.requires_grad_(), target))
+    tensors = [value for value in vars(monitor).values() if isinstance(value, torch.Tensor)]
+    assert tensors
+    assert not any(value.requires_grad for value in tensors)
+
+
+def test_sync_without_other_processes_changes_nothing(logits: torch.Tensor, target: torch.Tensor):
+    monitor = monitored((logits, target))
+    before = monitor.compute()
+    monitor.sync()
+    assert same(monitor.compute(), before)
+
+
+def test_the_two_terms_sum_to_the_gap_between_the_true_and_the_mean_logit(logits: torch.Tensor):
+    target = torch.randint(5, (40,))
+    report = monitored((logits, target)).compute()
+    gap = logits.gather(1, target.unsqueeze(1)).squeeze(1) - logits.mean(1)
+    assert report["regularization"] + report["error_amplification"] == pytest.approx(gap.mean().item(), abs=1e-12)
