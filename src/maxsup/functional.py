@@ -9,6 +9,7 @@ from maxsup.losses.focal import (
     focal_maxsup_cross_entropy,
 )
 from maxsup.losses.label_smoothing import LabelSmoothingTerms, label_smoothing_cross_entropy, label_smoothing_terms
+from maxsup.losses.linear_head import linear_maxsup_cross_entropy
 from maxsup.losses.logit_norm import logit_norm_cross_entropy
 from maxsup.losses.logit_penalty import logit_penalty_cross_entropy
 from maxsup.losses.ls_ablations import (
@@ -36,6 +37,7 @@ __all__ = [
     "implementation",
     "label_smoothing_cross_entropy",
     "label_smoothing_terms",
+    "linear_maxsup_cross_entropy",
     "logit_norm_cross_entropy",
     "logit_penalty_cross_entropy",
     "maxsup_cross_entropy",

@@ -18,6 +18,7 @@ from maxsup.losses.confidence_penalty import ConfidencePenaltyLoss
 from maxsup.losses.cross_entropy import CrossEntropyLoss
 from maxsup.losses.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
 from maxsup.losses.label_smoothing import LabelSmoothingLoss
+from maxsup.losses.linear_head import LinearMaxSupLoss
 from maxsup.losses.logit_norm import LogitNormLoss
 from maxsup.losses.logit_penalty import LogitPenaltyLoss
 from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplificationMeanLoss, RegularizationOnlyLoss
@@ -39,6 +40,7 @@ __all__ = [
     "FocalLoss",
     "FocalMaxSupLoss",
     "LabelSmoothingLoss",
+    "LinearMaxSupLoss",
     "LogitNormLoss",
     "LogitPenaltyLoss",
     "MaxSupLoss",

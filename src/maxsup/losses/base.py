@@ -121,11 +121,7 @@ class RegularizedLoss(nn.Module):
         self._check_extras(extras)
         if not self.training:
             return plain_cross_entropy(input, target, **options)
-        if not self._advanced:
-            raise RuntimeError(
-                f"set_progress must be called before training with a schedule; got none for {self.schedule!r}. "
-                "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch."
-            )
+        self._check_advanced()
         if target.is_floating_point() and not self._targets_checked:
             self._warn_if_smoothed(target)
         return self._objective(input, target, **options, **extras)
@@ -140,6 +136,13 @@ class RegularizedLoss(nn.Module):
         if self.strength is not None:
             shown.insert(0, f"{self.strength}={self.schedule or self._value!r}")
         return ", ".join(shown)
+
+    def _check_advanced(self) -> None:
+        if not self._advanced:
+            raise RuntimeError(
+                f"set_progress must be called before training with a schedule; got none for {self.schedule!r}. "
+                "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch."
+            )
 
     def _check_strength(self, value: Any) -> None:
         check_number(str(self.strength), value, high=self.strength_limit)

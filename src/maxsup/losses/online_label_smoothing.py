@@ -161,9 +161,15 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Replace the matrix by the means of the epoch that ended, over all processes."""
+        is_distributed = dist.is_available() and dist.is_initialized()
         if self.matrix.numel() == 0:
+            if is_distributed:
+                raise RuntimeError(
+                    "num_classes must be given where several processes train; this one saw no sample in the epoch and "
+                    "cannot take part. Build the loss with num_classes=..."
+                )
             return
-        if dist.is_available() and dist.is_initialized():
+        if is_distributed:
             dist.all_reduce(self.accumulator)
             dist.all_reduce(self.counts)
         variant = VARIANTS[self.variant]
