@@ -1,8 +1,13 @@
 """Settings shared by every test: one thread, fixed seeds, deterministic Hypothesis runs."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from maxsup.functional import implementation
+from maxsup.losses import fused
 
 torch.set_num_threads(1)
 
@@ -20,3 +25,14 @@ settings.load_profile("stable")
 def fixed_seed() -> None:
     """Every test starts from the same random state, in any order and on any worker."""
     torch.manual_seed(20250)
+
+
+@pytest.fixture(params=["fused", "blocks", "reference"])
+def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """All ways to compute a loss: as chosen for the batch, forced into blocks of a few samples, and the formula."""
+    if request.param == "blocks":
+        monkeypatch.setattr(fused, "SMALL_NUMEL", 0)
+        monkeypatch.setattr(fused, "CPU_BLOCK_BYTES", (48, 48))
+        monkeypatch.setattr(fused, "PLAIN_MAX_LENGTH", 2)
+    with implementation("reference" if request.param == "reference" else "fused"):
+        yield request.param

@@ -16,6 +16,8 @@ from tests.contract.calls import (
 )
 from tests.reference.cases import CASE_OF, NUM_LOSSES
 
+pytestmark = pytest.mark.usefixtures("each_implementation")
+
 # The strength of these samples is a constant of the gradient, so finite differences of the value do not apply.
 DETACHED = {"adaptive_ls"}
 CHECKED = [name for name in NAMES if name not in DETACHED]

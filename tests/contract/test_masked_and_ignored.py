@@ -20,6 +20,8 @@ from tests.contract.calls import (
 from tests.reference.cases import CASE_OF
 from tests.reference.losses import REFERENCES
 
+pytestmark = pytest.mark.usefixtures("each_implementation")
+
 MASKED = 2
 KEPT = [0, 1, 3]
 

@@ -15,6 +15,8 @@ from tests.contract.calls import (
     probabilities_for,
 )
 
+pytestmark = pytest.mark.usefixtures("each_implementation")
+
 REGULARISED = [name for name in NAMES if name != "ce"]
 HALVES = [torch.bfloat16, torch.float16]
 

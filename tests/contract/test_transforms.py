@@ -16,6 +16,8 @@ from tests.contract.calls import (
 )
 from tests.reference.cases import CASE_OF
 
+pytestmark = pytest.mark.usefixtures("each_implementation")
+
 SMOOTH = [name for name in NAMES if CASE_OF[name].is_smooth]
 
 

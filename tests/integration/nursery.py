@@ -17,7 +17,6 @@ from maxsup.core import storage
 from maxsup.core.config import Recipe
 from maxsup.training.clock import Clock
 from maxsup.training.progress import Reporter
-import pilinit  # TEMP
 from tests.integration.runs import tiny_recipe, train_quietly
 
 

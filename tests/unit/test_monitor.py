@@ -122,6 +122,12 @@ def test_without_errors_there_is_no_confidence_on_errors(logits: torch.Tensor):
     assert report["error_amplification"] == 0
 
 
+def test_the_first_of_tied_classes_is_the_prediction():
+    tied = torch.tensor([[1.0, 1.0, 0.0]])
+    assert monitored((tied, torch.tensor([0]))).compute()["wrong_share"] == 0
+    assert monitored((tied, torch.tensor([1]))).compute()["wrong_share"] == 1
+
+
 def test_ignored_samples_may_hold_nan(logits: torch.Tensor, target: torch.Tensor):
     expected = monitored((logits, target)).compute()
     logits[target == -100] = math.nan

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.losses.reduction import class_axis, num_classes, sample_shape
+from maxsup.losses.reduction import class_axis, num_classes, sample_shape, weighted_target
 
-# Half of a usual second-level cache; on other devices blocks only bound the memory.
-CPU_BLOCK_BYTES = 512 * 1024
-DEVICE_BLOCK_BYTES = 64 * 1024 * 1024
+# A block is a sixteenth of the logits, so that what it needs beside them is small, within bounds: below the first a CPU
+# spends its time on calls, beyond the second the block leaves the cache. On other devices blocks only bound the memory.
+CPU_BLOCK_BYTES = (512 * 1024, 2 * 1024 * 1024)
+DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
 # Up to here torch's own max with indices is as fast as anything.
@@ -71,14 +72,12 @@ class FusedPenalty(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one call asks of the logits: ``factor * sum_i (mass_i CE_i + scale_i strength R_i)``, in blocks."""
+    """What one call asks of the logits: ``factor * sum_i scale_i (CE_i + strength R_i)``, in blocks."""
 
     penalty: FusedPenalty
     strength: Factor
     target: Tensor
-    weight: Tensor | None
     valid: Tensor | None
-    mass: Factor
     scale: Factor
     factor: Factor
     may_look: bool
@@ -117,15 +116,12 @@ def fused_loss(
             if loss is not None:
                 return loss
     dtype = working_dtype(input)
-    weight = None if weight is None else weight.to(dtype)
     valid = None
-    mass: Factor = 1.0
     scale: Factor = 1.0
     denominator: Factor = input.numel() // num_classes(input)
     if target.is_floating_point():
-        target = target.to(dtype)
-        mass = (target if weight is None else target * _along(weight, input)).sum(class_axis(input)).reshape(-1)
-        scale = mass if weight is not None else (mass != 0).to(dtype)
+        target, scale = weighted_target(target.to(dtype), weight, class_axis(input))
+        scale = scale.reshape(-1)
     else:
         target = target.reshape(-1).long()
         valid = target != ignore_index
@@ -134,10 +130,10 @@ def fused_loss(
         else:
             target = target.where(valid, 0)
         if weight is not None or valid is not None:
-            mass = torch.ones(len(target), dtype=dtype, device=input.device) if weight is None else weight[target]
-            mass = mass if valid is None else mass.where(valid, 0)
-            denominator = mass.sum()
-        scale = mass
+            ones = torch.ones(len(target), dtype=dtype, device=input.device)
+            scale = ones if weight is None else weight.to(dtype)[target]
+            scale = scale if valid is None else scale.where(valid, 0)
+            denominator = scale.sum()
     factor: Factor = 1.0
     if reduction == "mean":
         if num_items is not None:
@@ -146,7 +142,7 @@ def fused_loss(
             denominator = denominator.masked_fill(denominator == 0, 1.0)
         factor = 1.0 / torch.as_tensor(denominator, dtype=dtype)
         factor = float(factor) if may_look else factor
-    job = Job(penalty, strength, target, weight, valid, mass, scale, factor, may_look)
+    job = Job(penalty, strength, target, valid, scale, factor, may_look)
     if is_traced:
         values = _TracedLoss.apply(input, job._replace(factor=1.0))
         return values.reshape(sample_shape(input)) if reduction == "none" else values.sum() * factor
@@ -178,10 +174,15 @@ def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor,
     values = torch.empty(input.numel() // num_classes(input), dtype=dtype, device=input.device)
     for index, samples, axis in _blocks(laid, is_rows):
         part = _part(job, samples, axis, None if soft is None else soft[index])
-        out = None if grad is None or grad.dtype != dtype else grad[index]
-        block_values, block_grad = block_loss(laid[index].to(dtype).contiguous(), part, axis, out)
+        logits = laid[index].to(dtype).contiguous()
+        out = None
+        if grad is not None and grad.dtype == dtype:
+            out = grad[index]
+        elif logits.dtype != laid.dtype and job.penalty.is_centred:
+            out = logits  # a copy of ours, which the gradient of such a penalty does not read
+        block_values, block_grad = block_loss(logits, part, axis, out)
         values[samples] = block_values.squeeze(axis)
-        if grad is not None and out is None:
+        if grad is not None and grad.dtype != dtype:
             grad[index] = block_grad
     return values, None if grad is None else _restored(grad, is_rows, input)
 
@@ -227,11 +228,11 @@ class _TracedLoss(torch.autograd.Function):
         part = job._replace(
             target=job.target.reshape(rows.shape if job.target.is_floating_point() else shape),
             valid=None if job.valid is None else job.valid.reshape(shape),
-            mass=_shaped(job.mass, shape),
-            scale=_shaped(job.scale, shape),
+            scale=job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale,
         )
-        values, grad = block_loss(rows.to(working_dtype(input)), part, 1)
-        ctx.save_for_backward(grad.to(_stored_dtype(input)).reshape(input.shape))
+        stored = _stored_dtype(input)
+        values, grad = block_loss(rows.to(working_dtype(input)), part, 1, stored=stored)
+        ctx.save_for_backward(grad.to(stored).reshape(input.shape))
         ctx.dtype = input.dtype
         return values.reshape(-1)
 
@@ -241,10 +242,13 @@ class _TracedLoss(torch.autograd.Function):
         return (grad * upstream.reshape(sample_shape(grad)).unsqueeze(class_axis(grad))).to(ctx.dtype), None
 
 
-def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def block_loss(
+    logits: Tensor, job: Job, axis: int, out: Tensor | None = None, stored: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
     """Values of the samples of one block, and the gradient of ``factor`` times their sum.
 
-    The gradient is written to ``out`` where given; that may be the memory of ``logits``, which is read before.
+    The gradient is written to ``out`` where given. That may be the memory of ``logits`` if the penalty is centred: what
+    is then left to add (``add_gradient``) does not read them. A trace may round to ``stored`` on the way.
     """
     if job.valid is not None:
         logits = torch.where(job.valid, logits, 0)
@@ -255,32 +259,39 @@ def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -
         masked = logits == -math.inf
         present = logits.masked_fill(masked, 0.0)
         total = present.sum(axis, keepdim=True)
-        count = (~masked).sum(axis, keepdim=True).to(logits.dtype)
+        count = torch.where(masked, 0.0, torch.ones_like(logits)).sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis)
-    probs = torch.softmax(logits, axis)
-    # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
-    log_norm = top - probs.gather(axis, top_index).log()
+    if torch.compiler.is_compiling():
+        exponentials = (logits - top).exp()
+        norm = exponentials.sum(axis, keepdim=True)
+        probs, log_norm = exponentials / norm, top + norm.log()
+    else:
+        probs = torch.softmax(logits, axis)
+        # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
+        log_norm = top - probs.gather(axis, top_index).log()
     block = Block(present, probs, log_norm, top, top_index, total / count, job.target, axis)
     penalty = job.penalty.value(block)
     push = job.scale * job.strength
-    given = None
+    share: Factor = 1.0
     if job.target.is_floating_point():
-        given = job.target if job.weight is None else job.target * _along(job.weight, logits, axis)
-        data = job.mass * log_norm - (given * present).sum(axis, keepdim=True)
+        share = job.target.sum(axis, keepdim=True)
+        data = share * log_norm - block.target_logit
     else:
         # Of the logits themselves: a true class that is masked costs inf.
-        data = job.mass * (log_norm - logits.gather(axis, job.target))
-    values = data + push * penalty
+        data = log_norm - logits.gather(axis, job.target)
+    values = job.scale * data + push * penalty
 
-    push = push * job.factor
+    pull, push = job.scale * job.factor, push * job.factor
     shift = -push / count if job.penalty.is_centred else 0.0
-    grad = _scaled_and_shifted(probs, job.mass * job.factor, shift, out)
+    grad = _scaled_and_shifted(probs, share * pull, shift, out)
     if masked is not None:
-        grad.masked_fill_(masked, 0.0)
-    if given is not None:
-        grad.sub_(given * job.factor)
+        grad = grad.masked_fill_(masked, 0.0)
+    if torch.compiler.is_compiling() and job.penalty.is_centred:
+        grad = grad.to(stored)  # before the scatter, which would force a pass of its own upon the conversion
+    if job.target.is_floating_point():
+        grad.sub_(job.target * pull)
     else:
-        add_at(grad, axis, job.target, -job.mass * job.factor)
+        add_at(grad, axis, job.target, -pull)
     job.penalty.add_gradient(block, penalty, grad, push)
     return values, grad
 
@@ -345,15 +356,11 @@ def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tenso
     return torch.addcmul(shift, probs, factor if isinstance(factor, Tensor) else as_tensor(factor), out=out)
 
 
-def _along(vector: Tensor, like: Tensor, axis: int | None = None) -> Tensor:
+def _along(vector: Tensor, like: Tensor, axis: int) -> Tensor:
     """A vector over classes, shaped to meet ``like`` at its class axis."""
     shape = [1] * like.dim()
-    shape[class_axis(like) if axis is None else axis] = -1
+    shape[axis] = -1
     return vector.reshape(shape)
-
-
-def _shaped(value: Factor, shape: tuple[int, ...]) -> Factor:
-    return value.reshape(shape) if isinstance(value, Tensor) else value
 
 
 def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
@@ -363,7 +370,7 @@ def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
         return value[samples].unsqueeze(axis) if isinstance(value, Tensor) else value
 
     target = cut(job.target) if soft is None else soft
-    return job._replace(target=target, valid=cut(job.valid), mass=cut(job.mass), scale=cut(job.scale))
+    return job._replace(target=target, valid=cut(job.valid), scale=cut(job.scale))
 
 
 def _laid_out(input: Tensor) -> tuple[Tensor, bool]:
@@ -388,8 +395,8 @@ def _restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
 
 def _blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
     """Index of each block in the logits, positions of its samples, and its class axis."""
-    block_bytes = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
-    size = max(1, block_bytes // (4 * laid.shape[1]))
+    low, high = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
+    size = max(1, min(max(4 * laid.numel() // 16, low), high) // (4 * laid.shape[1]))
     if is_rows:
         for start in range(0, len(laid), size):
             rows = slice(start, min(start + size, len(laid)))

@@ -212,12 +212,12 @@ def _overwritten_by_gradient(logits: Tensor, plan: _Plan, rows: slice) -> Tensor
         return parallel_block_loss(logits, labels, valid, mass, plan.alpha, plan.factor, plan.shard)
     may_look = logits.device.type == "cpu" and not torch.compiler.is_compiling()
     is_valid = None if may_look and bool(valid.all()) else valid
-    size = max(1, CPU_BLOCK_BYTES // (4 * logits.shape[1])) if logits.device.type == "cpu" else len(logits)
+    size = max(1, CPU_BLOCK_BYTES[0] // (4 * logits.shape[1])) if logits.device.type == "cpu" else len(logits)
     values = []
     for start in range(0, len(logits), size):
         part = slice(start, start + size)
         counted = None if is_valid is None else is_valid[part]
-        job = Job(FUSED, plan.alpha, labels[part], None, counted, mass[part], mass[part], plan.factor, may_look)
+        job = Job(FUSED, plan.alpha, labels[part], counted, mass[part], plan.factor, may_look)
         values.append(block_loss(logits[part], job, 1, out=logits[part])[0].squeeze(1))
     return torch.cat(values)
 

@@ -4,9 +4,10 @@ A loss states two things about a batch of logits: the cost of each class (``-log
 Everything else of the ``nn.CrossEntropyLoss`` contract happens here, once, for all of them: shapes, probability
 targets, class weights, ignored targets, precision, reduction and the denominator.
 
-.. math:: v_i = \sum_k w_k t_{ik} c_{ik} + s_i r_i, \qquad s_i = \sum_k w_k t_{ik}
+.. math:: v_i = s_i \Bigl( \sum_k t_{ik} c_{ik} + r_i \Bigr), \qquad s_i = w_{y_i}
 
-with class costs ``c``, penalty ``r``, class weights ``w`` and the target ``t`` (one-hot or probabilities).
+with class costs ``c``, penalty ``r``, class weights ``w`` and the target ``t``; see :func:`weighted_target` for weights
+and probability targets.
 """
 
 from __future__ import annotations
@@ -107,14 +108,12 @@ def reduced_loss(
         weight = weight.to(rows.dtype)
     denominator: float | Tensor
     if target.is_floating_point():
-        probs = class_rows(target).to(rows.dtype)
+        probs, scale = weighted_target(class_rows(target).to(rows.dtype), weight, axis=1)
         costs, penalty = terms(rows, probs)
         # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
         costs = costs.masked_fill((costs == math.inf) & (probs == 0), 0.0)
-        mass = probs if weight is None else probs * weight
-        values = (mass * costs).sum(dim=-1)
-        if penalty is not None:
-            values = values + penalty * ((mass.sum(dim=-1) != 0) if weight is None else mass.sum(dim=-1))
+        values = (probs * costs).sum(dim=-1)
+        values = (values if penalty is None else values + penalty) * scale.squeeze(1)
         denominator = float(len(rows))
     else:
         labels = target.reshape(-1).long()
@@ -143,6 +142,21 @@ def reduced_loss(
     if empty == "zero":
         denominator = _at_least_one_if_zero(denominator)
     return total / denominator
+
+
+def weighted_target(probs: Tensor, weight: Tensor | None, axis: int) -> tuple[Tensor, Tensor]:
+    """Probabilities moved towards the heavy classes, and how much each sample counts (class axis kept).
+
+    ``sum_k w_k t_k c_k`` is ``s`` times the loss under the target ``w t / s`` with ``s = sum_k w_k t_k``: so weights
+    mean for mixed labels what they mean for their parts. A row without any probability counts nothing.
+    """
+    if weight is None:
+        return probs, (probs.sum(axis, keepdim=True) != 0).to(probs.dtype)
+    shape = [1] * probs.dim()
+    shape[axis] = -1
+    mass = probs * weight.to(probs.dtype).reshape(shape)
+    scale = mass.sum(axis, keepdim=True)
+    return mass / scale.masked_fill(scale == 0, 1.0), scale
 
 
 def per_sample(input: Tensor, values: Callable[[Tensor], Tensor]) -> Tensor:

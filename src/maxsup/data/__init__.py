@@ -1,0 +1,42 @@
+"""Data sets by name, and pipelines that turn them into batches.
+
+A function in this folder with a ``@DATASETS.register`` decorator is the whole registration: ``load_data``,
+``maxsup ls datasets`` and the contract tests find it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from maxsup.data.batches import Batch, Pipeline
+from maxsup.data.bundle import DataBundle, FileSplit, MemorySplit, Split, stratified_split
+from maxsup.data.corruptions import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
+from maxsup.data.long_tail import shot_groups
+from maxsup.data.pipeline import build_pipeline
+from maxsup.data.registry import DATASETS, data_root, dataset_options, describe_datasets, load_data
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "CORRUPTIONS",
+    "DATASETS",
+    "EXTRA_CORRUPTIONS",
+    "SEVERITIES",
+    "Batch",
+    "DataBundle",
+    "FileSplit",
+    "MemorySplit",
+    "Pipeline",
+    "Split",
+    "build_pipeline",
+    "corrupt",
+    "corrupted_split",
+    "data_root",
+    "dataset_options",
+    "describe_datasets",
+    "load_data",
+    "shot_groups",
+    "stratified_split",
+]

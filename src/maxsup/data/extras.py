@@ -1,0 +1,24 @@
+"""Packages that only some data sets need, imported where they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def require(module: str, *, extra: str = "lab") -> Any:
+    """The named module, or an ``ImportError`` that names what to install.
+
+    Example:
+        >>> require("no_such_package.inner")
+        Traceback (most recent call last):
+        ImportError: this data set needs no_such_package, which is not installed. Run pip install 'maxsup[lab]'.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = (error.name or module).partition(".")[0]
+        raise ImportError(
+            f"this data set needs {package}, which is not installed. Run pip install 'maxsup[{extra}]'.",
+            name=package,
+        ) from error

@@ -1,0 +1,174 @@
+"""Data sets by name.
+
+A function with an ``@DATASETS.register`` decorator is the whole registration: ``load_data``, ``maxsup ls datasets``
+and the contract tests find it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maxsup.core.errors import DataError, hint
+from maxsup.core.registry import Registry
+from maxsup.data.bundle import DataBundle, MemorySplit, Split, channel_statistics, joined, stratified_split
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """What a loader is asked for; ``argument`` is what stands after the colon of a name."""
+
+    name: str
+    argument: str
+    root: Path
+    download: bool
+    val_share: float
+    split_seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class RawData:
+    """What a loader found: official splits. Without ``val``, one is held out of ``train``."""
+
+    train: Split
+    test: Split
+    class_names: tuple[str, ...]
+    val: Split | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+DATASETS: Registry[Callable[..., RawData]] = Registry("data set")
+
+
+def load_data(
+    name: str,
+    *,
+    root: Path | str | None = None,
+    download: bool = False,
+    val_share: float = 0.1,
+    split_seed: int = 0,
+    **options: Any,
+) -> DataBundle:
+    """The data set of a name, with a validation split held out of its training data.
+
+    Args:
+        name: A registered name; ``folder:PATH``, ``arrays:PATH`` and ``hf:NAME_OR_PATH`` take what stands behind the
+            colon.
+        root: Where data sets live; the environment variable ``MAXSUP_DATA`` or ``./data`` if not given.
+            ``ROOT/<name>.npz`` is preferred where present, torchvision's own layout is read otherwise.
+        download: Whether to fetch what is missing.
+        val_share: Share of every training class that is held out. A set that brings a validation split keeps its own;
+            with 0 there is no validation split and all of it is trained on.
+        split_seed: Seed of the split; the test split never depends on it.
+        **options: Options of the data set, for instance ``imbalance=50``.
+
+    Example:
+        >>> data = load_data("digits")
+        >>> print(data.describe())
+        digits: 10 classes
+         train: 1,295 images of 1x8x8 in memory
+           val: 143 images of 1x8x8 in memory
+          test: 359 images of 1x8x8 in memory
+        >>> load_data("digits", size=16)
+        Traceback (most recent call last):
+        TypeError: option of data set 'digits' must be one it has; got 'size'. It has none.
+    """
+    kind, _, argument = name.partition(":")
+    loader = DATASETS[kind]
+    wanted = DATASETS.facts(kind).get("argument", "")
+    if bool(argument) != bool(wanted):
+        form = f"{kind}:{wanted}" if wanted else kind
+        raise ValueError(f"data set {kind!r} must be written {form}; got {name!r}. Correct the name.")
+    known = dataset_options(kind)
+    for option in options:
+        if option not in known:
+            fix = hint(option, known) if known else "It has none."
+            raise TypeError(f"option of data set {kind!r} must be one it has; got {option!r}. {fix}")
+    request = DataRequest(kind, argument, data_root(root), download, val_share, split_seed)
+    return _bundle(name, loader(request, **options), request)
+
+
+def data_root(root: Path | str | None = None) -> Path:
+    """Where data sets live: the argument, or ``MAXSUP_DATA``, or ``./data``."""
+    return Path(root or os.environ.get("MAXSUP_DATA") or "data").expanduser()
+
+
+def dataset_options(name: str) -> dict[str, Any]:
+    """The options of a data set and their defaults.
+
+    Example:
+        >>> dataset_options("cifar10_lt")
+        {'imbalance': 100, 'subset_seed': 0}
+    """
+    parameters = list(inspect.signature(DATASETS[name]).parameters.values())[1:]
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def describe_datasets() -> list[dict[str, Any]]:
+    """One entry a data set: name as it is written, images, source, and options with their defaults."""
+    return [_description(name) for name in DATASETS]
+
+
+def missing_data(request: DataRequest, files: str, fix: str) -> DataError:
+    """The error of a data set that is not there."""
+    return DataError(f"data set {request.name!r} must be at {files}; got nothing complete there. {fix}")
+
+
+def _description(name: str) -> dict[str, Any]:
+    facts = DATASETS.facts(name)
+    argument = facts.get("argument", "")
+    return {
+        "name": f"{name}:{argument}" if argument else name,
+        "images": facts["images"],
+        "source": facts["source"],
+        "options": dataset_options(name),
+    }
+
+
+def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
+    train, val = raw.train, raw.val
+    for part in (train, raw.test, *([val] if val else [])):
+        _check_labels(part, name, len(raw.class_names))
+    if val is None:
+        kept, held_out = stratified_split(train.labels, request.val_share, request.split_seed)
+        train, val = train.subset(kept), train.subset(held_out)
+    elif request.val_share == 0:
+        train, val = joined(train, val), val.subset(torch.arange(0))
+    mean, std, shape = raw.mean, raw.std, None
+    if isinstance(train, MemorySplit):
+        _, *sides = train.images.shape
+        shape = (sides[0], sides[1], sides[2])
+        if mean is None or std is None or len(mean) != sides[0]:
+            mean, std = channel_statistics(train.images)
+    return DataBundle(
+        name=name,
+        num_classes=len(raw.class_names),
+        class_names=raw.class_names,
+        train=train,
+        val=val,
+        test=raw.test,
+        mean=mean or IMAGENET_MEAN,
+        std=std or IMAGENET_STD,
+        image_shape=shape,
+    )
+
+
+def _check_labels(split: Split, name: str, num_classes: int) -> None:
+    if len(split) == 0:
+        return
+    low, high = int(split.labels.min()), int(split.labels.max())
+    if low < 0 or high >= num_classes:
+        wrong = low if low < 0 else high
+        raise DataError(
+            f"labels of {name!r} must be from 0 to {num_classes - 1}; got {wrong}. Number the classes from 0 on."
+        )

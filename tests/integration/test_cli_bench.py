@@ -1,0 +1,136 @@
+"""`maxsup bench` as a user meets it, and `python -m benchmarks` as make runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maxsup.cli import main
+from maxsup.core import timing
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("bench", "--classes", "50", "--batch", "8", "--rounds", "2")
+LOSSES = ["torch cross-entropy", "torch label smoothing", "naive MaxSup", "maxsup"]
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are not looked at, so they need not be good."""
+    monkeypatch.setattr(timing, "interleaved_times", partial(timing.interleaved_times, min_seconds=0))
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    return int(stopped.value.code or 0), *capsys.readouterr()
+
+
+def in_a_new_process(*words: str, **environment: str) -> Any:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_json_has_time_and_memory_of_every_loss(capsys: pytest.CaptureFixture[str], dtype: str):
+    code, out, _ = run(capsys, *SMALL, "--dtype", dtype, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert [row["name"] for row in result["losses"]] == LOSSES
+    assert {key: result[key] for key in ("device", "batch", "classes", "dtype", "rounds")} == {
+        "device": "cpu",
+        "batch": 8,
+        "classes": 50,
+        "dtype": dtype,
+        "rounds": 2,
+    }
+    assert result["losses"][1]["time_ratio"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    assert all(row["milliseconds"] > 0 and row["peak_memory_ratio"] >= 1 for row in result["losses"])
+
+
+def test_the_table_fits_80_columns_and_nothing_else_is_printed(capfd: pytest.CaptureFixture[str]):
+    # capfd: the profiler that counts memory writes from C++.
+    code, out, err = run(capfd, *SMALL)
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert max(len(line) for line in lines[1:]) <= 80
+    assert [line.split("  ")[0] for line in lines[5:9]] == LOSSES
+
+
+def test_the_number_of_threads_is_left_as_it_was(capsys: pytest.CaptureFixture[str]):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert run(capsys, *SMALL)[0] == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--device", "gpu"), "device must be one of 'cpu', 'cuda'; got 'gpu'. "),
+        (("--dtype", "float16"), "dtype must be one of 'float32', 'bfloat16'; got 'float16'. Did you mean"),
+    ],
+)
+def test_an_unknown_word_is_one_sentence(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str):
+    code, out, err = run(capsys, "bench", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"maxsup: {sentence}")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]):
+    code, out, err = run(capsys, "bench", "--device", "cuda")
+    assert (code, out) == (2, "")
+    assert err == "maxsup: device must be one that torch can use; got 'cuda' without a GPU. Use --device cpu.\n"
+
+
+@pytest.mark.parametrize("words", [("--classes", "1"), ("--batch", "0"), ("--rounds", "0")])
+def test_sizes_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]):
+    code, out, err = run(capsys, "bench", *words)
+    assert (code, out) == (2, "")
+    assert "Invalid value" in err
+
+
+@pytest.mark.slow
+def test_compile_adds_a_compiled_line_for_every_loss(capsys: pytest.CaptureFixture[str]):
+    torch.compiler.reset()
+    code, out, _ = run(capsys, *SMALL, "--compile", "--json")
+    assert code == 0
+    names = [row["name"] for row in json.loads(out)["losses"]]
+    assert names == [*LOSSES, *(f"{name}, compiled" for name in LOSSES)]
+
+
+@pytest.mark.slow
+def test_without_a_compiler_one_sentence_says_so(tmp_path: Path):
+    script = "from maxsup.cli import main; main()"
+    done = in_a_new_process("-c", script, *SMALL, "--compile", CXX="/none", TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "maxsup: --compile must find a compiler; got " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_quick_benchmarks_run_and_write_where_they_are_told(tmp_path: Path):
+    done = in_a_new_process("-m", "benchmarks", "--quick", "--rounds", "1", "--output", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["head.json", "losses.json", "losses.png"]
+    assert done.stdout.count(" met\n") >= 2
+    for name in ("losses", "head"):
+        result = json.loads((tmp_path / f"{name}.json").read_text())
+        assert result["is_quick"]
+        assert result["environment"]["cpu"]
+        assert result["goals"]

@@ -1,0 +1,107 @@
+import pytest
+import torch
+
+from maxsup.core.errors import DataError
+from maxsup.data import describe_datasets, load_data
+from tests.unit.data import made
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ValueError, match=r"got 'cifar'\. Did you mean 'cifar10'"):
+        load_data("cifar")
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(TypeError, match=r"got 'imbalanced'\. Did you mean 'imbalance'"):
+        load_data("cifar10_lt", imbalanced=10)
+
+
+@pytest.mark.parametrize(("name", "form"), [("folder", "folder:PATH"), ("digits:8", "digits")])
+def test_a_name_with_a_wrong_argument_is_refused(name: str, form: str) -> None:
+    with pytest.raises(ValueError, match=f"must be written {form}; got '{name}'"):
+        load_data(name)
+
+
+def test_the_root_is_the_argument_or_the_environment(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.write_npz(tmp_path / "one" / "cifar10.npz", classes=2)
+    made.write_npz(tmp_path / "two" / "cifar10.npz", classes=3)
+    monkeypatch.setenv("MAXSUP_DATA", str(tmp_path / "two"))
+    assert load_data("cifar10").num_classes == 3
+    assert load_data("cifar10", root=tmp_path / "one").num_classes == 2
+    monkeypatch.delenv("MAXSUP_DATA")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"data/cifar10\.npz"):
+        load_data("cifar10")
+
+
+def test_the_test_split_does_not_depend_on_the_validation_split(tmp_path) -> None:
+    made.write_npz(tmp_path / "mine.npz")
+    one = load_data("arrays:mine.npz", root=tmp_path, val_share=0.1, split_seed=0)
+    two = load_data("arrays:mine.npz", root=tmp_path, val_share=0.5, split_seed=7)
+    assert torch.equal(one.test.images, two.test.images)
+    assert len(one.val) == 3
+    assert len(two.val) == 15
+
+
+def test_without_a_share_everything_is_trained_on(tmp_path) -> None:
+    made.write_tree(tmp_path / "own_val", counts={"train": 4, "val": 2, "test": 1})
+    data = load_data("folder:own_val", root=tmp_path, val_share=0)
+    assert (len(data.train), len(data.val), len(data.test)) == (18, 0, 3)
+    assert len(load_data("digits", val_share=0).train) == 1438
+
+
+def test_a_validation_folder_is_kept_as_it_is(tmp_path) -> None:
+    made.write_tree(tmp_path / "own_val", counts={"train": 4, "val": 2, "test": 1})
+    data = load_data("folder:own_val", root=tmp_path)
+    assert (len(data.train), len(data.val), len(data.test)) == (12, 6, 3)
+    assert all("/val/" in path for path, _ in data.val.samples)
+
+
+def test_a_class_that_is_only_tested_is_refused(tmp_path) -> None:
+    made.write_tree(tmp_path / "mine")
+    made.write_files(tmp_path / "mine" / "test" / "class_9", ["0.jpg"])
+    with pytest.raises(DataError, match=r"got 'class_9'\. Did you mean 'class_"):
+        load_data("folder:mine", root=tmp_path)
+
+
+def test_cifar_is_read_in_the_layout_of_torchvision(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torchvision
+
+    made.write_cifar10_batches(tmp_path / "cifar-10-batches-py")
+    with pytest.raises(DataError, match="Dataset not found or corrupted"):
+        load_data("cifar10", root=tmp_path)
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "_check_integrity", lambda self: True)
+    monkeypatch.setattr(torchvision.datasets.cifar, "check_integrity", lambda *_: True)
+    data = load_data("cifar10", root=tmp_path)
+    assert (len(data.train), len(data.val), len(data.test)) == (90, 10, 20)
+    assert data.class_names[3] == "kind 3"
+    assert torch.equal(data.test.images, torch.from_numpy(made.pictures(20, seed=5)).permute(0, 3, 1, 2))
+
+
+def test_flowers_are_read_in_the_layout_of_torchvision(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torchvision
+
+    made.write_flowers(tmp_path / "flowers-102")
+    monkeypatch.setattr(torchvision.datasets.Flowers102, "_check_integrity", lambda self: True)
+    data = load_data("flowers102", root=tmp_path)
+    assert (len(data.train), len(data.val), len(data.test)) == (2, 2, 2)
+    assert data.val.samples[0] == (str(tmp_path / "flowers-102/jpg/image_00003.jpg"), 0)
+
+
+def test_files_keep_their_labels(tmp_path) -> None:
+    made.write_cub(tmp_path / "CUB_200_2011")
+    data = load_data("cub200", root=tmp_path)
+    assert data.class_names == ("Bird0", "Bird1")
+    assert [path[-6:-4] for path, _ in data.test.samples] == ["01", "03", "05", "07", "09", "11"]
+    assert data.test.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    made.write_cars(tmp_path / "stanford_cars")
+    cars = load_data("stanford_cars", root=tmp_path, val_share=0)
+    assert cars.class_names == ("car a", "car b")
+    assert cars.train.labels.tolist() == [0, 1] * 4
+
+
+def test_every_data_set_describes_itself() -> None:
+    rows = {row["name"]: row for row in describe_datasets()}
+    assert rows["folder:PATH"]["options"] == {}
+    assert rows["cifar10_lt"]["options"] == {"imbalance": 100, "subset_seed": 0}
+    assert all(row["images"] and row["source"] for row in rows.values())
