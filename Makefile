@@ -30,7 +30,7 @@ format: $(VENV)/dev.stamp ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp ## run the benchmarks
+bench: $(VENV)/bench.stamp ## run the benchmarks (alone on the machine)
 	$(BIN)/python -m benchmarks
 
 browser: ## install chromium for the browser tests (Debian and Ubuntu)

@@ -27,7 +27,13 @@ def fixed_seed() -> None:
     torch.manual_seed(20250)
 
 
-@pytest.fixture(params=["fused", "blocks", "reference"])
+@pytest.fixture(
+    params=[
+        "fused",
+        pytest.param("blocks", marks=pytest.mark.slow),
+        pytest.param("reference", marks=pytest.mark.slow),
+    ]
+)
 def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """All ways to compute a loss: as chosen for the batch, forced into blocks of a few samples, and the formula."""
     if request.param == "blocks":

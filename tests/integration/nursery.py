@@ -19,7 +19,6 @@ from maxsup.training.clock import Clock
 from maxsup.training.progress import Reporter
 from tests.integration.runs import tiny_recipe, train_quietly
 
-
 # Look whether it has ended, without taking its status away.
 _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 

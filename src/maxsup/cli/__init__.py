@@ -5,10 +5,11 @@ Exit codes: 0 fine, 2 usage, 3 a number became non-finite, 4 data, 5 reading or 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
-from maxsup.core.errors import MaxsupError
+from maxsup.core.errors import Interruption, MaxsupError
 
 _EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
 
@@ -42,5 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except _EXPECTED as error:
         if debug:
             raise
-        print(f"maxsup: {_sentence(error)}", file=sys.stderr)
+        print(f"maxsup: {_sentence(error)}", file=sys.stderr, flush=True)
+        if isinstance(error, Interruption):
+            # Everything is saved. Python would spend seconds on taking torch apart, in which the run seems to hang.
+            os._exit(error.exit_code)
         sys.exit(_exit_code(error))

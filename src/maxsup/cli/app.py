@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maxsup import __version__
+from maxsup.cli.bench import bench
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp, validate
@@ -27,6 +28,7 @@ app.command("cp")(cp)
 app.command("validate")(validate)
 app.command("train")(train)
 app.command("eval")(evaluate)
+app.command("bench")(bench)
 
 
 def _print_version(wanted: bool) -> None:

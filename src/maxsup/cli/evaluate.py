@@ -38,7 +38,8 @@ def evaluate(
 
 def _lines(result: dict[str, Any]) -> list[str]:
     lines = [
-        f"{result['data']}, {result['split']} split, {result['n']} images, {result['weights']} weights of {result['run']}",
+        f"{result['data']}, {result['split']} split, {result['n']} images, "
+        f"{result['weights']} weights of {result['run']}",
         f"accuracy        {percent(result['accuracy'])} (top 5: {percent(result['accuracy_top5'])})",
         f"nll             {result['nll']:.4f}",
         f"ece             {result['ece']:.4f} (15 bins)",

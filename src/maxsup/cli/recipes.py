@@ -1,4 +1,4 @@
-"""``maxsup cp`` and ``maxsup validate``: take a recipe, change it, see that it is sound before hours are spent on it."""
+"""``maxsup cp`` and ``maxsup validate``: take a recipe, change it, check it before hours are spent on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def cp(
     if destination.suffix not in (".yaml", ".yml"):
         raise ValueError(f"destination must be a .yaml file; got {str(destination)!r}. Write {destination}.yaml.")
     if destination.exists() and not force:
-        raise ValueError(f"destination must be new; got {str(destination)!r}, which exists. Add --force to overwrite it.")
+        raise ValueError(
+            f"destination must be new; got {str(destination)!r}, which exists. Add --force to overwrite it."
+        )
     destination.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     if as_json:
         print_json({"recipe": source.stem, "path": str(destination)})

@@ -22,19 +22,19 @@ class Section(BaseModel):
 class AugmentConfig(Section):
     """What is done to training images; ``resize``, ``eval_resize`` and ``interpolation`` hold in evaluation too."""
 
-    crop_padding: int = Field(0, ge=0)
+    crop_padding: int = Field(default=0, ge=0)
     flip: bool = False
-    rotation: float = Field(0.0, ge=0.0, le=180.0)
+    rotation: float = Field(default=0.0, ge=0.0, le=180.0)
     random_resized_crop: bool = False
     scale: tuple[float, float] = (0.08, 1.0)
-    resize: int | None = Field(None, gt=0)
-    color_jitter: float = Field(0.0, ge=0.0)
+    resize: int | None = Field(default=None, gt=0)
+    color_jitter: float = Field(default=0.0, ge=0.0)
     randaugment: str | None = None
-    random_erasing: float = Field(0.0, ge=0.0, le=1.0)
-    mixup: float = Field(0.0, ge=0.0)
-    cutmix: float = Field(0.0, ge=0.0)
+    random_erasing: float = Field(default=0.0, ge=0.0, le=1.0)
+    mixup: float = Field(default=0.0, ge=0.0)
+    cutmix: float = Field(default=0.0, ge=0.0)
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
-    eval_resize: int | None = Field(None, gt=0)
+    eval_resize: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _scale_is_a_range(self) -> AugmentConfig:
@@ -50,13 +50,13 @@ class DataConfig(Section):
     name: str = "digits"
     root: str | None = None
     options: dict[str, Any] = {}
-    image_size: int | None = Field(None, gt=0)
-    val_share: float = Field(0.1, ge=0.0, lt=1.0)
-    split_seed: int = Field(0, ge=0)
+    image_size: int | None = Field(default=None, gt=0)
+    val_share: float = Field(default=0.1, ge=0.0, lt=1.0)
+    split_seed: int = Field(default=0, ge=0)
     drop_last: bool = False
-    num_workers: int = Field(0, ge=0)
+    num_workers: int = Field(default=0, ge=0)
     download: bool = False
-    tolerance: float = Field(0.001, ge=0.0, le=1.0)
+    tolerance: float = Field(default=0.001, ge=0.0, le=1.0)
 
 
 class ModelConfig(Section):
@@ -88,10 +88,10 @@ class OptimizerConfig(Section):
     """``decay_filter``: ``all`` parameters decay, only ``weights`` (no biases, no norms), or as ``paper_names``."""
 
     name: Literal["sgd", "adamw"] = "sgd"
-    lr: float = Field(0.1, gt=0.0)
-    momentum: float = Field(0.9, ge=0.0, lt=1.0)
+    lr: float = Field(default=0.1, gt=0.0)
+    momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     nesterov: bool = False
-    weight_decay: float = Field(0.0, ge=0.0)
+    weight_decay: float = Field(default=0.0, ge=0.0)
     decay_filter: Literal["all", "weights", "paper_names"] = "all"
     betas: tuple[float, float] = (0.9, 0.999)
 
@@ -107,12 +107,12 @@ class ScheduleConfig(Section):
 
     name: Literal["constant", "cosine", "linear", "step", "multistep"] = "cosine"
     interval: Literal["step", "epoch"] = "step"
-    warmup_epochs: float = Field(0.0, ge=0.0)
-    warmup_start: float = Field(0.0, ge=0.0, le=1.0)
+    warmup_epochs: float = Field(default=0.0, ge=0.0)
+    warmup_start: float = Field(default=0.0, ge=0.0, le=1.0)
     milestones: tuple[int, ...] = ()
-    step_size: int = Field(30, gt=0)
-    gamma: float = Field(0.1, gt=0.0, le=1.0)
-    final_lr: float = Field(0.0, ge=0.0)
+    step_size: int = Field(default=30, gt=0)
+    gamma: float = Field(default=0.1, gt=0.0, le=1.0)
+    final_lr: float = Field(default=0.0, ge=0.0)
 
     @model_validator(mode="after")
     def _milestones_grow(self) -> ScheduleConfig:
@@ -129,7 +129,7 @@ class ScheduleConfig(Section):
 class EmaConfig(Section):
     """A moving average of the weights; ``is_evaluated`` makes it the weights of the run, else it is only kept."""
 
-    decay: float = Field(0.0, ge=0.0, lt=1.0)
+    decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     is_evaluated: bool = True
 
 
@@ -149,19 +149,19 @@ class Recipe(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     ema: EmaConfig = EmaConfig()
-    epochs: int = Field(10, gt=0)
-    batch_size: int = Field(128, gt=0)
-    accumulation: int = Field(1, gt=0)
+    epochs: int = Field(default=10, gt=0)
+    batch_size: int = Field(default=128, gt=0)
+    accumulation: int = Field(default=1, gt=0)
     alpha_per_step: bool = False
-    clip_norm: float | None = Field(None, gt=0.0)
+    clip_norm: float | None = Field(default=None, gt=0.0)
     batchnorm: Literal["local", "frozen", "sync"] = "local"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     channels_last: bool = False
     compile: bool = False
     deterministic: bool = True
-    seed: int = Field(0, ge=0)
-    threads: int | None = Field(None, gt=0)
-    save_every_steps: int | None = Field(None, gt=0)
+    seed: int = Field(default=0, ge=0)
+    threads: int | None = Field(default=None, gt=0)
+    save_every_steps: int | None = Field(default=None, gt=0)
     tracker: Literal["tensorboard", "wandb", "mlflow"] | None = None
 
 

@@ -98,7 +98,9 @@ def parse_yaml(text: str, *, source: str = "text") -> Any:
         return _loader()(text).get_single_data()
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{source} must be valid YAML; got an error: {reason}. Check indentation and quotes.") from None
+        raise ValueError(
+            f"{source} must be valid YAML; got an error: {reason}. Check indentation and quotes."
+        ) from None
 
 
 def _loader() -> Any:

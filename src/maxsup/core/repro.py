@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from maxsup import __version__
+
 _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "safetensors")
 
 
@@ -19,7 +21,7 @@ def mixed_seed(*parts: int | str) -> int:
 
     Example:
         >>> mixed_seed(0, "step", 3), mixed_seed(0, "step", 3) == mixed_seed(0, "step", 4)
-        (1417063393594206911, False)
+        (7443614247257108745, False)
     """
     text = "/".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
@@ -41,7 +43,7 @@ def environment() -> dict[str, Any]:
     import torch
 
     return {
-        "maxsup": _version("maxsup"),
+        "maxsup": __version__,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "platform": platform.platform(),
@@ -53,6 +55,17 @@ def environment() -> dict[str, Any]:
         "git_commit": _git_commit(),
         "command": sys.argv,
     }
+
+
+def changes_that_matter(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs between two records in a way that may change the last bits of a result.
+
+    Example:
+        >>> changes_that_matter({"threads": 1, "command": ["a"]}, {"threads": 2, "command": ["b"]})
+        ['threads 1 -> 2']
+    """
+    keys = ("maxsup", "packages", "cpu", "device", "threads", "num_processes")
+    return [f"{key} {before.get(key)} -> {now.get(key)}" for key in keys if before.get(key) != now.get(key)]
 
 
 def _version(name: str) -> str | None:

@@ -200,4 +200,3 @@ class RunDir:
         for entry in self.checkpoints.iterdir():
             if entry.name not in kept and not entry.is_symlink() and "step-" in entry.name:
                 shutil.rmtree(entry, ignore_errors=True)
-

@@ -112,8 +112,9 @@ def label_smoothing_cross_entropy(
         if alpha == 0:
             return plain_cross_entropy(input, target, **options)
     if convention == "k-1":
-        alpha = alpha * num_classes(input) / (num_classes(input) - 1)
+        alpha = alpha * num_classes(input) / max(num_classes(input) - 1, 1)
     if weight_mode == "torch":
+        check_number("alpha", float(alpha), high=1.0)
         rows = input.float() if input.dtype in HALF else input
         return plain_cross_entropy(rows, target, **options, label_smoothing=float(alpha))
 

@@ -1,0 +1,144 @@
+"""All models behind one interface: our own by name, and any classification model of timm.
+
+A function in this folder with an ``@MODELS.register`` decorator is the whole registration: ``create_model``,
+``maxsup ls models`` and the contract tests find it. timm is imported by the first model that needs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from maxsup.core.checks import check_choice
+from maxsup.core.errors import hint
+from maxsup.models.base import MODELS, Classifier, check_count
+from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
+from maxsup.models.timm_models import TimmClassifier, create_timm_model, import_timm
+from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "MODELS",
+    "CausalNormHead",
+    "Classifier",
+    "TimmClassifier",
+    "causal_norm_logits",
+    "create_model",
+    "describe_models",
+    "list_models",
+    "load_weights",
+]
+
+CLASSIFIERS = ("linear", "tde")
+TIMM_PREFIX = "timm:"
+
+
+def create_model(
+    name: str,
+    num_classes: int,
+    *,
+    in_channels: int = 3,
+    image_size: int | None = None,
+    pretrained: bool | str | Path = False,
+    classifier: str = "linear",
+    **options: Any,
+) -> Classifier:
+    """The model registered under ``name``, or the one timm knows by it.
+
+    Args:
+        name: Of ``list_models()``, or of ``timm.list_models()``, where ``timm:NAME`` never means one of ours.
+        num_classes: Width of the logits.
+        in_channels: Of the images.
+        image_size: Side of the images; only models made for one size (ViT, Swin) look at it.
+        pretrained: A file (``.safetensors``, or a torch file of tensors), or True for the published weights of a timm
+            model. A head of another size starts untrained, with a warning.
+        classifier: ``"tde"`` puts the causal-norm classifier of the long-tail table in the place of the linear head.
+        options: Of the model; one that it does not have is an error.
+
+    Example:
+        >>> create_model("small_cnn", 10, in_channels=1)(torch.randn(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+        >>> create_model("smal_cnn", 10)
+        Traceback (most recent call last):
+        ValueError: model must be a registered name or one of timm; got 'smal_cnn'. Did you mean 'small_cnn'?
+    """
+    check_choice("classifier", classifier, CLASSIFIERS)
+    check_count("num_classes", num_classes)
+    check_count("in_channels", in_channels)
+    if image_size is not None:
+        check_count("image_size", image_size)
+    if name in MODELS:
+        model = _create_own(name, num_classes, in_channels, image_size, pretrained, options)
+    else:
+        fetched = pretrained is True
+        model = create_timm_model(
+            _timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=fetched, **options
+        )
+    if classifier == "tde":
+        if pretrained is True:
+            warn_new_head(f"the published {name}", num_classes, num_classes)
+        model.head = CausalNormHead(model.num_features, num_classes)
+    if not isinstance(pretrained, bool):
+        load_weights(model, Path(pretrained))
+    return model
+
+
+def list_models() -> list[str]:
+    """Names of our own models.
+
+    Example:
+        >>> [name for name in list_models() if name.endswith("_cifar")]
+        ['mobilenetv2_cifar', 'resnet101_cifar', 'resnet18_cifar', 'resnet50_cifar']
+    """
+    return MODELS.names()
+
+
+def describe_models() -> list[dict[str, str]]:
+    """One entry a model of ours: name, what it is, source.
+
+    Example:
+        >>> describe_models()[0]["name"]
+        'airnet'
+    """
+    return [{"name": name, **MODELS.facts(name)} for name in MODELS]
+
+
+def _create_own(
+    name: str,
+    num_classes: int,
+    in_channels: int,
+    image_size: int | None,
+    pretrained: bool | str | Path,
+    options: dict[str, Any],
+) -> Classifier:
+    if pretrained is True:
+        raise no_published_weights(name)
+    factory = MODELS[name]
+    parameters = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        known = [key for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+        for option in options:
+            if option not in known:
+                raise TypeError(f"option of model {name!r} must be one it has; got {option!r}. {hint(option, known)}")
+    if "image_size" in parameters:
+        options = {**options, "image_size": image_size}
+    return factory(num_classes, in_channels, **options)
+
+
+def _timm_name(name: str) -> str:
+    bare = name.removeprefix(TIMM_PREFIX)
+    timm = import_timm()
+    # A tag after a dot names published weights; is_model takes any tag for known.
+    known = timm.list_pretrained() if "." in bare else timm.list_models()
+    if timm.is_model(bare) and ("." not in bare or bare in known):
+        return bare
+    known += MODELS.names() if bare == name else []
+    # Without a near name a hint would list them all, more than a thousand.
+    nearest = hint(bare, known) if get_close_matches(bare, known, n=1) else "See list_models() and timm.list_models()."
+    raise ValueError(f"model must be a registered name or one of timm; got {name!r}. {nearest}")

@@ -1,0 +1,115 @@
+"""What all models share: images -> feature map -> features -> logits, each step open to those who need it.
+
+A model is a ``body`` (images to the last feature map) and a ``head`` (features to logits). Losses that rank classes by
+position ask for ``dense_logits``, pictures for ``cam_layer``, every analysis of representations for ``features``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from maxsup.core.registry import Registry
+
+
+class Classifier(nn.Module):
+    """A network that classifies images and shows what it saw on the way.
+
+    As it stands this is a convolutional network with global average pooling; other kinds override ``feature_map``,
+    ``pool``, ``to_map``, ``from_positions`` and ``cam_layer``.
+
+    Args:
+        body: Images to the last feature map, ``(B, C, h, w)``; its last child computes that map.
+        head: Features ``(..., D)`` to logits ``(..., K)``.
+        num_features: Width ``D`` of the features.
+
+    Example:
+        >>> model = Classifier(nn.Sequential(nn.Conv2d(3, 8, 3)), nn.Linear(8, 5), num_features=8)
+        >>> images = torch.randn(2, 3, 6, 6)
+        >>> model(images).shape, model.features(images).shape, model.dense_logits(images).shape
+        (torch.Size([2, 5]), torch.Size([2, 8]), torch.Size([2, 5, 4, 4]))
+    """
+
+    def __init__(self, body: nn.Module, head: nn.Module, num_features: int) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+        self.num_features = num_features
+
+    @overload
+    def forward(self, images: Tensor, *, with_dense: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(self, images: Tensor, *, with_dense: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(self, images: Tensor, *, with_dense: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits ``(B, K)``; on request the logits at every position too, from the same pass and without a gradient."""
+        feature_map = self.feature_map(images)
+        logits: Tensor = self.head(self.pool(feature_map))
+        if not with_dense:
+            return logits
+        with torch.no_grad():
+            return logits, self._logits_by_position(feature_map)
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the head sees, ``(B, D)``."""
+        return self.pool(self.feature_map(images))
+
+    def dense_logits(self, images: Tensor) -> Tensor:
+        """The head at every position of the last feature map, ``(B, K, h, w)``.
+
+        Everything between the map and the logits is applied to each position as if it were the whole map. Where that is
+        linear, as average pooling and a linear head are, the mean over positions is the logits.
+        """
+        return self._logits_by_position(self.feature_map(images))
+
+    def cam_layer(self) -> nn.Module:
+        """The layer whose output class activation maps weigh; ``to_map`` brings that output into shape."""
+        last: nn.Module = list(self.body.children())[-1]
+        return last
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Output of the body, in the layout that ``pool`` takes."""
+        feature_map: Tensor = self.body(images)
+        return feature_map
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        """One feature vector an image, ``(B, D)``."""
+        return feature_map.mean(dim=(2, 3))
+
+    def to_map(self, activations: Tensor) -> Tensor:
+        """Output of the body or of ``cam_layer()`` as ``(B, C, h, w)``, whatever its layout."""
+        return activations
+
+    def from_positions(self, positions: Tensor, feature_map: Tensor) -> Tensor:
+        """Vectors ``(n, C)`` as ``n`` feature maps with one position each, in the layout of ``feature_map``."""
+        return positions[:, :, None, None]
+
+    def adapted_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Weights from a file under the names of this model."""
+        return weights
+
+    def _logits_by_position(self, feature_map: Tensor) -> Tensor:
+        grid = self.to_map(feature_map).permute(0, 2, 3, 1)
+        features = self.pool(self.from_positions(grid.flatten(end_dim=2), feature_map))
+        # Four dimensions, so that a head that keeps statistics of images does not take positions for images.
+        logits: Tensor = self.head(features.view(*grid.shape[:3], -1))
+        return logits.permute(0, 3, 1, 2)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a whole number of at least 1.
+
+    Example:
+        >>> check_count("num_classes", 0)
+        Traceback (most recent call last):
+        ValueError: num_classes must be a whole number of at least 1; got 0. Write for instance num_classes=2.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}. Write for instance {name}=2.")
+
+
+MODELS: Registry[Callable[..., Classifier]] = Registry("model")

@@ -1,0 +1,105 @@
+"""Weights from a local file into a model, safely and completely.
+
+``.safetensors`` or a torch file read with ``weights_only=True``, so a file from elsewhere cannot run code. The names
+may be those of this package (what a run saves) or, for models of timm, those of timm. Only the head may differ: it is
+then left as it was and said so. Anything else that does not fit is an error, because a network that is trained in part
+looks like a bad network and not like a mistake.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxsup.core.errors import StorageError
+from maxsup.models.base import Classifier
+
+Weights = dict[str, Tensor]
+
+_ENVELOPES = ("state_dict", "model")  # where training scripts put the weights among other things
+_WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+_NUM_SHOWN = 3
+
+
+def load_weights(model: Classifier, path: Path) -> None:
+    """Fill ``model`` from a file; a head that does not fit stays as it is, with a warning."""
+    given = model.adapted_weights(read_weights(path))
+    own = {name: value for name, value in model.state_dict().items() if name.startswith("head.")}
+    head = {name: value for name, value in given.items() if name.startswith("head.")}
+    if {name: value.shape for name, value in head.items()} != {name: value.shape for name, value in own.items()}:
+        warn_new_head(path.name, len(head.get("head.weight", ())), len(own["head.weight"]))
+        given = {**{name: value for name, value in given.items() if name not in head}, **own}
+    _check_fit(given, model.state_dict(), path)
+    model.load_state_dict(given)
+
+
+def read_weights(path: Path) -> Weights:
+    """Names and tensors of a ``.safetensors`` or torch file; a torch file must hold nothing but data."""
+    if not path.is_file():
+        raise StorageError(f"pretrained must be a file that is there; got {str(path)!r}. Check the path.")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            content: Any = load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except ImportError as error:
+        raise ImportError(
+            f"safetensors must be installed to read {path.name}; got none. Run pip install 'maxsup[lab]'."
+        ) from error
+    except Exception as error:  # every format has its own way to be broken
+        raise StorageError(
+            f"pretrained must be a readable .safetensors file or a torch file of tensors; got {str(path)!r} "
+            f"({str(error).splitlines()[0]}). Fetch it again, or save model.state_dict() from a program you trust."
+        ) from error
+    for envelope in _ENVELOPES:
+        if isinstance(content, dict) and isinstance(content.get(envelope), dict):
+            content = content[envelope]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise StorageError(
+            f"pretrained must hold names and tensors; got {str(path)!r} with something else. Save model.state_dict()."
+        )
+    return {_unwrapped(name): value for name, value in content.items()}
+
+
+def warn_new_head(source: str, old: int, new: int) -> None:
+    """Say that the head of a model stays untrained, and why."""
+    reason = f"is for {old} classes and this model has {new}" if old and old != new else "is missing or of another kind"
+    warnings.warn(f"The head of {source} {reason}, so the head of this model starts untrained.", stacklevel=4)
+
+
+def no_published_weights(name: str) -> ValueError:
+    """The error for ``pretrained=True`` where there is nothing to fetch."""
+    return ValueError(
+        f"pretrained must be False or a file for model {name!r}, which has no published weights; got True. "
+        "Give the path of a model.safetensors."
+    )
+
+
+def _unwrapped(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.removeprefix(wrapper)
+    return name
+
+
+def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:
+    problems = {
+        "missing": sorted(wanted.keys() - given.keys()),
+        "unknown": sorted(given.keys() - wanted.keys()),
+        "of another shape": [name for name in wanted if name in given and given[name].shape != wanted[name].shape],
+    }
+    found = [f"{len(names)} {kind} ({_shown(names)})" for kind, names in problems.items() if names]
+    if found:
+        raise ValueError(
+            f"pretrained must fit the model; got {str(path)!r} with weights {', '.join(found)}. "
+            "Create the model by the name, options and number of channels that the file was saved with."
+        )
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names[:_NUM_SHOWN]) + (", ..." if len(names) > _NUM_SHOWN else "")

@@ -1,0 +1,9 @@
+"""Training and evaluation: a recipe goes in, a run directory comes out."""
+
+from __future__ import annotations
+
+from maxsup.training.evaluate import evaluate
+from maxsup.training.run import default_output, train
+from maxsup.training.runs import evaluate_run, load_run
+
+__all__ = ["default_output", "evaluate", "evaluate_run", "load_run", "train"]

@@ -1,0 +1,52 @@
+"""Looking a recipe over before anything is spent on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from maxsup.core.config import Recipe
+from maxsup.core.errors import hint
+from maxsup.data import DATASETS, dataset_options
+from maxsup.models import create_model
+from maxsup.training.needs import Needs
+from maxsup.training.parts import build_loss
+
+
+def check_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
+
+    Example:
+        >>> check_recipe(Recipe())["loss"]
+        "MaxSupLoss(alpha=0.1, ignore_index=-100, reduction='mean')"
+    """
+    criterion = build_loss(recipe.loss)
+    Needs(criterion.needs)
+    kind = recipe.data.name.partition(":")[0]
+    known = dataset_options(kind)
+    for option in recipe.data.options:
+        if option not in known:
+            fix = hint(option, known) if known else "It has none."
+            raise ValueError(f"option of data set {kind!r} must be one it has; got {option!r}. {fix}")
+    if recipe.schedule.warmup_epochs > recipe.epochs:
+        raise ValueError(
+            f"schedule.warmup_epochs must be at most epochs={recipe.epochs}; got {recipe.schedule.warmup_epochs:g}. "
+            "The learning rate would never reach its peak."
+        )
+    with torch.device("meta"):
+        # The number of classes and channels comes from the data; any will do to see that the model can be built.
+        model = create_model(
+            recipe.model.name,
+            10,
+            image_size=recipe.data.image_size,
+            classifier=recipe.model.classifier,
+            **recipe.model.options,
+        )
+    return {
+        "loss": repr(criterion),
+        "data": recipe.data.name,
+        "data_source": DATASETS.facts(kind)["source"],
+        "model": recipe.model.name,
+        "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }

@@ -1,0 +1,303 @@
+"""The training loop. It knows models, data and losses by what they do, never by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from maxsup.core.config import Recipe
+from maxsup.core.errors import Interruption, NonFiniteError
+from maxsup.core.interrupt import SignalGuard
+from maxsup.core.repro import mixed_seed
+from maxsup.core.rundir import RunDir
+from maxsup.core.schedules import epoch_progress
+from maxsup.data import Batch, DataBundle, Pipeline, Split
+from maxsup.losses import RegularizedLoss
+from maxsup.monitor import DecompositionMonitor
+from maxsup.training.clock import Clock
+from maxsup.training.ema import MovingAverage
+from maxsup.training.evaluate import evaluate
+from maxsup.training.lr import learning_rate
+from maxsup.training.meter import EpochMeter
+from maxsup.training.needs import Needs
+from maxsup.training.optim import create_optimizer
+from maxsup.training.parts import freeze_statistics, split_pipeline
+from maxsup.training.processes import Processes
+from maxsup.training.progress import Reporter
+
+
+@dataclass
+class Position:
+    """Where training is: epochs done, steps done in the current one, steps in all, and the best epoch so far."""
+
+    epoch: int = 0
+    step: int = 0
+    global_step: int = 0
+    best: str = ""
+    best_epoch: int | None = None
+    best_accuracy: float = -1.0
+
+
+class StepResult(NamedTuple):
+    """What one optimiser step tells of the part of the batch that is here."""
+
+    loss_sum: float
+    num_items: float
+    num_correct: float
+    num_images: int
+    grad_norm: float
+
+
+class Trainer:
+    """Trains one model; ``position`` is always that of the last finished step.
+
+    Args:
+        recipe: What to do.
+        run: Where to leave it.
+        accelerator: Devices and processes.
+        bundle: The data.
+        model: The network, on no device yet.
+        criterion: The loss.
+        guard: Notes signals.
+        reporter: Shows progress.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: RunDir,
+        accelerator: Accelerator,
+        bundle: DataBundle,
+        model: nn.Module,
+        criterion: RegularizedLoss,
+        guard: SignalGuard,
+        reporter: Reporter,
+    ) -> None:
+        self.recipe, self.run, self.accelerator, self.bundle = recipe, run, accelerator, bundle
+        self.guard, self.reporter = guard, reporter
+        self.processes = Processes(accelerator)
+        self.model = self._synchronised(model).to(accelerator.device)
+        self.criterion = criterion.to(accelerator.device).train()
+        self.optimizer = create_optimizer(self.model, recipe.optimizer)
+        compiled = torch.compile(self.model) if recipe.compile else self.model
+        self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)
+        self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
+        self.needs = Needs(self.criterion.needs)
+        self._check_last_batch()
+        self.batches = self.pipeline(bundle.train, is_training=True)
+        self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
+        self.position = Position()
+        self.meter = EpochMeter()
+        self.monitor = DecompositionMonitor(self.criterion.ignore_index)
+        self.clock = Clock()
+
+    @property
+    def evaluated_model(self) -> nn.Module:
+        """The weights of the run: the moving average where the recipe says so, else those that train."""
+        return self.ema.model if self.ema is not None and self.recipe.ema.is_evaluated else self.model
+
+    def pipeline(self, split: Split, *, is_training: bool = False) -> Pipeline:
+        """Batches of a split, of which this process gets its part."""
+        return split_pipeline(
+            self.recipe,
+            self.bundle,
+            split,
+            is_training=is_training,
+            rank=self.processes.rank,
+            world_size=self.processes.count,
+            bad_files=self.run.bad_files if self.processes.is_main else None,
+        )
+
+    def train_epoch(self) -> Iterator[None]:
+        """Train from the current position to the end of the epoch, giving control back after every step."""
+        epoch = self.position.epoch
+        self._forward.train()
+        if self.recipe.batchnorm == "frozen":
+            freeze_statistics(self.model)
+        if self.position.step >= self.batches.num_batches:
+            return
+        batches = iter(self.batches.epoch(epoch, start=self.position.step))
+        while True:
+            with self.clock.phase("data"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            with self.clock.phase("step"):
+                result = self._step(batch)
+            self.position.step += 1
+            self.position.global_step += 1
+            self.clock.num_images += result.num_images * self.processes.count
+            with self.clock.phase("log"):
+                self.meter.update(*result)
+                self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
+            yield
+
+    def validate(self) -> dict[str, Any] | None:
+        """Numbers of the validation split; None where nothing is held out."""
+        if self.val_batches is None:
+            return None
+        with self.clock.phase("validation"):
+            return evaluate(
+                self.evaluated_model,
+                self.val_batches,
+                split="val",
+                precision=self.recipe.precision,
+                is_sharded=self.processes.count > 1,
+                # Processes may have different numbers of batches here, so they cannot agree on one.
+                on_batch=self.raise_if_signalled if self.processes.count == 1 else None,
+            )
+
+    def raise_if_signalled(self) -> None:
+        """Raise where a signal reached any process."""
+        received = int(max(self.processes.largest(float(self.guard.received or 0))))
+        if received:
+            raise Interruption(
+                f"stopped by signal {received} after {self.position.global_step} steps; everything is saved in "
+                f"{self.run.path}. Give the same command again to go on.",
+                signal_number=received,
+            )
+
+    def end_epoch(self, val: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
+        """Close the epoch: tell the loss, choose the best, move on.
+
+        Returns:
+            The line for ``metrics.jsonl``, and whether this epoch is the best so far.
+        """
+        line = self._metrics_line(val)
+        self.criterion.end_epoch()
+        is_best = val is not None and val["accuracy"] > self.position.best_accuracy
+        if val is not None and is_best:
+            self.position.best_accuracy, self.position.best_epoch = val["accuracy"], self.position.epoch
+            self.needs.set_teacher(self.evaluated_model)
+        self.position.epoch += 1
+        self.position.step = 0
+        self.meter = EpochMeter()
+        self.monitor.reset()
+        return line, is_best
+
+    def _step(self, batch: Batch) -> StepResult:
+        """One optimiser step over a global batch, of which this process has its part, in pieces."""
+        self._set_position_dependents()
+        device = self.processes.device
+        target = batch.target.to(device, non_blocking=True)
+        images = batch.images.to(device, non_blocking=True)
+        labels = batch.labels.to(device, non_blocking=True)
+        # Gradients of the processes are averaged, so each divides by its share of the targets of all.
+        num_items = self.processes.sum(self._num_items(target)) / self.processes.count
+        pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
+        self._stepper.zero_grad(set_to_none=True)
+        loss = torch.zeros((), device=device)
+        num_correct = torch.zeros((), device=device)
+        logits = []
+        for index, (piece, piece_target, piece_labels) in enumerate(pieces):
+            is_last = index == len(pieces) - 1
+            with nullcontext() if is_last else self.accelerator.no_sync(self._forward):
+                output, extras = self.needs.forward(self._forward, piece)
+                value = self.criterion(output, piece_target, num_items=num_items, **extras)
+                self.accelerator.backward(value)
+            loss += value.detach()
+            num_correct += (output.detach().argmax(dim=-1) == piece_labels).sum()
+            logits.append(output.detach())
+        grad_norm = self._clipped_norm()
+        # The only wait for the device in a step.
+        mean, items, correct, norm = torch.stack([loss, num_items, num_correct, grad_norm.to(loss)]).tolist()
+        self._stop_if_not_finite(mean, norm, batch, torch.cat(logits), labels)
+        self._stepper.step()
+        if self.ema is not None:
+            self.ema.update(self.model)
+        self.monitor.update(torch.cat(logits), labels, alpha=getattr(self.criterion, "alpha", 1.0))
+        return StepResult(mean * items, items, correct, len(labels), norm)
+
+    def _set_position_dependents(self) -> None:
+        """Everything that depends on where training is: learning rate, alpha, random numbers."""
+        recipe, at = self.recipe, self.position
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate(at.step)
+        if recipe.alpha_per_step:
+            last = max(recipe.epochs * self.batches.num_batches - 1, 1)
+            self.criterion.set_progress((at.epoch * self.batches.num_batches + at.step) / last)
+        else:
+            self.criterion.set_progress(epoch_progress(at.epoch, recipe.epochs))
+        torch.manual_seed(mixed_seed(recipe.seed, "step", at.epoch, at.step, self.processes.rank))
+
+    def _learning_rate(self, step: int) -> float:
+        """The rate of a step of the current epoch."""
+        recipe, share = self.recipe, step / self.batches.num_batches
+        return learning_rate(recipe.optimizer, recipe.schedule, recipe.epochs, self.position.epoch, share)
+
+    def _num_items(self, target: Tensor) -> Tensor:
+        """The denominator of the loss for these targets."""
+        if self.criterion.weight is None or target.is_floating_point():
+            return torch.tensor(float(len(target)), device=target.device)
+        return self.criterion.weight[target].sum()
+
+    def _clipped_norm(self) -> Tensor:
+        """Norm of the gradient before clipping, if any."""
+        limit = self.recipe.clip_norm
+        if limit is not None:
+            norm: Tensor = self.accelerator.clip_grad_norm_(self.model.parameters(), limit)
+            return norm
+        if self.recipe.precision == "float16":
+            self.accelerator.unscale_gradients(self._stepper)
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+
+    def _stop_if_not_finite(self, loss: float, grad_norm: float, batch: Batch, logits: Tensor, labels: Tensor) -> None:
+        """Raise before the update where the loss of any process is no number, naming epoch, step and samples."""
+        # With float16 a gradient overflows now and then; the scaler skips that step.
+        is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
+        if not any(self.processes.largest(float(is_broken))):
+            return
+        bad = ~torch.isfinite(F.cross_entropy(logits.float(), labels, reduction="none")).cpu()
+        guilty = batch.indices[bad] if bad.any() else batch.indices
+        indices = sorted(index for part in self.processes.gathered(guilty.tolist()) for index in part)
+        at = self.position
+        if self.processes.is_main:
+            found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
+            self.run.write_json(self.run.path / "nonfinite.json", found)
+        shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
+        what = "loss" if not math.isfinite(loss) else "gradient"
+        raise NonFiniteError(
+            f"{what} must be finite; got {loss if what == 'loss' else grad_norm} at epoch {at.epoch}, step {at.step}, "
+            f"training samples {shown} (all in nonfinite.json). The weights are those before this step. Lower "
+            "optimizer.lr, set clip_norm, or look at these samples."
+        )
+
+    def _metrics_line(self, val: dict[str, Any] | None) -> dict[str, Any]:
+        self.monitor.sync(self.processes.device)
+        return {
+            "epoch": self.position.epoch,
+            "step": self.position.global_step,
+            "lr": self._learning_rate(self.position.step - 1),
+            "alpha": self.criterion.current_strength,
+            "train": self.meter.summed(self.processes.device).means(),
+            "val": val,
+            "decomposition": self.monitor.compute(),
+        }
+
+    def _check_last_batch(self) -> None:
+        """Raise where the last batch of an epoch would leave a process without an image."""
+        left = len(self.bundle.train) % self.recipe.batch_size
+        if 0 < left < self.processes.count and not self.recipe.data.drop_last:
+            raise ValueError(
+                f"the last batch must have an image for each of {self.processes.count} processes; got {left}. "
+                "Set data.drop_last=true or another batch_size."
+            )
+
+    def _synchronised(self, model: nn.Module) -> nn.Module:
+        if self.recipe.batchnorm != "sync" or self.accelerator.num_processes == 1:
+            return model
+        if self.accelerator.device.type == "cpu":
+            raise ValueError(
+                "batchnorm must be local or frozen on CPUs; got 'sync', which torch has for GPUs only. "
+                "Set batchnorm=local."
+            )
+        return nn.SyncBatchNorm.convert_sync_batchnorm(model)

@@ -1,0 +1,44 @@
+"""The learning rate as a function of position alone: nothing to save, nothing to restore."""
+
+from __future__ import annotations
+
+import math
+
+from maxsup.core.config import OptimizerConfig, ScheduleConfig
+
+
+def learning_rate(
+    optimizer: OptimizerConfig, schedule: ScheduleConfig, num_epochs: int, epoch: int, share: float
+) -> float:
+    """The rate at a point of training.
+
+    With ``interval="step"`` it changes inside an epoch. With ``interval="epoch"`` it is constant there, and an epoch of
+    the warm-up already has the value that its end stands for. Decays by cosine or line begin where the warm-up ends.
+
+    Args:
+        optimizer: Gives the peak.
+        schedule: Gives the form.
+        num_epochs: Length of training.
+        epoch: 0-based.
+        share: How much of the epoch is done, in [0, 1).
+
+    Example:
+        >>> form = ScheduleConfig(name="multistep", milestones=(60, 120), gamma=0.2, warmup_epochs=1)
+        >>> [round(learning_rate(OptimizerConfig(lr=0.1), form, 200, *at), 6) for at in [(0, 0.5), (59, 0.9), (60, 0)]]
+        [0.05, 0.1, 0.02]
+    """
+    by_epoch = schedule.interval == "epoch"
+    position = epoch + (0.0 if by_epoch else share)
+    if position < schedule.warmup_epochs:
+        done = min((position + by_epoch) / schedule.warmup_epochs, 1.0)
+        return optimizer.lr * (schedule.warmup_start + (1.0 - schedule.warmup_start) * done)
+    left = max(num_epochs - schedule.warmup_epochs, 1e-9)
+    done = min((position - schedule.warmup_epochs) / left, 1.0)
+    if schedule.name == "cosine":
+        return schedule.final_lr + (optimizer.lr - schedule.final_lr) * (1.0 + math.cos(math.pi * done)) / 2.0
+    if schedule.name == "linear":
+        return schedule.final_lr + (optimizer.lr - schedule.final_lr) * (1.0 - done)
+    if schedule.name == "step":
+        return optimizer.lr * schedule.gamma ** (epoch // schedule.step_size)
+    passed = sum(epoch >= milestone for milestone in schedule.milestones)
+    return optimizer.lr * schedule.gamma**passed

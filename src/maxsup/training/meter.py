@@ -1,0 +1,57 @@
+"""Running numbers of a training epoch: exact sums that survive being cut."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass
+class EpochMeter:
+    """Sums over the steps of an epoch in this process.
+
+    Example:
+        >>> meter = EpochMeter()
+        >>> meter.update(loss_sum=8.0, num_items=4, num_correct=3, num_images=4, grad_norm=1.5)
+        >>> meter.means()
+        {'loss': 2.0, 'accuracy': 0.75, 'grad_norm': 1.5}
+    """
+
+    loss_sum: float = 0.0
+    num_items: float = 0.0
+    num_correct: float = 0.0
+    num_images: float = 0.0
+    grad_norm: float = 0.0
+    num_steps: float = 0.0
+
+    def update(
+        self, loss_sum: float, num_items: float, num_correct: float, num_images: float, grad_norm: float
+    ) -> None:
+        """Count one step; ``num_items`` is the denominator of its loss."""
+        self.loss_sum += loss_sum
+        self.num_items += num_items
+        self.num_correct += num_correct
+        self.num_images += num_images
+        self.grad_norm += grad_norm
+        self.num_steps += 1
+
+    def summed(self, device: torch.device) -> EpochMeter:
+        """The sums over all processes."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return self
+        sums = torch.tensor(list(asdict(self).values()), dtype=torch.float64, device=device)
+        dist.all_reduce(sums)
+        return EpochMeter(*sums.tolist())
+
+    def means(self) -> dict[str, float]:
+        """Loss over its denominators, accuracy over images, gradient norm over steps; ``nan`` before the first."""
+        if not self.num_steps:
+            return {"loss": math.nan, "accuracy": math.nan, "grad_norm": math.nan}
+        return {
+            "loss": self.loss_sum / self.num_items,
+            "accuracy": self.num_correct / self.num_images,
+            "grad_norm": self.grad_norm / self.num_steps,
+        }

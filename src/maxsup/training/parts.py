@@ -1,0 +1,142 @@
+"""From a recipe to the things it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from maxsup.core import schedules
+from maxsup.core.config import LossConfig, Recipe
+from maxsup.core.errors import hint
+from maxsup.core.repro import mixed_seed
+from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
+from maxsup.data import DataBundle, Pipeline, Split, build_pipeline, load_data
+from maxsup.losses import LOSSES, RegularizedLoss, create_loss
+from maxsup.models import Classifier, create_model
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": schedules.Constant,
+    "linear": schedules.Linear,
+    "cosine": schedules.Cosine,
+    "piecewise": schedules.Piecewise,
+}
+
+
+def build_data(recipe: Recipe) -> DataBundle:
+    """The data set with its three splits."""
+    data = recipe.data
+    return load_data(
+        data.name,
+        root=Path(data.root) if data.root else None,
+        download=data.download,
+        val_share=data.val_share,
+        split_seed=data.split_seed,
+        **data.options,
+    )
+
+
+def split_pipeline(
+    recipe: Recipe,
+    bundle: DataBundle,
+    split: Split,
+    *,
+    is_training: bool = False,
+    rank: int = 0,
+    world_size: int = 1,
+    bad_files: Path | None = None,
+) -> Pipeline:
+    """Batches of a split of a bundle, or of one like it, in training or evaluation form."""
+    return build_pipeline(
+        split,
+        batch_size=recipe.batch_size,
+        mean=bundle.mean,
+        std=bundle.std,
+        seed=recipe.seed,
+        is_training=is_training,
+        augment=recipe.augment,
+        image_size=recipe.data.image_size,
+        num_classes=bundle.num_classes,
+        num_workers=recipe.data.num_workers,
+        drop_last=recipe.data.drop_last and is_training,
+        rank=rank,
+        world_size=world_size,
+        channels_last=recipe.channels_last,
+        tolerance=recipe.data.tolerance,
+        bad_files=bad_files,
+    )
+
+
+def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier:
+    """The network, with initial weights that depend on the seed alone.
+
+    Args:
+        recipe: Says which.
+        bundle: Gives the number of classes and channels.
+        is_trained: Weights will be loaded next, so none are fetched.
+    """
+    size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
+    torch.manual_seed(mixed_seed(recipe.seed, "init"))
+    model = create_model(
+        recipe.model.name,
+        bundle.num_classes,
+        in_channels=len(bundle.mean),
+        image_size=size,
+        pretrained=False if is_trained else recipe.model.pretrained,
+        classifier=recipe.model.classifier,
+        **recipe.model.options,
+    )
+    return model.to(memory_format=torch.channels_last) if recipe.channels_last else model
+
+
+def build_loss(config: LossConfig) -> RegularizedLoss:
+    """The loss, with schedules and class weights made of what YAML can write.
+
+    Example:
+        >>> build_loss(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
+        MaxSupLoss(alpha=Linear(start=0.1, end=0.2), ignore_index=-100, reduction='mean')
+    """
+    options = config.options
+    strength = LOSSES[config.name].strength
+    if strength in options:
+        options[strength] = _strength(strength, options[strength])
+    if options.get("weight") is not None:
+        options["weight"] = torch.tensor(options["weight"], dtype=torch.float32)
+    return create_loss(config.name, **options)
+
+
+def freeze_statistics(model: nn.Module) -> None:
+    """Let batch norms use their running statistics in training too; their scales and shifts still train."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            module.eval()
+
+
+def _strength(name: str, value: Any) -> Any:
+    """A number, a schedule of the paper by its name, or a schedule written out."""
+    if isinstance(value, str):
+        if value not in PAPER_SCHEDULES:
+            raise ValueError(
+                f"loss.{name} must be a number or a schedule of the paper; got {value!r}. "
+                f"{hint(value, PAPER_SCHEDULES)}"
+            )
+        return PAPER_SCHEDULES[value]
+    if not isinstance(value, Mapping):
+        return value
+    fields = dict(value)
+    kind = fields.pop("schedule", None)
+    if kind not in SCHEDULES:
+        raise ValueError(
+            f"loss.{name}.schedule must be one of {', '.join(SCHEDULES)}; got {kind!r}. {hint(str(kind), SCHEDULES)}"
+        )
+    try:
+        return SCHEDULES[kind](**fields)
+    except TypeError:
+        known = ", ".join(SCHEDULES[kind].__dataclass_fields__)
+        raise ValueError(
+            f"loss.{name} with schedule {kind!r} must have the keys {known}; got {', '.join(fields) or 'none'}. "
+            "Write for instance {schedule: linear, start: 0.1, end: 0.2}."
+        ) from None

@@ -1,0 +1,215 @@
+"""One run from a recipe to its directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
+from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.core.interrupt import SignalGuard
+from maxsup.core.recipes import read_yaml
+from maxsup.core.repro import changes_that_matter, environment, set_deterministic
+from maxsup.core.rundir import RunDir
+from maxsup.core.storage import json_text
+from maxsup.training.checkpoint import load_weights, read_tensors
+from maxsup.training.evaluate import evaluate
+from maxsup.training.loop import Trainer
+from maxsup.training.parts import build_data, build_loss, build_model
+from maxsup.training.processes import Processes, create_accelerator
+from maxsup.training.progress import Reporter, create_reporter
+from maxsup.training.snapshot import restore, save
+
+PROTOCOL = 1
+"""Version of how numbers in ``summary.json`` are made; it changes when they would."""
+
+
+def train(
+    recipe: Recipe,
+    output: str | Path | None = None,
+    *,
+    name: str = "recipe",
+    resume: str = "auto",
+    reporter: Reporter | None = None,
+) -> dict[str, Any]:
+    """Train what a recipe describes and leave it in a run directory.
+
+    The same call after an interruption goes on from the last checkpoint and ends as if nothing had happened; after the
+    end it only gives the summary again.
+
+    Args:
+        recipe: What to train.
+        output: The run directory; ``runs/`` and a name made from the recipe by default.
+        name: What the recipe is called in the summary.
+        resume: ``auto`` goes on where a run is; ``never`` refuses to.
+        reporter: Shows progress; chosen by the terminal by default.
+
+    Returns:
+        The content of ``summary.json``.
+    """
+    run = RunDir(output or default_output(recipe, name))
+    if recipe.threads is not None:
+        torch.set_num_threads(recipe.threads)
+    set_deterministic(recipe.deterministic)
+    with ExitStack() as stack:
+        guard = stack.enter_context(SignalGuard())
+        accelerator = create_accelerator(recipe, run)
+        processes = Processes(accelerator)
+        changes: list[str] = []
+        if processes.is_main:
+            stack.callback(run.lock())
+            changes = _claim(run, recipe, resume)
+        processes.wait()
+        if run.summary.exists():
+            finished: dict[str, Any] = json.loads(run.summary.read_text())
+            return finished
+        reporter = stack.enter_context(reporter or create_reporter(processes.is_main))
+        with accelerator.main_process_first():
+            bundle = build_data(recipe)
+        trainer = Trainer(
+            recipe, run, accelerator, bundle, build_model(recipe, bundle), build_loss(recipe.loss), guard, reporter
+        )
+        if recipe.tracker is not None:
+            settings = {
+                key: value if isinstance(value, int | float | str) else str(value)
+                for key, value in _plain(recipe).items()
+            }
+            accelerator.init_trackers(__name__.partition(".")[0], config=settings)
+            stack.callback(accelerator.end_training)
+        if restore(trainer):
+            at = trainer.position
+            reporter.say(f"going on in {run.path} at epoch {at.epoch + 1}, step {at.step}")
+            if changes:
+                reporter.say(f"the last bits may differ from an uninterrupted run: {'; '.join(changes)}")
+        guard.is_deferring = True
+        _fit(trainer)
+        return _finish(trainer, name)
+
+
+def default_output(recipe: Recipe, name: str) -> Path:
+    """A directory that the same experiment always gets, and no other.
+
+    Example:
+        >>> default_output(Recipe(), "digits_cnn") == default_output(Recipe(threads=1), "digits_cnn")
+        True
+    """
+    experiment = {key: value for key, value in _plain(recipe).items() if key not in CIRCUMSTANCES}
+    digest = hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
+    return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{digest}"
+
+
+def _fit(trainer: Trainer) -> None:
+    """Run the epochs that are left."""
+    recipe, clock = trainer.recipe, trainer.clock
+    try:
+        while trainer.position.epoch < recipe.epochs:
+            before, images = clock.total, clock.num_images
+            at = trainer.position
+            trainer.reporter.start_epoch(at.epoch, recipe.epochs, at.step, trainer.batches.num_batches)
+            for _ in trainer.train_epoch():
+                trainer.raise_if_signalled()
+                if recipe.save_every_steps and at.global_step % recipe.save_every_steps == 0:
+                    save(trainer)
+            val = trainer.validate()
+            line, is_best = trainer.end_epoch(val)
+            seconds = clock.total - before
+            rate = (clock.num_images - images) / seconds
+            if trainer.processes.is_main:
+                trainer.run.append_json(trainer.run.metrics, line)
+                timing = {"epoch": line["epoch"], "seconds": seconds, "images_per_second": rate}
+                trainer.run.append_json(trainer.run.timing, timing)
+            if recipe.tracker is not None:
+                trainer.accelerator.log(_numbers(line), step=line["epoch"])
+            save(trainer, is_best=is_best)
+            trainer.reporter.end_epoch(line, seconds, rate)
+            trainer.raise_if_signalled()
+    except Interruption:
+        save(trainer)
+        raise
+
+
+def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
+    """Evaluate the test split with the last and the best weights, and write the summary."""
+    recipe, run = trainer.recipe, trainer.run
+    batches = trainer.pipeline(trainer.bundle.test)
+    model = trainer.evaluated_model
+    results = {}
+    with trainer.clock.phase("validation"):
+        for which in ("last", "best"):
+            load_weights(model, read_tensors(run.weights(which)), run.weights(which))
+            results[which] = evaluate(
+                model,
+                batches,
+                split="test",
+                precision=recipe.precision,
+                is_sharded=trainer.processes.count > 1,
+                on_batch=trainer.raise_if_signalled if trainer.processes.count == 1 else None,
+            )
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    best = trainer.position.best_epoch
+    summary = {
+        "protocol": PROTOCOL,
+        "run": str(run.path),
+        "recipe": name,
+        "loss": recipe.loss.name,
+        "seed": recipe.seed,
+        "epochs": recipe.epochs,
+        "steps": trainer.position.global_step,
+        "best_epoch": best,
+        "val": {"last": lines[-1]["val"], "best": None if best is None else lines[best]["val"]},
+        "test": results,
+        "images_per_second": trainer.clock.images_per_second(),
+        "time_shares": trainer.clock.shares(),
+        "seconds": trainer.clock.total,
+    }
+    if trainer.processes.is_main:
+        run.write_json(run.summary, summary)
+    trainer.processes.wait()
+    return summary
+
+
+def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
+    """Write the recipe into a new directory, or see that the one there is the same experiment.
+
+    Returns:
+        What has changed around it since it ran last.
+    """
+    if resume not in ("auto", "never"):
+        raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
+    record, changes = environment(), []
+    if run.config.exists():
+        if resume == "never":
+            raise MaxsupError(
+                f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
+                "Choose another --output or leave --resume out."
+            )
+        differing = differing_keys(parse_recipe(read_yaml(run.config), source=str(run.config)), recipe)
+        if differing:
+            key, (old, new) = next(iter(differing.items()))
+            raise MaxsupError(
+                f"a run must go on with its own recipe; got {key}={new!r} in place of {old!r} in {run.path}. "
+                "Choose another --output for another experiment."
+            )
+        if run.env.exists():
+            before = json.loads(run.env.read_text())
+            changes = changes_that_matter(before, record)
+            record["earlier"] = [*before.pop("earlier", []), before]
+    else:
+        import yaml
+
+        run.write_text(run.config, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+    run.write_json(run.env, record)
+    return changes
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    return flat_items(recipe.model_dump(mode="json"))
+
+
+def _numbers(line: dict[str, Any]) -> dict[str, float]:
+    return {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}

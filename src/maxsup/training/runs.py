@@ -1,0 +1,120 @@
+"""Reading a run back: its recipe, its data, its model, its numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maxsup.core.checks import check_choice
+from maxsup.core.config import Recipe, parse_recipe
+from maxsup.core.errors import DataError
+from maxsup.core.recipes import read_yaml
+from maxsup.core.rundir import RunDir
+from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MemorySplit, Split, corrupted_split, shot_groups
+from maxsup.models import Classifier
+from maxsup.training.checkpoint import load_weights, read_tensors
+from maxsup.training.evaluate import evaluate
+from maxsup.training.parts import build_data, build_model, split_pipeline
+
+SPLITS = ("train", "val", "test")
+WEIGHTS = ("last", "best")
+
+_AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
+
+
+def load_run(
+    path: str | Path, *, weights: str = "last", overrides: Iterable[str] = ()
+) -> tuple[Recipe, DataBundle, Classifier]:
+    """Recipe, data and trained model of a run directory.
+
+    Images are normalised as in training, also where an override names other data.
+
+    Args:
+        path: The directory.
+        weights: ``last``, or ``best`` on the validation split.
+        overrides: ``key.sub=value`` each, for instance where the data is now.
+    """
+    check_choice("weights", weights, WEIGHTS)
+    run = RunDir(path).require()
+    recipe = parse_recipe(read_yaml(run.config), overrides, source=str(run.config))
+    file = run.weights(weights)
+    trained_on = json.loads((file.parent / "state.json").read_text())["data"]
+    bundle = build_data(recipe)
+    if bundle.num_classes != trained_on["num_classes"] or len(bundle.mean) != len(trained_on["mean"]):
+        raise DataError(
+            f"data must have the {trained_on['num_classes']} classes and {len(trained_on['mean'])} channels that the "
+            f"model was trained on; got {bundle.num_classes} and {len(bundle.mean)} in {bundle.name!r}. "
+            "Choose other data."
+        )
+    bundle = replace(bundle, mean=tuple(trained_on["mean"]), std=tuple(trained_on["std"]))
+    model = build_model(recipe, bundle, is_trained=True)
+    load_weights(model, read_tensors(file), file)
+    return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+
+def evaluate_run(
+    path: str | Path,
+    split: str = "test",
+    *,
+    weights: str = "last",
+    has_corruptions: bool = False,
+    overrides: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The numbers of :func:`evaluate` for a run, also written to ``analysis/eval-SPLIT-WEIGHTS.json``.
+
+    Args:
+        path: The run directory.
+        split: ``train``, ``val`` or ``test``.
+        weights: ``last``, or ``best`` on the validation split.
+        has_corruptions: Also evaluate every corruption at every severity: those that the split consists of
+            (``data.name=cifar10_c``), or else the fifteen usual ones made from its images.
+        overrides: ``key.sub=value`` each.
+    """
+    check_choice("split", split, SPLITS)
+    recipe, bundle, model = load_run(path, weights=weights, overrides=overrides)
+    run = RunDir(path)
+
+    def numbers(images: Split) -> dict[str, Any]:
+        batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
+        return evaluate(model, batches, split=split, precision=recipe.precision, groups=groups_of(bundle))
+
+    whole: Split = getattr(bundle, split)
+    result = {**numbers(whole), "weights": weights, "data": bundle.name, "run": str(run.path)}
+    if has_corruptions:
+        cells = [
+            {"corruption": name, "severity": level, **numbers(part)} for name, level, part in corrupted(whole, recipe)
+        ]
+        result["corruptions"] = cells
+        result["corrupted"] = {key: sum(cell[key] for cell in cells) / len(cells) for key in _AVERAGED}
+    kind = "corruptions" if has_corruptions else "eval"
+    run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
+    return result
+
+
+def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
+    """Classes by how many training images they have; empty where all classes have alike many."""
+    labels = torch.cat([bundle.train.labels, bundle.val.labels])
+    groups = shot_groups(torch.bincount(labels, minlength=bundle.num_classes).tolist())
+    return groups if len(groups) > 1 else {}
+
+
+def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:
+    """Name, severity and images of every corrupted version of a split, one at a time."""
+    if not isinstance(split, MemorySplit):
+        raise DataError(f"split must be in memory to be corrupted; got {split.describe()}. Store it as an .npz first.")
+    if {"corruption", "severity"} <= set(split.factors):
+        names = recipe.data.options.get("corruptions", CORRUPTIONS)
+        for number, severity in dict.fromkeys(
+            zip(split.factors["corruption"].tolist(), split.factors["severity"].tolist(), strict=True)
+        ):
+            is_cell = (split.factors["corruption"] == number) & (split.factors["severity"] == severity)
+            yield names[number], severity, split.subset(is_cell.nonzero().flatten())
+        return
+    for name in CORRUPTIONS:
+        for severity in SEVERITIES:
+            yield name, severity, corrupted_split(split, name, severity)

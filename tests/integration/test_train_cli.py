@@ -1,0 +1,260 @@
+"""`maxsup train` and its relatives as a user meets them."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from maxsup.cli import main
+from maxsup.core.recipes import list_recipes
+from maxsup.data import DATASETS
+from maxsup.losses import LOSSES
+from maxsup.models import MODELS
+from tests.contract.recipe_data import arrays
+
+QUICK = ["digits_cnn", "epochs=2", "batch_size=256", "model.options.widths=[8, 16]"]
+KEYS = {"split", "n", "accuracy", "accuracy_top5", "nll", "ece", "confidence_correct", "confidence_wrong"}
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
+    """Runs one command in this process and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "digits"
+    with pytest.raises(SystemExit):
+        main(["train", *QUICK, "--output", str(run), "--json"])
+    return run
+
+
+def test_training_prints_one_line_an_epoch_and_the_result(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("train", *QUICK)
+    lines = outcome.err.splitlines()
+    assert outcome.code == 0
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+    assert all(f" {word} " in lines[0] for word in ("loss", "acc", "val acc", "alpha", "lr", "img/s"))
+    assert "images/s; " in outcome.out
+    assert "outside forward/backward" in outcome.out
+    assert "test (last weights, n=359): accuracy" in outcome.out
+    [run] = Path("runs").iterdir()
+    assert outcome.out.splitlines()[-1] == f"run directory: {run}"
+    assert run.name.startswith("digits_cnn-maxsup-s0-")
+
+
+def test_json_is_one_object_with_the_numbers_of_both_splits(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("train", *QUICK, "--output", "here", "--json")
+    summary = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert set(summary["test"]["last"]) >= KEYS
+    assert summary["val"]["best"]["split"] == "val"
+    assert summary["run"] == "here"
+    assert json.loads(Path("here/summary.json").read_text()) == summary
+
+
+def test_the_run_directory_holds_what_is_promised(finished: Path) -> None:
+    names = {path.relative_to(finished).as_posix() for path in finished.rglob("*")}
+    assert names >= {"config.yaml", "env.json", "metrics.jsonl", "timing.jsonl", "summary.json"}
+    for which in ("last", "best"):
+        assert (finished / "checkpoints" / which / "model.safetensors").is_file()
+    assert not [name for name in names if name.endswith((".pt", ".pth", ".pkl", ".bin", ".tmp"))]
+    environment = json.loads((finished / "env.json").read_text())
+    assert environment["packages"]["torch"]
+    assert environment["threads"] >= 1
+
+
+def test_the_same_command_after_the_end_trains_nothing(cli: Callable[..., Outcome], finished: Path) -> None:
+    before = (finished / "metrics.jsonl").read_bytes()
+    outcome = cli("train", *QUICK, "--output", str(finished), "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert json.loads(outcome.out)["steps"] == 12
+    assert (finished / "metrics.jsonl").read_bytes() == before
+
+
+def test_resume_never_refuses_a_directory_with_a_run(cli: Callable[..., Outcome], finished: Path) -> None:
+    outcome = cli("train", *QUICK, "--output", str(finished), "--resume", "never")
+    assert outcome.code == 2
+    assert outcome.err.startswith("maxsup: run directory must be new with resume=never")
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_eval_says_which_split_its_numbers_are_from(cli: Callable[..., Outcome], finished: Path, split: str) -> None:
+    outcome = cli("eval", str(finished), "--split", split, "--json")
+    result: dict[str, Any] = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert set(result) >= KEYS
+    assert result["split"] == split
+    assert result["n"] == {"train": 1295, "val": 143, "test": 359}[split]
+    assert all(0 <= result[key] <= 1 for key in KEYS - {"split", "n", "nll"})
+    if split == "test":
+        summary = json.loads((finished / "summary.json").read_text())
+        assert {key: result[key] for key in KEYS} == {key: summary["test"]["last"][key] for key in KEYS}
+
+
+def test_eval_for_people_is_a_few_lines(cli: Callable[..., Outcome], finished: Path) -> None:
+    outcome = cli("eval", str(finished), "--weights", "best")
+    assert outcome.code == 0
+    assert "digits, test split, 359 images, best weights" in outcome.out
+    assert "where wrong" in outcome.out
+
+
+@pytest.mark.slow
+def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[..., Outcome], finished: Path) -> None:
+    result = json.loads(cli("eval", str(finished), "--corruptions", "--json").out)
+    cells = result["corruptions"]
+    assert len(cells) == len({(cell["corruption"], cell["severity"]) for cell in cells}) == 15 * 5
+    assert result["corrupted"]["nll"] == pytest.approx(sum(cell["nll"] for cell in cells) / 75)
+    assert result["corrupted"]["accuracy"] < result["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["train", "digits_cn"], 2, "Did you mean 'digits_cnn'?"),
+        (["train", "digits_cnn", "optimiser.lr=1"], 2, "got 'optimiser'. Did you mean 'optimizer'?"),
+        (["train", "digits_cnn", "optimizer.lr"], 2, "override must be key.sub=value; got 'optimizer.lr'."),
+        (["train", "digits_cnn", "epochs=many"], 2, "epochs must be "),
+        (["train", "digits_cnn", "loss.name=maxsub"], 2, "Did you mean 'maxsup'?"),
+        (["train", "digits_cnn", "loss.alpah=1"], 2, "Did you mean 'alpha'?"),
+        (["train", "digits_cnn", "--resume", "maybe"], 2, "resume must be 'auto' or 'never'; got 'maybe'."),
+        (["train", "cifar10_quick", "--data-root", "nowhere"], 4, "cifar10.npz"),
+        (["train", "folder_finetune", "data.name=folder:missing", "model.pretrained=false"], 4, "missing"),
+        (["train", "digits_cnn", "--output", "/dev/null/run"], 5, "Choose another --output."),
+        (["validate", "nothing.yaml"], 2, "recipe must be a file that exists; got 'nothing.yaml'."),
+        (["validate", "digits_cnn", "model.name=smal_cnn"], 2, "Did you mean 'small_cnn'?"),
+        (["validate", "digits_cnn", "schedule.warmup_epochs=99"], 2, "warmup_epochs must be at most epochs=20"),
+        (["validate", "cifar10_lt_resnet32", "data.options.imbalanc=3"], 2, "Did you mean 'imbalance'?"),
+        (["eval", "nowhere"], 2, "run must be a directory that maxsup train made; got 'nowhere'"),
+        (["cp", "digits_cnn", "recipe.txt"], 2, "destination must be a .yaml file"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_its_exit_code(
+    cli: Callable[..., Outcome], words: list[str], code: int, sentence: str
+) -> None:
+    outcome = cli(*words)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert outcome.err.startswith("maxsup: ")
+    assert sentence in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_an_unfit_run_is_refused_by_eval(cli: Callable[..., Outcome], finished: Path) -> None:
+    outcome = cli("eval", str(finished), "data.name=synthetic")
+    assert outcome.code == 4
+    assert "must have the 10 classes and 1 channels that the model was trained on; got 10 and 3" in outcome.err
+
+
+def test_a_copied_recipe_is_valid_and_trains(cli: Callable[..., Outcome]) -> None:
+    assert cli("cp", "digits_cnn", "my.yaml").code == 0
+    assert cli("cp", "digits_cnn", "my.yaml").code == 2
+    assert json.loads(cli("cp", "digits_cnn", "my.yaml", "--force", "--json").out)["path"] == "my.yaml"
+    assert "# Chosen here" in Path("my.yaml").read_text()
+    assert "my.yaml is valid" in cli("validate", "my.yaml").out
+    validated = json.loads(cli("validate", "my.yaml", "epochs=1", "--json").out)
+    assert (validated["valid"], validated["recipe"]["epochs"]) == (True, 1)
+    assert cli("train", "my.yaml", *QUICK[1:], "--output", "run").code == 0
+
+
+def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    arrays(tmp_path / "cifar10.npz", num_classes=10, per_class=150, size=32)
+    words = ["epochs=1", "model.options.num_branches=1", "model.name=small_cnn", "batch_size=64"]
+    assert cli("train", "cifar10_lt_resnet32", *words, "--data-root", str(tmp_path), "--output", "run").code == 0
+    result = json.loads(cli("eval", "run", "--json").out)
+    # 150 97 62 40 26 17 11 7 4 3 training images: one class above 100, five below 20.
+    assert set(result["groups"]) == {"many", "medium", "low"}
+    assert "many shot" in cli("eval", "run").out
+    words = ["data.options.imbalance=1.2"]
+    assert set(json.loads(cli("eval", "run", *words, "--json").out).get("groups", {})) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("recipes", list_recipes()), ("models", list(MODELS)), ("data", list(DATASETS)), ("losses", list(LOSSES))],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_everything_can_be_listed(cli: Callable[..., Outcome], kind: str, names: list[str]) -> None:
+    rows = json.loads(cli("ls", kind, "--json").out)
+    assert [row["name"].partition(":")[0] for row in rows] == names
+    outcome = cli("ls", kind)
+    assert outcome.code == 0
+    assert all(row["name"].partition(":")[0] in outcome.out for row in rows)
+
+
+def test_listing_recipes_needs_neither_torch_nor_a_third_of_a_second() -> None:
+    script = (
+        "import sys\nfrom maxsup.cli import main\n"
+        "try: main(['ls', 'recipes'])\n"
+        "finally: print({'torch', 'numpy', 'yaml', 'rich'} & set(sys.modules), file=sys.stderr)"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stderr == "set()\n"
+    assert done.stdout.count("maxsup.cli train") + done.stdout.count("maxsup train") == 15
+    # CPU time, not wall time: other tests run beside this one.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
+
+
+@pytest.fixture
+def long_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run in a process of its own that would take minutes, after its first steps."""
+    script = "from maxsup.cli import main; main()"
+    words = ["train", "digits_cnn", "epochs=2000", "--output", str(tmp_path / "run")]
+    process = subprocess.Popen([sys.executable, "-c", script, *words], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("epoch 1/2000")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_leaves_within_five_seconds(
+    long_run: subprocess.Popen[str], tmp_path: Path, number: int, code: int
+) -> None:
+    start = time.monotonic()
+    long_run.send_signal(number)
+    assert long_run.wait(timeout=30) == code
+    assert time.monotonic() - start < 5
+    assert long_run.stderr is not None
+    complaint = long_run.stderr.read().splitlines()[-1]
+    state = json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())
+    assert complaint.startswith(f"maxsup: stopped by signal {int(number)} after {state['global_step']} steps")
+
+
+@pytest.mark.slow
+def test_a_second_process_in_the_directory_is_refused(
+    long_run: subprocess.Popen[str], cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    outcome = cli("train", "digits_cnn", "epochs=2000", "--output", str(tmp_path / "run"))
+    assert outcome.code == 2
+    assert f"in which process {long_run.pid} on {os.uname().nodename} works" in outcome.err

@@ -1,0 +1,111 @@
+"""Recipes: what they accept, what they refuse, and what they say then."""
+
+import pytest
+from pydantic import ValidationError
+
+from maxsup.core.config import AugmentConfig, Recipe, differing_keys, flat_items, parse_recipe
+
+
+def test_an_empty_recipe_is_complete() -> None:
+    recipe = parse_recipe({})
+    assert recipe == Recipe()
+    assert (recipe.data.name, recipe.loss.name, recipe.optimizer.name) == ("digits", "maxsup", "sgd")
+
+
+def test_a_recipe_is_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Recipe().epochs = 3  # type: ignore[misc]
+
+
+def test_a_recipe_survives_being_written_and_read() -> None:
+    recipe = parse_recipe({}, ["loss.alpha={schedule: linear, start: 0.1, end: 0.2}", "schedule.warmup_epochs=2"])
+    assert parse_recipe(recipe.model_dump(mode="json")) == recipe
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["optimiser.lr=1"], "key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?"),
+        (["optimizer.lrr=1"], "key of optimizer in recipe must be one it has; got 'lrr'. Did you mean 'lr'?"),
+        (["augment.flp=true"], "key of augment in recipe must be one it has; got 'flp'. Did you mean 'flip'?"),
+        (["optimizer.lr=-1"], "optimizer.lr must be greater than 0; got -1."),
+        (["epochs=0"], "epochs must be greater than 0; got 0."),
+        (["epochs=2.5"], "epochs must be "),
+        (["optimizer.name=lion"], "optimizer.name must be 'sgd' or 'adamw'; got 'lion'."),
+        (["optimizer.lr=.nan"], "optimizer.lr must be "),
+        (["data=5"], "data must be "),
+        (["optimizer.nesterov=true", "optimizer.momentum=0"], "nesterov must go with a momentum above 0"),
+        (["schedule.name=multistep"], "milestones must be given with name=multistep and only there"),
+        (["schedule.milestones=[3]"], "milestones must be given with name=multistep and only there"),
+        (["schedule.name=multistep", "schedule.milestones=[5, 3]"], "milestones must grow; got [5, 3]."),
+        (["augment.scale=[0.5, 0.1]"], "scale must be two growing shares of the image"),
+        (["lr"], "override must be key.sub=value; got 'lr'."),
+        (["a..b=1"], "override must be key.sub=value; got 'a..b=1'."),
+        (["=1"], "override must be key.sub=value; got '=1'."),
+        (["epochs=[1"], "value of epochs must be valid YAML"),
+    ],
+)
+def test_a_mistake_is_named(overrides: list[str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_recipe({}, overrides)
+    assert sentence in str(caught.value)
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(ValueError, match=r"optimizer\.lr must .* epochs must ") as caught:
+        parse_recipe({"optimizer": {"lr": 0}, "epochs": 0})
+    assert str(caught.value).count(" must be ") == 2
+
+
+def test_later_overrides_win() -> None:
+    assert parse_recipe({"epochs": 5}, ["epochs=6", "epochs=7"]).epochs == 7
+
+
+def test_numbers_may_be_written_as_1e_4() -> None:
+    recipe = parse_recipe({}, ["optimizer.weight_decay=1e-4", "loss.alpha=1e-1"])
+    assert recipe.optimizer.weight_decay == 1e-4
+    assert recipe.loss.options == {"alpha": 0.1}
+
+
+def test_another_loss_starts_without_the_options_of_the_old_one() -> None:
+    values = {"loss": {"name": "maxsup", "alpha": 0.3, "adaptive": True}}
+    assert parse_recipe(values, ["loss.name=ce"]).loss.options == {}
+    assert parse_recipe(values, ["loss.name=ls", "loss.alpha=0.2"]).loss.options == {"alpha": 0.2}
+    assert parse_recipe(values, ["loss.name=maxsup"]).loss.options == {"alpha": 0.3, "adaptive": True}
+
+
+def test_another_model_or_data_set_keeps_all_but_the_options() -> None:
+    values = {
+        "model": {"name": "a", "options": {"width": 2}, "classifier": "tde"},
+        "data": {"name": "x", "val_share": 0.2},
+    }
+    recipe = parse_recipe(values, ["model.name=b", "data.name=y"])
+    assert (recipe.model.options, recipe.model.classifier, recipe.data.val_share) == ({}, "tde", 0.2)
+
+
+def test_an_override_reaches_into_a_schedule() -> None:
+    recipe = parse_recipe({"loss": {"name": "ls", "alpha": 0.1}}, ["loss.alpha.schedule=linear", "loss.alpha.end=0.2"])
+    assert recipe.loss.options == {"alpha": {"schedule": "linear", "end": 0.2}}
+
+
+def test_the_values_given_are_left_alone() -> None:
+    values = {"optimizer": {"lr": 0.1}}
+    parse_recipe(values, ["optimizer.lr=0.2"])
+    assert values == {"optimizer": {"lr": 0.1}}
+
+
+def test_circumstances_make_no_other_experiment() -> None:
+    same = parse_recipe({}, ["threads=2", "data.num_workers=4", "data.root=/data", "save_every_steps=5"])
+    assert differing_keys(Recipe(), same) == {}
+    assert differing_keys(Recipe(), parse_recipe({}, ["seed=1", "loss.alpha=0.2"])) == {
+        "seed": (0, 1),
+        "loss.alpha": (None, 0.2),
+    }
+
+
+def test_flat_items_keep_empty_mappings() -> None:
+    assert flat_items({"a": {"b": {}, "c": 1}}) == {"a.b": {}, "a.c": 1}
+
+
+def test_augmentation_is_off_by_default() -> None:
+    assert not any(value for name, value in AugmentConfig() if name not in ("scale", "interpolation"))

@@ -1,0 +1,121 @@
+"""Plain numbers, whatever the batches."""
+
+import inspect
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from maxsup.data import Batch
+from maxsup.training.evaluate import NUM_BINS, PredictionSums, evaluate
+
+
+class Stored:
+    """A pipeline of given logits: the images are the logits."""
+
+    num_missing = 0
+
+    def __init__(self, logits: torch.Tensor, labels: torch.Tensor, batch_size: int) -> None:
+        self.parts = list(zip(logits.split(batch_size), labels.split(batch_size), strict=True))
+        self.num_batches = len(self.parts)
+
+    def epoch(self, epoch: int, start: int = 0):
+        for logits, labels in self.parts[start:]:
+            yield Batch(logits, labels, labels, torch.arange(len(labels)))
+
+
+class Same(nn.Module):
+    """Gives back its input; has a parameter so that it has a device, and notes its mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nothing = nn.Parameter(torch.zeros(()))
+        self.modes: list[bool] = []
+
+    def forward(self, logits: torch.Tensor) -> torch.Tensor:
+        self.modes.append(self.training)
+        return logits
+
+
+@pytest.fixture
+def predictions() -> tuple[torch.Tensor, torch.Tensor]:
+    logits = 3 * torch.randn(1000, 12)
+    labels = torch.where(torch.rand(1000) < 0.6, logits.argmax(dim=1), torch.randint(12, (1000,)))
+    return logits, labels
+
+
+def by_loops(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+    probs = logits.double().softmax(dim=1)
+    confidence, top = probs.max(dim=1)
+    right = top == labels
+    ece = 0.0
+    for index in range(NUM_BINS):
+        inside = (confidence >= index / NUM_BINS) & (confidence < (index + 1) / NUM_BINS)
+        if inside.any():
+            gap = confidence[inside].mean() - right[inside].double().mean()
+            ece += float(gap.abs() * inside.double().mean())
+    ranks = (probs > probs.gather(1, labels[:, None])).sum(dim=1)
+    return {
+        "accuracy": float(right.double().mean()),
+        "accuracy_top5": float((ranks < 5).double().mean()),
+        "nll": float(F.cross_entropy(logits.double(), labels)),
+        "ece": ece,
+        "confidence_correct": float(confidence[right].mean()),
+        "confidence_wrong": float(confidence[~right].mean()),
+    }
+
+
+@pytest.mark.parametrize("batch_size", [1000, 64, 1])
+def test_numbers_are_those_of_the_formulas_over_the_whole_split(
+    predictions: tuple[torch.Tensor, torch.Tensor], batch_size: int
+) -> None:
+    result = evaluate(Same(), Stored(*predictions, batch_size), split="test")
+    expected = by_loops(*predictions)
+    assert (result["split"], result["n"], result["missing"]) == ("test", 1000, 0)
+    assert {key: result[key] for key in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_ece_agrees_with_torchmetrics(predictions: tuple[torch.Tensor, torch.Tensor]) -> None:
+    metrics = pytest.importorskip("torchmetrics.classification")
+    theirs = metrics.MulticlassCalibrationError(12, n_bins=NUM_BINS, norm="l1")(
+        predictions[0].softmax(1), predictions[1]
+    )
+    assert evaluate(Same(), Stored(*predictions, 100))["ece"] == pytest.approx(float(theirs), abs=1e-5)
+
+
+def test_there_is_no_loss_among_the_arguments() -> None:
+    names = set(inspect.signature(evaluate).parameters)
+    assert names.isdisjoint({"criterion", "loss", "loss_fn", "objective"})
+
+
+def test_every_module_comes_back_in_the_mode_it_had() -> None:
+    model = nn.Sequential(Same(), nn.BatchNorm1d(3), nn.Dropout())
+    model[1].eval()
+    evaluate(model, Stored(torch.randn(4, 3), torch.tensor([0, 1, 2, 0]), 2))
+    assert [module.training for module in model] == [True, False, True]
+    assert model[0].modes == [False, False]
+
+
+def test_what_is_undefined_is_nan() -> None:
+    result = evaluate(Same(), Stored(torch.eye(3) * 9, torch.arange(3), 3))
+    assert result["accuracy"] == 1.0
+    assert math.isnan(result["confidence_wrong"])
+
+
+def test_fewer_than_five_classes_have_a_top_five_of_one() -> None:
+    assert evaluate(Same(), Stored(torch.randn(9, 3), torch.zeros(9, dtype=torch.int64), 3))["accuracy_top5"] == 1.0
+
+
+def test_images_that_could_not_be_read_are_counted() -> None:
+    pipeline = Stored(torch.randn(4, 3), torch.tensor([0, 1, 2, 0]), 2)
+    pipeline.num_missing = 2
+    assert evaluate(Same(), pipeline)["missing"] == 2
+
+
+def test_a_group_counts_its_classes_alike() -> None:
+    sums = PredictionSums()
+    sums.update(torch.eye(3)[torch.tensor([0, 0, 0, 1, 2])] * 5, torch.tensor([0, 0, 1, 1, 2]))
+    # Class 0: 2 of 2, class 1: 1 of 2, class 2: 1 of 1.
+    assert sums.group_accuracy({"many": [0, 1], "low": [2]}) == {"many": 0.75, "low": 1.0}

@@ -1,0 +1,82 @@
+"""What is shown while training."""
+
+import io
+import math
+import sys
+from typing import Any
+
+import pytest
+
+from maxsup.training.clock import Clock
+from maxsup.training.meter import EpochMeter
+from maxsup.training.progress import BarReporter, LineReporter, Reporter, create_reporter, epoch_line
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    numbers = {"loss": 1.0, "accuracy": 0.5}
+    return {"epoch": 1, "lr": 0.1, "alpha": 0.2, "train": numbers, "val": {"accuracy": 0.4, "nll": 2.0}, **changes}
+
+
+def test_a_line_leaves_out_what_there_is_not() -> None:
+    text = epoch_line(line(alpha=math.nan, val=None), 3, 1.0, 10.0)
+    assert text == "epoch 2/3  loss 1.0000  acc 0.5000  lr 0.1  10 img/s  1.0 s"
+
+
+def test_without_a_terminal_there_is_one_plain_line_an_epoch() -> None:
+    stream = io.StringIO()
+    reporter = LineReporter(stream)
+    with reporter:
+        reporter.start_epoch(1, 3, 0, 5)
+        reporter.step(1, {"loss": 1.0, "accuracy": 0.5}, 0.1, Clock())
+        reporter.end_epoch(line(), 1.0, 10.0)
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("is_terminal", "kind"), [(True, BarReporter), (False, LineReporter)])
+def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type[Reporter]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert type(create_reporter()) is kind
+    assert type(create_reporter(is_shown=False)) is Reporter
+
+
+def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "140")
+    with BarReporter() as reporter:
+        reporter.start_epoch(0, 2, 3, 10)
+        reporter.step(4, {"loss": 1.2345, "accuracy": 0.5}, 0.15, Clock())
+        reporter._progress.refresh()
+        reporter.end_epoch(line(), 1.0, 10.0)
+    shown = capsys.readouterr().err
+    for word in ("epoch 1/2", "4/20", "loss 1.2345", "acc 0.5000", "alpha 0.15", "img/s", ":"):
+        assert word in shown
+    assert "epoch 2/2  loss 1.0000" in shown
+
+
+def test_the_clock_counts_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("maxsup.training.clock.time.perf_counter", lambda: now[0])
+    first = Clock()
+    with first.phase("step"):
+        now[0] += 8.0
+    now[0] += 2.0
+    first.num_images = 80
+    second = Clock()
+    second.restore(first.state())
+    assert second.total == 10.0
+    assert second.images_per_second() == 10.0
+    assert second.shares()["outside"] == pytest.approx(0.2)
+
+
+def test_means_of_nothing_are_nan() -> None:
+    assert all(math.isnan(value) for value in EpochMeter().means().values())
+
+
+def test_a_weighted_loss_is_divided_by_its_own_denominators() -> None:
+    meter = EpochMeter()
+    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_images=2, grad_norm=1.0)
+    meter.update(loss_sum=2.0, num_items=1.0, num_correct=2, num_images=2, grad_norm=3.0)
+    assert meter.means() == {"loss": 2.0, "accuracy": 0.75, "grad_norm": 2.0}
