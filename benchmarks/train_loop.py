@@ -98,9 +98,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     step = time_ratio(times, "our step", "plain step")
     rows = [[name, f"{1000 * min(seconds):.2f}"] for name, seconds in times.items()]
     show("\n".join(["", f"training, ResNet-20, 32 x 32, batch {BATCH_SIZE}", *lined_up(["", "best ms"], rows)]))
-    show(
-        f"a batch of the plain loop costs {spread(data._asdict())} of ours; our step {spread(step._asdict())} of its step"
-    )
+    show(f"a plain batch costs {spread(data._asdict())} of ours; our step {spread(step._asdict())} of a plain step")
     per_image = time_ratio(times, "our batch", "plain batch")._asdict()
     goals = [
         judged("time of a batch against per-image transforms", "in memory", per_image, 0.1),

@@ -39,6 +39,7 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     if request.param == "blocks":
         monkeypatch.setattr(fused, "SMALL_NUMEL", 0)
         monkeypatch.setattr(fused, "CPU_BLOCK_BYTES", (48, 48))
+        monkeypatch.setattr(fused, "WHOLE_BYTES", 0)
         monkeypatch.setattr(fused, "PLAIN_MAX_LENGTH", 2)
     with implementation("reference" if request.param == "reference" else "fused"):
         yield request.param

@@ -13,6 +13,8 @@ from maxsup.core.config import Recipe
 from maxsup.core.errors import Interruption, MaxsupError
 from tests.integration.runs import NUM_EPOCHS, NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
+pytestmark = pytest.mark.slow
+
 LOSSES = {
     "ce": ["loss.name=ce"],
     "ls": ["loss.name=ls", "loss.alpha={schedule: linear, start: 0.0, end: 0.2}"],
@@ -34,7 +36,6 @@ def interrupt(recipe: Recipe, output: Path, num_steps: int, number: int = signal
     return caught.value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_run_cut_at_a_random_step_ends_bit_equal(loss: str, num_workers: int, images: Path, tmp_path: Path) -> None:
@@ -90,10 +91,10 @@ def test_a_signal_during_validation_saves_the_finished_epoch(
     assert what_is_kept(tmp_path / "cut") == what_is_kept(tmp_path / "whole")
 
 
-def test_a_finished_run_gives_its_summary_again_without_training(images: Path, tmp_path: Path) -> None:
-    recipe = tiny_recipe(images, "epochs=1")
+def test_a_finished_run_gives_its_summary_again_even_when_its_data_is_gone(tmp_path: Path) -> None:
+    recipe = tiny_recipe(image_folder(tmp_path / "images"), "epochs=1")
     first = train_quietly(recipe, tmp_path / "run")
-    shutil.rmtree(images.parent / "gone", ignore_errors=True)
+    shutil.rmtree(tmp_path / "images")
     assert train_quietly(recipe, tmp_path / "run") == first
 
 
@@ -101,6 +102,16 @@ def test_another_experiment_in_the_same_directory_is_refused(images: Path, tmp_p
     train_quietly(tiny_recipe(images, "epochs=1"), tmp_path / "run")
     with pytest.raises(MaxsupError, match=r"got optimizer.lr=0.3 in place of 0.2 in .*Choose another --output"):
         train_quietly(tiny_recipe(images, "epochs=1", "optimizer.lr=0.3"), tmp_path / "run")
+
+
+def test_a_directory_in_which_nothing_was_trained_takes_another_recipe(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    with pytest.raises(MaxsupError, match="must be at"):
+        train_quietly(tiny_recipe(folder, "optimizer.lr=0.3"), tmp_path / "run")
+    image_folder(folder)
+    summary = train_quietly(tiny_recipe(folder, "epochs=1"), tmp_path / "run")
+    assert summary["steps"] == NUM_STEPS
+    assert "lr: 0.2" in (tmp_path / "run/config.yaml").read_text()
 
 
 def test_circumstances_may_change_between_two_sessions(images: Path, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_training_prints_one_line_an_epoch_and_the_result(cli: Callable[..., Outcome]) -> None:
     outcome = cli("train", *QUICK)
     lines = outcome.err.splitlines()
@@ -66,6 +67,7 @@ def test_training_prints_one_line_an_epoch_and_the_result(cli: Callable[..., Out
     assert run.name.startswith("digits_cnn-maxsup-s0-")
 
 
+@pytest.mark.slow
 def test_json_is_one_object_with_the_numbers_of_both_splits(cli: Callable[..., Outcome]) -> None:
     outcome = cli("train", *QUICK, "--output", "here", "--json")
     summary = json.loads(outcome.out)
@@ -168,6 +170,7 @@ def test_an_unfit_run_is_refused_by_eval(cli: Callable[..., Outcome], finished: 
     assert "must have the 10 classes and 1 channels that the model was trained on; got 10 and 3" in outcome.err
 
 
+@pytest.mark.slow
 def test_a_copied_recipe_is_valid_and_trains(cli: Callable[..., Outcome]) -> None:
     assert cli("cp", "digits_cnn", "my.yaml").code == 0
     assert cli("cp", "digits_cnn", "my.yaml").code == 2
@@ -179,6 +182,7 @@ def test_a_copied_recipe_is_valid_and_trains(cli: Callable[..., Outcome]) -> Non
     assert cli("train", "my.yaml", *QUICK[1:], "--output", "run").code == 0
 
 
+@pytest.mark.slow
 def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(
     cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ NUM_LOSSES = 15
 DIGITS = {"optimizer": {"name": "adamw", "lr": 3e-3}, "epochs": 2, "batch_size": 64}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", maxsup.list_losses())
 def test_every_loss_trains_on_digits_for_two_epochs(name: str, tmp_path: Path) -> None:
     train(parse_recipe(DIGITS, [f"loss.name={name}"]), tmp_path, reporter=Reporter())
@@ -48,6 +49,7 @@ def test_nothing_in_training_knows_a_loss_by_name() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_zipf_by_dense_votes_is_served_by_the_same_pass(tmp_path: Path) -> None:
     words = ["loss.name=zipf_ls", "loss.ranking=dense", "epochs=1"]
     train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
@@ -55,6 +57,7 @@ def test_zipf_by_dense_votes_is_served_by_the_same_pass(tmp_path: Path) -> None:
     assert math.isfinite(json.loads(line)["train"]["loss"])
 
 
+@pytest.mark.slow
 def test_alpha_follows_its_schedule_and_is_written_down(tmp_path: Path) -> None:
     words = ["loss.alpha={schedule: linear, start: 0.1, end: 0.3}", "epochs=3", "batch_size=700"]
     train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
@@ -62,6 +65,7 @@ def test_alpha_follows_its_schedule_and_is_written_down(tmp_path: Path) -> None:
     assert [round(line["alpha"], 9) for line in lines] == [0.1, 0.2, 0.3]
 
 
+@pytest.mark.slow
 def test_alpha_by_step_reaches_its_end_in_the_last_step(tmp_path: Path) -> None:
     words = ["loss.alpha={schedule: linear, start: 0.1, end: 0.3}", "alpha_per_step=true", "epochs=2", "batch_size=700"]
     train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
@@ -69,6 +73,7 @@ def test_alpha_by_step_reaches_its_end_in_the_last_step(tmp_path: Path) -> None:
     assert [round(line["alpha"], 9) for line in lines] == [pytest.approx(0.1 + 0.2 / 3), 0.3]
 
 
+@pytest.mark.slow
 def test_class_weights_are_written_as_a_list(tmp_path: Path) -> None:
     words = ["loss.weight=[2, 1, 1, 1, 1, 1, 1, 1, 1, 0]", "epochs=1"]
     train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())

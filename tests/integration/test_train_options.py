@@ -18,6 +18,8 @@ from maxsup.training.loop import Trainer
 from maxsup.training.parts import split_pipeline
 from maxsup.training.progress import Reporter
 
+pytestmark = pytest.mark.slow
+
 DIGITS = {
     "optimizer": {"lr": 0.1, "nesterov": True, "weight_decay": 5e-4},
     "model": {"name": "small_cnn", "options": {"widths": [8, 16]}},
@@ -81,6 +83,12 @@ def test_a_tracker_gets_every_epoch(tmp_path: Path) -> None:
     trained(tmp_path / "run", "tracker=tensorboard", "epochs=2")
     events = [path.read_bytes() for path in (tmp_path / "run").rglob("events.out.tfevents*")]
     assert any(b"val.accuracy" in content and b"train.loss" in content for content in events)
+
+
+def test_a_tracker_that_is_not_installed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maxsup.training.processes.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="tracker must be installed; got 'wandb', which is not"):
+        trained(tmp_path / "run", "tracker=wandb")
 
 
 def test_a_compiled_model_is_saved_under_the_names_of_the_plain_one(

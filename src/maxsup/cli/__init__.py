@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.core.errors import MaxsupError
 
 _EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
 
@@ -35,16 +35,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     # At any place: it is what one appends to the command that just failed.
     debug = "--debug" in words
+    code: int | str | None
     try:
         # Late: without the extra there is no typer, and that too deserves a sentence.
         from maxsup.cli.app import run
 
         run([word for word in words if word != "--debug"])
+    except SystemExit as leaving:
+        code = leaving.code
     except _EXPECTED as error:
         if debug:
             raise
         print(f"maxsup: {_sentence(error)}", file=sys.stderr, flush=True)
-        if isinstance(error, Interruption):
-            # Everything is saved. Python would spend seconds on taking torch apart, in which the run seems to hang.
-            os._exit(error.exit_code)
-        sys.exit(_exit_code(error))
+        code = _exit_code(error)
+    if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
+        # All is written. Python would spend seconds on taking torch apart, and triton would print pages about it.
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+    sys.exit(code)

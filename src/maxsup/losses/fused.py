@@ -21,7 +21,10 @@ from maxsup.losses.reduction import class_axis, num_classes, sample_shape, weigh
 
 # A block is a sixteenth of the logits, so that what it needs beside them is small, within bounds: below the first a CPU
 # spends its time on calls, beyond the second the block leaves the cache. On other devices blocks only bound the memory.
-CPU_BLOCK_BYTES = (512 * 1024, 2 * 1024 * 1024)
+# For half inputs the first is halved, because a block of theirs needs a copy in single precision.
+CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
+# Up to here all logits are one block.
+WHOLE_BYTES = 1024 * 1024
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
@@ -140,8 +143,11 @@ def fused_loss(
             denominator = num_items
         elif empty == "zero" and isinstance(denominator, Tensor):
             denominator = denominator.masked_fill(denominator == 0, 1.0)
-        factor = 1.0 / torch.as_tensor(denominator, dtype=dtype)
-        factor = float(factor) if may_look else factor
+        if isinstance(denominator, Tensor):
+            factor = 1.0 / denominator.to(dtype)
+            factor = float(factor) if may_look else factor
+        else:
+            factor = 1.0 / denominator if denominator else math.nan
     job = Job(penalty, strength, target, valid, scale, factor, may_look)
     if is_traced:
         values = _TracedLoss.apply(input, job._replace(factor=1.0))
@@ -266,12 +272,13 @@ def block_loss(
         norm = exponentials.sum(axis, keepdim=True)
         probs, log_norm = exponentials / norm, top + norm.log()
     else:
-        probs = torch.softmax(logits, axis)
+        # A centred penalty does not look at probabilities again: they may stand where the gradient will.
+        is_room = out is not None and out is not logits and out.is_contiguous() and job.penalty.is_centred
+        probs = torch.softmax(logits, axis, out=out if is_room else None)
         # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
         log_norm = top - probs.gather(axis, top_index).log()
     block = Block(present, probs, log_norm, top, top_index, total / count, job.target, axis)
     penalty = job.penalty.value(block)
-    push = job.scale * job.strength
     share: Factor = 1.0
     if job.target.is_floating_point():
         share = job.target.sum(axis, keepdim=True)
@@ -279,9 +286,12 @@ def block_loss(
     else:
         # Of the logits themselves: a true class that is masked costs inf.
         data = log_norm - logits.gather(axis, job.target)
-    values = job.scale * data + push * penalty
+    values = data + job.strength * penalty
+    if isinstance(job.scale, Tensor):
+        values = job.scale * values
 
-    pull, push = job.scale * job.factor, push * job.factor
+    pull = job.scale * job.factor
+    push = pull * job.strength
     shift = -push / count if job.penalty.is_centred else 0.0
     grad = _scaled_and_shifted(probs, share * pull, shift, out)
     if masked is not None:
@@ -315,17 +325,25 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     if length < PLAIN_MAX_LENGTH:
         return logits.max(axis, keepdim=True)
     # Tops of short stretches, then the place within the stretch that holds the top of tops.
-    stretch = 1 << (length.bit_length() // 2)
+    stretch = _stretch(length)
     num_whole = length // stretch
-    tops = logits.narrow(axis, 0, num_whole * stretch).unflatten(axis, (num_whole, stretch)).amax(axis + 1)
-    if num_whole * stretch < length:
+    whole = logits if num_whole * stretch == length else logits.narrow(axis, 0, num_whole * stretch)
+    tops = whole.unflatten(axis, (num_whole, stretch)).amax(axis + 1)
+    if whole is not logits:
         rest = logits.narrow(axis, num_whole * stretch, length - num_whole * stretch)
         tops = torch.cat([tops, rest.amax(axis, keepdim=True)], dim=axis)
     top, which = tops.max(axis, keepdim=True)
-    offsets = _along(torch.arange(stretch, device=logits.device), logits, axis)
-    candidates = (which * stretch + offsets).clamp_(max=length - 1)
-    within = logits.gather(axis, candidates).argmax(axis, keepdim=True)
-    return top, candidates.gather(axis, within)
+    start = which.mul_(stretch)
+    candidates = start + _along(torch.arange(stretch, device=logits.device), logits, axis)
+    if whole is not logits:
+        candidates.clamp_(max=length - 1)
+    return top, start + logits.gather(axis, candidates).argmax(axis, keepdim=True)
+
+
+def _stretch(length: int) -> int:
+    """About the square root of a length, and a divisor of it where there is one."""
+    root = 1 << (length.bit_length() // 2)
+    return next((size for size in range(root, 2 * root) if length % size == 0), root)
 
 
 def working_dtype(input: Tensor) -> torch.dtype:
@@ -396,7 +414,10 @@ def _restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
 def _blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
     """Index of each block in the logits, positions of its samples, and its class axis."""
     low, high = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
-    size = max(1, min(max(4 * laid.numel() // 16, low), high) // (4 * laid.shape[1]))
+    num_bytes = 4 * laid.numel()
+    low = low * laid.element_size() // 4
+    block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
+    size = max(1, block_bytes // (4 * laid.shape[1]))
     if is_rows:
         for start in range(0, len(laid), size):
             rows = slice(start, min(start + size, len(laid)))

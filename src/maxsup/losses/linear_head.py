@@ -212,7 +212,7 @@ def _overwritten_by_gradient(logits: Tensor, plan: _Plan, rows: slice) -> Tensor
         return parallel_block_loss(logits, labels, valid, mass, plan.alpha, plan.factor, plan.shard)
     may_look = logits.device.type == "cpu" and not torch.compiler.is_compiling()
     is_valid = None if may_look and bool(valid.all()) else valid
-    size = max(1, CPU_BLOCK_BYTES[0] // (4 * logits.shape[1])) if logits.device.type == "cpu" else len(logits)
+    size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if logits.device.type == "cpu" else len(logits)
     values = []
     for start in range(0, len(logits), size):
         part = slice(start, start + size)

@@ -142,17 +142,20 @@ class Trainer:
 
     def validate(self) -> dict[str, Any] | None:
         """Numbers of the validation split; None where nothing is held out."""
-        if self.val_batches is None:
-            return None
+        return None if self.val_batches is None else self.evaluate(self.val_batches, "val")
+
+    def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
+        """Numbers of a split with the weights of the run."""
+        is_alone = self.processes.count == 1
         with self.clock.phase("validation"):
             return evaluate(
                 self.evaluated_model,
-                self.val_batches,
-                split="val",
+                batches,
+                split=split,
                 precision=self.recipe.precision,
-                is_sharded=self.processes.count > 1,
-                # Processes may have different numbers of batches here, so they cannot agree on one.
-                on_batch=self.raise_if_signalled if self.processes.count == 1 else None,
+                is_sharded=not is_alone,
+                # Processes may have different numbers of batches here, so they cannot agree on one to stop at.
+                on_batch=self.raise_if_signalled if is_alone else None,
             )
 
     def raise_if_signalled(self) -> None:

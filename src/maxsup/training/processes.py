@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
     on_cpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
     if on_cpu and recipe.precision == "float16":
         raise ValueError("precision must be float32 or bfloat16 on a CPU; got 'float16'. Set precision=float32.")
+    if recipe.tracker is not None and find_spec(recipe.tracker) is None:
+        # Accelerate would go on without it.
+        raise ImportError(
+            f"tracker must be installed; got {recipe.tracker!r}, which is not. Run pip install {recipe.tracker}, or "
+            "leave tracker out: metrics.jsonl is always written."
+        )
     # A process that trained before with another precision would refuse this one.
     AcceleratorState._reset_state()
     return Accelerator(

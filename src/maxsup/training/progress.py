@@ -68,7 +68,7 @@ class BarReporter(LineReporter):
         super().__init__()
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}"),
             TimeRemainingColumn(),
@@ -103,10 +103,11 @@ class BarReporter(LineReporter):
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
         """Move the bar."""
-        strength = "" if math.isnan(alpha) else f"  alpha {alpha:.3g}"
-        numbers = (
-            f"loss {means['loss']:.4f}  acc {means['accuracy']:.4f}{strength}  {clock.images_per_second():.0f} img/s"
-        )
+        # Short enough for 80 columns.
+        words = [f"loss {means['loss']:.3f}", f"acc {means['accuracy']:.3f}"]
+        if not math.isnan(alpha):
+            words.append(f"alpha {alpha:.3g}")
+        numbers = " ".join([*words, f"{clock.images_per_second():.0f} img/s"])
         self._progress.update(self._task, completed=self._before + done, numbers=numbers)
 
 

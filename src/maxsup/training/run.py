@@ -18,7 +18,6 @@ from maxsup.core.repro import changes_that_matter, environment, set_deterministi
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
 from maxsup.training.checkpoint import load_weights, read_tensors
-from maxsup.training.evaluate import evaluate
 from maxsup.training.loop import Trainer
 from maxsup.training.parts import build_data, build_loss, build_model
 from maxsup.training.processes import Processes, create_accelerator
@@ -53,6 +52,7 @@ def train(
         The content of ``summary.json``.
     """
     run = RunDir(output or default_output(recipe, name))
+    criterion = build_loss(recipe.loss)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
     set_deterministic(recipe.deterministic)
@@ -71,9 +71,7 @@ def train(
         reporter = stack.enter_context(reporter or create_reporter(processes.is_main))
         with accelerator.main_process_first():
             bundle = build_data(recipe)
-        trainer = Trainer(
-            recipe, run, accelerator, bundle, build_model(recipe, bundle), build_loss(recipe.loss), guard, reporter
-        )
+        trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)
         if recipe.tracker is not None:
             settings = {
                 key: value if isinstance(value, int | float | str) else str(value)
@@ -137,19 +135,11 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
     """Evaluate the test split with the last and the best weights, and write the summary."""
     recipe, run = trainer.recipe, trainer.run
     batches = trainer.pipeline(trainer.bundle.test)
-    model = trainer.evaluated_model
+    paths = {which: run.weights(which).resolve() for which in ("last", "best")}
     results = {}
-    with trainer.clock.phase("validation"):
-        for which in ("last", "best"):
-            load_weights(model, read_tensors(run.weights(which)), run.weights(which))
-            results[which] = evaluate(
-                model,
-                batches,
-                split="test",
-                precision=recipe.precision,
-                is_sharded=trainer.processes.count > 1,
-                on_batch=trainer.raise_if_signalled if trainer.processes.count == 1 else None,
-            )
+    for path in dict.fromkeys(paths.values()):
+        load_weights(trainer.evaluated_model, read_tensors(path), path)
+        results[path] = trainer.evaluate(batches, "test")
     lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     best = trainer.position.best_epoch
     summary = {
@@ -162,7 +152,7 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
         "steps": trainer.position.global_step,
         "best_epoch": best,
         "val": {"last": lines[-1]["val"], "best": None if best is None else lines[best]["val"]},
-        "test": results,
+        "test": {which: results[path] for which, path in paths.items()},
         "images_per_second": trainer.clock.images_per_second(),
         "time_shares": trainer.clock.shares(),
         "seconds": trainer.clock.total,
@@ -174,7 +164,7 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
 
 
 def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
-    """Write the recipe into a new directory, or see that the one there is the same experiment.
+    """Write the recipe into a directory where nothing was trained yet, or see that it is the same experiment.
 
     Returns:
         What has changed around it since it ran last.
@@ -182,7 +172,7 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     record, changes = environment(), []
-    if run.config.exists():
+    if (run.checkpoints / "last").exists():
         if resume == "never":
             raise MaxsupError(
                 f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "

@@ -77,6 +77,7 @@ def test_numbers_are_those_of_the_formulas_over_the_whole_split(
     assert {key: result[key] for key in expected} == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_ece_agrees_with_torchmetrics(predictions: tuple[torch.Tensor, torch.Tensor]) -> None:
     metrics = pytest.importorskip("torchmetrics.classification")
     theirs = metrics.MulticlassCalibrationError(12, n_bins=NUM_BINS, norm="l1")(

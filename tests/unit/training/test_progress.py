@@ -44,14 +44,14 @@ def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("COLUMNS", "80")
     with BarReporter() as reporter:
         reporter.start_epoch(0, 2, 3, 10)
         reporter.step(4, {"loss": 1.2345, "accuracy": 0.5}, 0.15, Clock())
         reporter._progress.refresh()
         reporter.end_epoch(line(), 1.0, 10.0)
     shown = capsys.readouterr().err
-    for word in ("epoch 1/2", "4/20", "loss 1.2345", "acc 0.5000", "alpha 0.15", "img/s", ":"):
+    for word in ("epoch 1/2", "4/20", "loss 1.234", "acc 0.500", "alpha 0.15", "img/s", ":"):
         assert word in shown
     assert "epoch 2/2  loss 1.0000" in shown
 
