@@ -273,8 +273,8 @@ def block_loss(
         probs, log_norm = exponentials / norm, top + norm.log()
     else:
         # A centred penalty does not look at probabilities again: they may stand where the gradient will.
-        is_room = out is not None and out is not logits and out.is_contiguous() and job.penalty.is_centred
-        probs = torch.softmax(logits, axis, out=out if is_room else None)
+        is_room = out is not None and out.is_contiguous() and out.data_ptr() != logits.data_ptr()
+        probs = torch.softmax(logits, axis, out=out if is_room and job.penalty.is_centred else None)
         # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
         log_norm = top - probs.gather(axis, top_index).log()
     block = Block(present, probs, log_norm, top, top_index, total / count, job.target, axis)

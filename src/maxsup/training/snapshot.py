@@ -62,6 +62,7 @@ def restore(trainer: Trainer) -> bool:
     processes.wait()
     folder = run.checkpoints / "last"
     if not folder.exists():
+        _undo_lines(trainer)
         return False
     weights, tensors, values = unpacked(folder)
     _check(trainer, values)
@@ -79,10 +80,15 @@ def restore(trainer: Trainer) -> bool:
     trainer.clock.restore(values["clock"])
     if values["scaler"]:
         trainer.accelerator.scaler.load_state_dict(values["scaler"])
-    if processes.is_main:
-        for lines in (run.metrics, run.timing):
-            run.truncate(lines, trainer.position.epoch)
+    _undo_lines(trainer)
     return True
+
+
+def _undo_lines(trainer: Trainer) -> None:
+    """Take back the lines of epochs that were over but not saved yet."""
+    if trainer.processes.is_main:
+        for path in (trainer.run.metrics, trainer.run.timing):
+            trainer.run.truncate(path, trainer.position.epoch)
 
 
 def _process_tensors(trainer: Trainer) -> Tensors:
