@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from maxsup.functional import implementation
-from maxsup.losses import fused
+from maxsup.losses import blocks, fused
 
 torch.set_num_threads(1)
 
@@ -38,8 +38,8 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """All ways to compute a loss: as chosen for the batch, forced into blocks of a few samples, and the formula."""
     if request.param == "blocks":
         monkeypatch.setattr(fused, "SMALL_NUMEL", 0)
-        monkeypatch.setattr(fused, "CPU_BLOCK_BYTES", (48, 48))
-        monkeypatch.setattr(fused, "WHOLE_BYTES", 0)
-        monkeypatch.setattr(fused, "PLAIN_MAX_LENGTH", 2)
+        monkeypatch.setattr(blocks, "CPU_BLOCK_BYTES", (48, 48))
+        monkeypatch.setattr(blocks, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(blocks, "PLAIN_MAX_LENGTH", 2)
     with implementation("reference" if request.param == "reference" else "fused"):
         yield request.param

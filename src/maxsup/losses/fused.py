@@ -11,25 +11,17 @@ A penalty takes part by three facts: its value, whether it pushes every class by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from maxsup.losses.blocks import blocks, first_max, laid_as, laid_out, restored
 from maxsup.losses.reduction import class_axis, num_classes, sample_shape, weighted_target
 
-# A block is a sixteenth of the logits, so that what it needs beside them is small, within bounds: below the first a CPU
-# spends its time on calls, beyond the second the block leaves the cache. On other devices blocks only bound the memory.
-# For half inputs the first is halved, because a block of theirs needs a copy in single precision.
-CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
-# Up to here all logits are one block.
-WHOLE_BYTES = 1024 * 1024
-DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
-# Up to here torch's own max with indices is as fast as anything.
-PLAIN_MAX_LENGTH = 256
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Factor = float | Tensor
@@ -173,12 +165,12 @@ def _small_loss(
 
 def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Tensor | None]:
     """Values of all samples and, in the shape of the input, the gradient of ``factor`` times their sum."""
-    laid, is_rows = _laid_out(input)
-    soft = _laid_as(job.target, is_rows) if job.target.is_floating_point() else None
+    laid, is_rows = laid_out(input)
+    soft = laid_as(job.target, is_rows) if job.target.is_floating_point() else None
     dtype = working_dtype(input)
     grad = torch.empty_like(laid, dtype=_stored_dtype(input)) if needs_grad else None
     values = torch.empty(input.numel() // num_classes(input), dtype=dtype, device=input.device)
-    for index, samples, axis in _blocks(laid, is_rows):
+    for index, samples, axis in blocks(laid, is_rows):
         part = _part(job, samples, axis, None if soft is None else soft[index])
         logits = laid[index].to(dtype).contiguous()
         out = None
@@ -190,7 +182,7 @@ def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor,
         values[samples] = block_values.squeeze(axis)
         if grad is not None and grad.dtype != dtype:
             grad[index] = block_grad
-    return values, None if grad is None else _restored(grad, is_rows, input)
+    return values, None if grad is None else restored(grad, is_rows, input)
 
 
 class _EagerLoss(torch.autograd.Function):
@@ -306,46 +298,6 @@ def block_loss(
     return values, grad
 
 
-def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Largest logit and the first index that holds it, class axis kept.
-
-    Example:
-        >>> top, index = first_max(torch.tensor([[1.0, 3.0, 3.0]]), 1)
-        >>> top, index
-        (tensor([[3.]]), tensor([[1]]))
-    """
-    length = logits.shape[axis]
-    if torch.compiler.is_compiling():
-        # argmax is what keeps the compiler from using vector instructions; a smallest index among equals does not.
-        top = logits.amax(axis, keepdim=True)
-        exact = torch.float32 if length < 2**24 else torch.int64
-        positions = _along(torch.arange(length, dtype=exact, device=logits.device), logits, axis)
-        index = torch.where(logits == top, positions, length - 1).amin(axis, keepdim=True)
-        return top, index.long()
-    if length < PLAIN_MAX_LENGTH:
-        return logits.max(axis, keepdim=True)
-    # Tops of short stretches, then the place within the stretch that holds the top of tops.
-    stretch = _stretch(length)
-    num_whole = length // stretch
-    whole = logits if num_whole * stretch == length else logits.narrow(axis, 0, num_whole * stretch)
-    tops = whole.unflatten(axis, (num_whole, stretch)).amax(axis + 1)
-    if whole is not logits:
-        rest = logits.narrow(axis, num_whole * stretch, length - num_whole * stretch)
-        tops = torch.cat([tops, rest.amax(axis, keepdim=True)], dim=axis)
-    top, which = tops.max(axis, keepdim=True)
-    start = which.mul_(stretch)
-    candidates = start + _along(torch.arange(stretch, device=logits.device), logits, axis)
-    if whole is not logits:
-        candidates.clamp_(max=length - 1)
-    return top, start + logits.gather(axis, candidates).argmax(axis, keepdim=True)
-
-
-def _stretch(length: int) -> int:
-    """About the square root of a length, and a divisor of it where there is one."""
-    root = 1 << (length.bit_length() // 2)
-    return next((size for size in range(root, 2 * root) if length % size == 0), root)
-
-
 def working_dtype(input: Tensor) -> torch.dtype:
     """Double precision stays, everything else is computed in single precision."""
     return torch.float64 if input.dtype == torch.float64 else torch.float32
@@ -374,13 +326,6 @@ def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tenso
     return torch.addcmul(shift, probs, factor if isinstance(factor, Tensor) else as_tensor(factor), out=out)
 
 
-def _along(vector: Tensor, like: Tensor, axis: int) -> Tensor:
-    """A vector over classes, shaped to meet ``like`` at its class axis."""
-    shape = [1] * like.dim()
-    shape[axis] = -1
-    return vector.reshape(shape)
-
-
 def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
     """The job of some samples."""
 
@@ -389,43 +334,3 @@ def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
 
     target = cut(job.target) if soft is None else soft
     return job._replace(target=target, valid=cut(job.valid), scale=cut(job.scale))
-
-
-def _laid_out(input: Tensor) -> tuple[Tensor, bool]:
-    """The logits without a permuted copy: rows ``(M, K)`` where classes are innermost, else planes ``(N, K, P)``."""
-    if input.dim() == 2:
-        return input.contiguous(), True
-    is_rows = input.dim() == 1 or input.movedim(1, -1).is_contiguous()
-    return _laid_as(input, is_rows), is_rows
-
-
-def _laid_as(tensor: Tensor, is_rows: bool) -> Tensor:
-    if is_rows:
-        return tensor.movedim(class_axis(tensor), -1).reshape(-1, num_classes(tensor)).contiguous()
-    return tensor.contiguous().flatten(start_dim=2)
-
-
-def _restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
-    if is_rows and input.dim() != 2:
-        return laid.reshape(*sample_shape(input), num_classes(input)).movedim(-1, class_axis(input))
-    return laid.reshape(input.shape)
-
-
-def _blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
-    """Index of each block in the logits, positions of its samples, and its class axis."""
-    low, high = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
-    num_bytes = 4 * laid.numel()
-    low = low * laid.element_size() // 4
-    block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
-    size = max(1, block_bytes // (4 * laid.shape[1]))
-    if is_rows:
-        for start in range(0, len(laid), size):
-            rows = slice(start, min(start + size, len(laid)))
-            yield rows, rows, 1
-        return
-    num_planes, _, num_positions = laid.shape
-    for plane in range(num_planes):
-        for start in range(0, num_positions, size):
-            stop = min(start + size, num_positions)
-            first = plane * num_positions
-            yield (plane, slice(None), slice(start, stop)), slice(first + start, first + stop), 0

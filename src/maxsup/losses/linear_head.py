@@ -21,7 +21,8 @@ from torch.autograd.function import once_differentiable
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss
-from maxsup.losses.fused import CPU_BLOCK_BYTES, Factor, Job, block_loss, working_dtype
+from maxsup.losses.blocks import CPU_BLOCK_BYTES
+from maxsup.losses.fused import Factor, Job, block_loss, working_dtype
 from maxsup.losses.maxsup import FUSED
 from maxsup.losses.reduction import REDUCTIONS
 from maxsup.losses.vocabulary_parallel import Shard, parallel_block_loss
