@@ -109,7 +109,7 @@ class RunDir:
         return next(name for name in names if not (self.checkpoints / name).exists())
 
     def save_checkpoint(self, name: str, best: str, files: Mapping[str, bytes]) -> None:
-        """Write a checkpoint, then make it ``last`` and let ``best`` lead to the one named so.
+        """Write a checkpoint, then let ``best`` lead to the one named so and make the new one ``last``.
 
         Args:
             name: A new name.
@@ -128,8 +128,9 @@ class RunDir:
             sync_folder(temporary)
             temporary.rename(self.checkpoints / name)
             sync_folder(self.checkpoints)
-            replace_link(self.checkpoints / "last", name)
+            # In this order, so that there is never a last without a best.
             replace_link(self.checkpoints / "best", best)
+            replace_link(self.checkpoints / "last", name)
             sync_folder(self.checkpoints)
         except (OSError, StorageError) as error:
             shutil.rmtree(temporary, ignore_errors=True)

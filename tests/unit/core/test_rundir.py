@@ -49,6 +49,29 @@ def test_a_crash_between_the_two_links_is_repaired_by_what_last_says(run: RunDir
     assert run.weights("best").read_text() == "two"
 
 
+@pytest.mark.parametrize("num_links", [0, 1])
+def test_a_crash_while_the_first_checkpoint_is_linked_leaves_nothing_that_is_in_the_way(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, num_links: int
+) -> None:
+    replace, left = os.replace, [num_links]
+
+    def stopping(source: Path, destination: Path) -> None:
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        replace(source, destination)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run.save_checkpoint("step-1", "step-1", files("step-1", "one"))
+    assert run.recover() is None
+    name = run.new_checkpoint_name(1)
+    run.save_checkpoint(name, name, files(name, "again"))
+    assert run.weights("best").read_text() == run.weights("last").read_text() == "again"
+    assert names(run) == ["best", "last", name]
+
+
 def test_a_new_directory_has_nothing_to_recover(run: RunDir) -> None:
     assert run.recover() is None
     with pytest.raises(MaxsupError, match="must have a checkpoint 'best'; got none"):
