@@ -24,7 +24,7 @@ from maxsup.losses.base import AlphaLoss
 from maxsup.losses.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.fused import Factor, Job, block_loss, working_dtype
 from maxsup.losses.maxsup import FUSED
-from maxsup.losses.reduction import REDUCTIONS
+from maxsup.losses.reduction import REDUCTIONS, raise_if_out_of_range
 from maxsup.losses.vocabulary_parallel import Shard, parallel_block_loss
 
 # Thinner blocks make the matrix products slow, thicker ones only cost memory.
@@ -66,7 +66,8 @@ def linear_maxsup_cross_entropy(
         check_number("alpha", alpha)
     _check_head(hidden, weight, target, bias, reduction, num_items)
     shard = None if group is None else Shard.of(weight, group)
-    _check_labels(target, ignore_index, len(weight) if shard is None else shard.num_classes)
+    if target.device.type == "cpu" and not torch.compiler.is_compiling():
+        raise_if_out_of_range(target, ignore_index, len(weight) if shard is None else shard.num_classes)
     labels = target.long()
     valid = labels != ignore_index
     dtype = working_dtype(hidden)
@@ -260,15 +261,3 @@ def _check_head(
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must have shape ({len(weight)},); got {tuple(bias.shape)}. Pass the bias of the head.")
-
-
-def _check_labels(target: Tensor, ignore_index: int, num_classes: int) -> None:
-    if target.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    bad = (target != ignore_index) & ((target < 0) | (target >= num_classes))
-    if bad.any():
-        row = int(bad.nonzero()[0])
-        raise ValueError(
-            f"target must hold classes from 0 to {num_classes - 1}, or ignore_index={ignore_index}; got "
-            f"{int(target[row])} in row {row}. Check the label mapping or the size of the head."
-        )

@@ -15,6 +15,7 @@ from maxsup.losses.fused import FusedPenalty, can_fuse, fused_loss
 from maxsup.losses.reduction import (
     ReductionOptions,
     check_options,
+    num_classes,
     plain_cross_entropy,
     raise_if_out_of_range,
     reduced_loss,
@@ -89,5 +90,5 @@ def penalized_cross_entropy(
     try:
         return fused_loss(input, target, strength, fused, reference, **options)
     except (IndexError, RuntimeError):
-        raise_if_out_of_range(input, target, options.get("ignore_index", -100))
+        raise_if_out_of_range(target, options.get("ignore_index", -100), num_classes(input))
         raise

@@ -72,7 +72,7 @@ def plain_cross_entropy(
                 input, target, weight, ignore_index=ignore_index, reduction=mode, label_smoothing=label_smoothing
             )
         except (IndexError, RuntimeError):
-            raise_if_out_of_range(input, target, ignore_index)
+            raise_if_out_of_range(target, ignore_index, num_classes(input))
             raise
 
     if reduction != "mean":
@@ -124,7 +124,7 @@ def reduced_loss(
             costs, penalty = terms(rows, labels)
             values = costs.gather(1, labels.unsqueeze(-1)).squeeze(-1)
         except (IndexError, RuntimeError):
-            raise_if_out_of_range(input, target, ignore_index)
+            raise_if_out_of_range(target, ignore_index, num_classes(input))
             raise
         if penalty is not None:
             values = values + penalty
@@ -260,17 +260,17 @@ def check_options(
         )
 
 
-def raise_if_out_of_range(input: Tensor, target: Tensor, ignore_index: int) -> None:
-    """Name the first label outside ``[0, K)``; called only once torch has refused the labels, so it costs nothing."""
+def raise_if_out_of_range(target: Tensor, ignore_index: int, size: int) -> None:
+    """Name the first label outside ``[0, size)``, if there is one."""
     if target.is_floating_point():
         return
-    bad = (target != ignore_index) & ((target < 0) | (target >= num_classes(input)))
+    bad = (target != ignore_index) & ((target < 0) | (target >= size))
     if not bad.any():
         return
     position = tuple(bad.nonzero()[0].tolist())
     row = position[0] if len(position) == 1 else position
     raise ValueError(
-        f"target must hold classes from 0 to {num_classes(input) - 1}, or ignore_index={ignore_index}; "
+        f"target must hold classes from 0 to {size - 1}, or ignore_index={ignore_index}; "
         f"got {int(target[position])} in row {row}. Check the label mapping or the size of the classifier."
     ) from None
 
