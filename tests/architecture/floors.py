@@ -15,7 +15,8 @@ _IMPORTERS = {"__import__", "import_module"}
 
 _GROUND = {"core"}
 _PARTS = {"data", "losses", "metrics", "models"}
-_WORK = {"analysis", "training"}
+_RUN = {"training"}
+_WORK = {"analysis"} | _RUN
 _GRIDS = {"reports", "studies"}
 _PUBLIC = {"core", "losses", "facade"}
 
@@ -25,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facade": {"core", "losses"},
     "integrations": _PUBLIC,
     **dict.fromkeys(_PARTS, _GROUND),
-    **dict.fromkeys(_WORK, _PUBLIC | _PARTS),
+    "training": _PUBLIC | _PARTS,
+    "analysis": _PUBLIC | _PARTS | _RUN,
     **dict.fromkeys(_GRIDS, _PUBLIC | _PARTS | _WORK),
     "cli": _PUBLIC | _PARTS | _WORK | _GRIDS | {"integrations"},
 }
