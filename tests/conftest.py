@@ -38,6 +38,7 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """All ways to compute a loss: as chosen for the batch, forced into blocks of a few samples, and the formula."""
     if request.param == "blocks":
         monkeypatch.setattr(fused, "SMALL_NUMEL", 0)
+        monkeypatch.setattr(blocks, "HAS_NUMPY", False)
         monkeypatch.setattr(blocks, "CPU_BLOCK_BYTES", (48, 48))
         monkeypatch.setattr(blocks, "WHOLE_BYTES", 0)
         monkeypatch.setattr(blocks, "PLAIN_MAX_LENGTH", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,13 +13,16 @@ from maxsup.losses.reduction import class_axis, num_classes, sample_shape
 
 # A block is a sixteenth of the logits, so that what it needs beside them is small, within bounds: below the first a CPU
 # spends its time on calls, beyond the second the block leaves the cache. On other devices blocks only bound the memory.
-# For half inputs the first is halved, because a block of theirs needs a copy in single precision.
+# For half inputs the first is halved, because a block of theirs needs a copy in single precision; planes stay at the
+# first, because a block of theirs is copied to bring its samples together.
 CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
 # Up to here all logits are one block.
 WHOLE_BYTES = 1024 * 1024
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Up to here torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
+# torch can do without.
+HAS_NUMPY = find_spec("numpy") is not None
 
 
 def laid_out(input: Tensor) -> tuple[Tensor, bool]:
@@ -48,6 +52,7 @@ def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
     low, high = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
     num_bytes = 4 * laid.numel()
     low = low * laid.element_size() // 4
+    high = high if is_rows else low
     block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
     size = max(1, block_bytes // (4 * laid.shape[1]))
     if is_rows:
@@ -75,10 +80,12 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     if torch.compiler.is_compiling():
         # argmax is what keeps the compiler from using vector instructions; a smallest index among equals does not.
         top = logits.amax(axis, keepdim=True)
-        exact = torch.float32 if length < 2**24 else torch.int64
-        positions = _along(torch.arange(length, dtype=exact, device=logits.device), logits, axis)
-        index = torch.where(logits == top, positions, length - 1).amin(axis, keepdim=True)
+        index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
+    if HAS_NUMPY and logits.device.type == "cpu":
+        # numpy's argmax uses vector instructions, torch's does not.
+        index = torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
+        return logits.gather(axis, index), index
     if length < PLAIN_MAX_LENGTH:
         return logits.max(axis, keepdim=True)
     # Tops of short stretches, then the place within the stretch that holds the top of tops.
@@ -95,6 +102,16 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     if whole is not logits:
         candidates.clamp_(max=length - 1)
     return top, start + logits.gather(axis, candidates).argmax(axis, keepdim=True)
+
+
+def positions(logits: Tensor, axis: int) -> Tensor:
+    """Numbers of the classes, along their axis, as a type that vector instructions compare with single precision."""
+    length = logits.shape[axis]
+    exact = torch.float32 if length < 2**24 else torch.int64
+    numbers = torch.arange(length, dtype=exact, device=logits.device)
+    # A 0 is put where a 0 is: the compiler then loads the numbers instead of counting anew in every row.
+    first = torch.zeros(1, dtype=torch.int64, device=logits.device)
+    return _along(numbers.scatter(0, first, 0), logits, axis)
 
 
 def _stretch(length: int) -> int:

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.losses.blocks import blocks, first_max, laid_as, laid_out, restored
+from maxsup.losses.blocks import blocks, first_max, laid_as, laid_out, positions, restored
 from maxsup.losses.reduction import class_axis, num_classes, sample_shape, weighted_target
 
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
+# Kept in the place of the exponential of a masked class.
+MASKED = -1.0
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Factor = float | Tensor
@@ -31,17 +33,26 @@ Factor = float | Tensor
 class Block(NamedTuple):
     """Some samples of a batch and what a penalty may want to know of them; what is reduced keeps the class axis.
 
-    Masked classes (``-inf``) read 0 in ``logits``; ``count`` is the number of the others.
+    Masked classes (``-inf``) read 0 in ``logits``; ``num_present`` is the number of the others, ``masked`` says which they
+    are if there are any.
     """
 
     logits: Tensor
-    probs: Tensor
+    exponentials: Tensor
+    norm: Factor
     log_norm: Tensor
     top: Tensor
     top_index: Tensor
     mean: Tensor
+    num_present: Factor
+    masked: Tensor | None
     target: Tensor
     axis: int
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities of the classes."""
+        return self.exponentials / self.norm if isinstance(self.norm, Tensor) else self.exponentials
 
     @property
     def target_logit(self) -> Tensor:
@@ -216,86 +227,121 @@ class _EagerLoss(torch.autograd.Function):
 class _TracedLoss(torch.autograd.Function):
     """Values of all samples as one block, for ``torch.compile`` to fuse.
 
-    The scatter that ends the gradient is what keeps the compiler from computing the exponentials again in backward.
+    What backward needs of the size of the logits is their exponentials, and it may write the gradient over them. Left
+    alone, the compiler would compute them again. It does not where a scatter stands between: one that puts a 1 where a
+    1 is. In planes, where scattering is slow and an exponential is not, it is left alone.
     """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, job: Job) -> Tensor:
-        rows = input.unsqueeze(0) if input.dim() == 1 else input.flatten(start_dim=2) if input.dim() > 2 else input
-        shape = (rows.shape[0], 1, *rows.shape[2:])
-        part = job._replace(
-            target=job.target.reshape(rows.shape if job.target.is_floating_point() else shape),
-            valid=None if job.valid is None else job.valid.reshape(shape),
-            scale=job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale,
-        )
-        stored = _stored_dtype(input)
-        values, grad = block_loss(rows.to(working_dtype(input)), part, 1, stored=stored)
-        ctx.save_for_backward(grad.to(stored).reshape(input.shape))
-        ctx.dtype = input.dtype
+        block, penalty, values = measured_block(_traced_logits(input), _traced_part(input, job), 1)
+        kept = block.exponentials if block.masked is None else block.exponentials.masked_fill(block.masked, MASKED)
+        kept = kept.to(_stored_dtype(input))
+        if input.dim() <= 2:
+            kept = kept.scatter(1, block.top_index, 1.0)
+        small = (block.norm, block.log_norm, block.top, block.top_index, block.mean, block.num_present)
+        ctx.save_for_backward(input, kept, penalty, *small)
+        ctx.job = job
         return values.reshape(-1)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
-        (grad,) = ctx.saved_tensors
-        return (grad * upstream.reshape(sample_shape(grad)).unsqueeze(class_axis(grad))).to(ctx.dtype), None
+        input, kept, penalty, *small = ctx.saved_tensors
+        job = _traced_part(input, ctx.job)
+        masked, exponentials = kept == MASKED, kept.to(working_dtype(input))
+        logits = exponentials
+        if not job.penalty.is_centred:  # it looks at both again
+            logits = _traced_logits(input)
+            logits = logits.masked_fill(logits == -math.inf, 0.0)
+            exponentials = exponentials.clamp(min=0.0)
+        block = Block(logits, exponentials, *small, masked, job.target, 1)
+        job = job._replace(scale=job.scale * upstream.reshape(penalty.shape))
+        return block_gradient(block, penalty, job).to(input.dtype).reshape(input.shape), None
 
 
-def block_loss(
-    logits: Tensor, job: Job, axis: int, out: Tensor | None = None, stored: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor]:
+def _traced_logits(input: Tensor) -> Tensor:
+    rows = input.unsqueeze(0) if input.dim() == 1 else input.flatten(start_dim=2) if input.dim() > 2 else input
+    return rows.to(working_dtype(input))
+
+
+def _traced_part(input: Tensor, job: Job) -> Job:
+    """The job of all samples, shaped to meet the logits of a trace."""
+    rows = _traced_logits(input)
+    shape = (rows.shape[0], 1, *rows.shape[2:])
+    return job._replace(
+        target=job.target.reshape(rows.shape if job.target.is_floating_point() else shape),
+        valid=None if job.valid is None else job.valid.reshape(shape),
+        scale=job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale,
+    )
+
+
+def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Values of the samples of one block, and the gradient of ``factor`` times their sum.
 
     The gradient is written to ``out`` where given. That may be the memory of ``logits`` if the penalty is centred: what
-    is then left to add (``add_gradient``) does not read them. A trace may round to ``stored`` on the way.
+    is then left to add (``add_gradient``) does not read them.
     """
-    if job.valid is not None:
-        logits = torch.where(job.valid, logits, 0)
+    # A centred penalty does not look at probabilities again: they may stand where the gradient will.
+    is_room = out is not None and out.data_ptr() != logits.data_ptr() and job.penalty.is_centred
+    block, penalty, values = measured_block(logits, job, axis, out if is_room else None)
+    return values, block_gradient(block, penalty, job, out)
+
+
+def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
+    """What there is to know of a block, the penalty of its samples, and their values."""
     count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
     present, masked = logits, None
-    if not (job.may_look and math.isfinite(float(total.sum()))):
+    is_finite = job.may_look and math.isfinite(float(total.sum()))
+    if not is_finite:
         masked = logits == -math.inf
         present = logits.masked_fill(masked, 0.0)
         total = present.sum(axis, keepdim=True)
         count = torch.where(masked, 0.0, torch.ones_like(logits)).sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis)
-    if torch.compiler.is_compiling():
-        exponentials = (logits - top).exp()
-        norm = exponentials.sum(axis, keepdim=True)
-        probs, log_norm = exponentials / norm, top + norm.log()
-    else:
-        # A centred penalty does not look at probabilities again: they may stand where the gradient will.
-        is_room = out is not None and out.is_contiguous() and out.data_ptr() != logits.data_ptr()
-        probs = torch.softmax(logits, axis, out=out if is_room and job.penalty.is_centred else None)
+    norm: Factor = 1.0
+    if axis == logits.dim() - 1 and not torch.compiler.is_compiling():
+        is_writable = room is not None and room.is_contiguous()
+        exponentials = torch.softmax(logits, axis, out=room if is_writable else None)
         # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
-        log_norm = top - probs.gather(axis, top_index).log()
-    block = Block(present, probs, log_norm, top, top_index, total / count, job.target, axis)
+        log_norm = top - exponentials.gather(axis, top_index).log()
+    else:
+        exponentials = torch.sub(logits, top, out=room).exp_()
+        norm = exponentials.sum(axis, keepdim=True)
+        log_norm = top + norm.log()
+    mean = total / count
+    block = Block(present, exponentials, norm, log_norm, top, top_index, mean, count, masked, job.target, axis)
     penalty = job.penalty.value(block)
-    share: Factor = 1.0
     if job.target.is_floating_point():
-        share = job.target.sum(axis, keepdim=True)
-        data = share * log_norm - block.target_logit
+        data = job.target.sum(axis, keepdim=True) * log_norm - block.target_logit
     else:
         # Of the logits themselves: a true class that is masked costs inf.
         data = log_norm - logits.gather(axis, job.target)
     values = data + job.strength * penalty
     if isinstance(job.scale, Tensor):
         values = job.scale * values
+    if job.valid is not None and not is_finite:  # 0 times what an ignored sample holds may not be 0
+        values = torch.where(job.valid, values, 0)
+    return block, penalty, values
 
+
+def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None = None) -> Tensor:
+    """Gradient of ``factor`` times the summed values of a block, written to ``out`` where given."""
     pull = job.scale * job.factor
     push = pull * job.strength
-    shift = -push / count if job.penalty.is_centred else 0.0
-    grad = _scaled_and_shifted(probs, share * pull, shift, out)
-    if masked is not None:
-        grad = grad.masked_fill_(masked, 0.0)
-    if torch.compiler.is_compiling() and job.penalty.is_centred:
-        grad = grad.to(stored)  # before the scatter, which would force a pass of its own upon the conversion
-    if job.target.is_floating_point():
-        grad.sub_(job.target * pull)
+    shift = -push / block.num_present if job.penalty.is_centred else 0.0
+    share = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
+    grad = _scaled_and_shifted(block.exponentials, share * pull / block.norm, shift, out)
+    if block.masked is not None:
+        grad = grad.masked_fill_(block.masked, 0.0)
+    if block.target.is_floating_point():
+        grad.sub_(block.target * pull)
     else:
-        add_at(grad, axis, job.target, -pull)
+        add_at(grad, block.axis, block.target, -pull)
     job.penalty.add_gradient(block, penalty, grad, push)
-    return values, grad
+    if block.masked is not None and job.valid is not None:
+        grad.masked_fill_(~job.valid, 0.0)
+    return grad
 
 
 def working_dtype(input: Tensor) -> torch.dtype:
@@ -310,7 +356,10 @@ def _stored_dtype(input: Tensor) -> torch.dtype:
 
 def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     """Add ``push`` to one class of every sample."""
-    if isinstance(push, Tensor):
+    if torch.compiler.is_compiling():  # as a part of the pass over all classes
+        is_class = positions(grad, axis) == index
+        grad.add_(torch.where(is_class, push, 0.0))
+    elif isinstance(push, Tensor):
         grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
     else:
         grad.scatter_(axis, index, push, reduce="add")
