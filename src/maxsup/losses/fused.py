@@ -33,8 +33,8 @@ Factor = float | Tensor
 class Block(NamedTuple):
     """Some samples of a batch and what a penalty may want to know of them; what is reduced keeps the class axis.
 
-    Masked classes (``-inf``) read 0 in ``logits``; ``num_present`` is the number of the others, ``masked`` says which they
-    are if there are any.
+    Masked classes (``-inf``) read 0 in ``logits``; ``num_present`` is the number of the others, ``masked`` says which
+    they are if there are any.
     """
 
     logits: Tensor
@@ -254,7 +254,10 @@ class _TracedLoss(torch.autograd.Function):
             logits = _traced_logits(input)
             logits = logits.masked_fill(logits == -math.inf, 0.0)
             exponentials = exponentials.clamp(min=0.0)
-        block = Block(logits, exponentials, *small, masked, job.target, 1)
+        norm, log_norm, top, top_index, mean, num_present = small
+        block = Block(
+            logits, exponentials, norm, log_norm, top, top_index, mean, num_present, masked, job.target, axis=1
+        )
         job = job._replace(scale=job.scale * upstream.reshape(penalty.shape))
         return block_gradient(block, penalty, job).to(input.dtype).reshape(input.shape), None
 
