@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from maxsup import __version__
+from maxsup.cli.analyze import analyze
 from maxsup.cli.bench import bench
+from maxsup.cli.compare import compare
+from maxsup.cli.diagnose import diagnose
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp, validate
+from maxsup.cli.report import report
+from maxsup.cli.study import study
 from maxsup.cli.train import train
 
 # Plain help and no completion: both would import rich or more at every start.
@@ -28,6 +33,11 @@ app.command("cp")(cp)
 app.command("validate")(validate)
 app.command("train")(train)
 app.command("eval")(evaluate)
+app.command("analyze")(analyze)
+app.command("compare")(compare)
+app.add_typer(study, name="study")
+app.command("report")(report)
+app.command("diagnose")(diagnose)
 app.command("bench")(bench)
 
 

@@ -54,6 +54,17 @@ def _data_cells(row: Row) -> dict[str, str]:
     return {"name": row["name"], "images": row["images"], "source": row["source"], "options": options or "-"}
 
 
+def _analysis_rows() -> list[Row]:
+    from maxsup.analysis import describe_analyses
+
+    return describe_analyses()
+
+
+def _analysis_cells(row: Row) -> dict[str, str]:
+    options = ", ".join(f"{name}={default}" for name, default in row["options"].items())
+    return {"name": row["name"], "paper": row["paper"], "gives": row["summary"], "options": options or "-"}
+
+
 def _recipe_rows() -> list[Row]:
     from maxsup.core.recipes import describe_recipes
 
@@ -68,6 +79,7 @@ LISTINGS = {
     "losses": Listing(_loss_rows, _loss_cells),
     "models": Listing(_model_rows, _plain_cells),
     "data": Listing(_data_rows, _data_cells),
+    "analyses": Listing(_analysis_rows, _analysis_cells),
     "recipes": Listing(_recipe_rows, None),
 }
 

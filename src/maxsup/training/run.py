@@ -96,9 +96,18 @@ def default_output(recipe: Recipe, name: str) -> Path:
         >>> default_output(Recipe(), "digits_cnn") == default_output(Recipe(threads=1), "digits_cnn")
         True
     """
+    return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{recipe_digest(recipe)}"
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """A short word that differs between any two experiments; circumstances such as threads do not count.
+
+    Example:
+        >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
+        True
+    """
     experiment = {key: value for key, value in _plain(recipe).items() if key not in CIRCUMSTANCES}
-    digest = hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
-    return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{digest}"
+    return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
 
 
 def _fit(trainer: Trainer) -> None:

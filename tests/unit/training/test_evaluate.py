@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from maxsup.core.errors import NonFiniteError
 from maxsup.data import Batch
-from maxsup.training.evaluate import NUM_BINS, PredictionSums, evaluate
+from maxsup.training.evaluate import evaluate
+
+NUM_BINS = 15
 
 
 class Stored:
@@ -61,6 +64,7 @@ def by_loops(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
         "accuracy": float(right.double().mean()),
         "accuracy_top5": float((ranks < 5).double().mean()),
         "nll": float(F.cross_entropy(logits.double(), labels)),
+        "brier": float((probs - F.one_hot(labels, 12)).square().sum(dim=1).mean()),
         "ece": ece,
         "confidence_correct": float(confidence[right].mean()),
         "confidence_wrong": float(confidence[~right].mean()),
@@ -115,8 +119,9 @@ def test_images_that_could_not_be_read_are_counted() -> None:
     assert evaluate(Same(), pipeline)["missing"] == 2
 
 
-def test_a_group_counts_its_classes_alike() -> None:
-    sums = PredictionSums()
-    sums.update(torch.eye(3)[torch.tensor([0, 0, 0, 1, 2])] * 5, torch.tensor([0, 0, 1, 1, 2]))
-    # Class 0: 2 of 2, class 1: 1 of 2, class 2: 1 of 1.
-    assert sums.group_accuracy({"many": [0, 1], "low": [2]}) == {"many": 0.75, "low": 1.0}
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_model_that_gives_no_numbers_is_refused(value: float) -> None:
+    logits = torch.randn(4, 3)
+    logits[2, 1] = value
+    with pytest.raises(NonFiniteError, match="logits must be finite; got nan or inf on split 'val'"):
+        evaluate(Same(), Stored(logits, torch.tensor([0, 1, 2, 0]), 2))

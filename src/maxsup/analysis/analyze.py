@@ -1,0 +1,183 @@
+"""From run directories to numbers in ``RUN/analysis`` and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxsup.analysis.labels import label_runs
+from maxsup.analysis.outputs import RunOutputs, file_name
+from maxsup.analysis.progress import Progress
+from maxsup.analysis.registry import ANALYSES, Result, check_options
+from maxsup.core.checks import check_choice
+from maxsup.core.errors import StorageError
+from maxsup.core.rundir import RunDir
+from maxsup.core.storage import json_text
+from maxsup.training.runs import SPLITS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PROTOCOL = 1
+"""Version of how the numbers are made; it changes when they would."""
+
+
+@dataclass(frozen=True)
+class Analyzed:
+    """What :func:`analyze` did.
+
+    Args:
+        results: By analysis, then by label of the run.
+        skipped: Sentences about what did not apply.
+        files: JSON and figures that were written.
+    """
+
+    results: dict[str, dict[str, Result]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+
+def analyze(
+    paths: Sequence[str | Path],
+    what: Sequence[str] | None = None,
+    *,
+    output: str | Path | None = None,
+    split: str = "test",
+    weights: str = "last",
+    overrides: Iterable[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: Progress | None = None,
+) -> Analyzed:
+    """Analyse runs and compare them.
+
+    Args:
+        paths: Run directories.
+        what: Names of analyses; all if None. One that does not apply to a run is left out, which ``skipped`` says.
+        output: Folder of the figures; by default that of the run, or ``figures`` here if there are several.
+        split: What is judged: ``train``, ``val`` or ``test``.
+        weights: ``last``, or ``best`` on the validation split.
+        overrides: ``key.sub=value`` each for all recipes, for instance where the data is now.
+        options: Of each analysis by its name, for instance ``{"probe": {"target": "cifar100"}}``.
+        progress: Shows how far it is.
+
+    Returns:
+        Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
+    """
+    progress = progress or Progress()
+    check_choice("split", split, SPLITS)
+    chosen = list(dict.fromkeys(ANALYSES.names() if what is None else what))
+    for name in chosen:
+        ANALYSES[name]  # an unknown name is an error before anything is computed
+    for name, values in (options or {}).items():
+        check_options(name, values)
+        if name not in chosen:
+            raise ValueError(f"options must be of an analysis that is asked for; got {name!r}. Add it to what.")
+    if not paths:
+        raise ValueError("paths must name at least one run; got none. Give the directory that maxsup train printed.")
+    unique = list({Path(path).resolve(): path for path in paths}.values())
+    runs = [RunOutputs(path, weights=weights, overrides=overrides, progress=progress) for path in unique]
+    for run, label in zip(runs, label_runs(runs), strict=True):
+        run.label = label
+    done = Analyzed()
+    folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
+    for name in chosen:
+        found = _compute(name, runs, split, dict((options or {}).get(name, {})), done)
+        if found:
+            done.results[name] = found
+            done.files.extend(_save_figures(name, found, folder))
+    return done
+
+
+def result_path(
+    path: str | Path,
+    name: str,
+    *,
+    split: str = "test",
+    weights: str = "last",
+    options: Mapping[str, Any] | None = None,
+) -> Path:
+    """Where :func:`analyze` puts the result of an analysis of a run; other options, another file.
+
+    Args:
+        path: A run directory.
+        name: Of the analysis.
+        split: What is judged.
+        weights: ``last`` or ``best``.
+        options: As they were given; defaults that were not given do not count.
+
+    Example:
+        >>> result_path("run", "probe", options={"target": "cifar100"}).as_posix()
+        'run/analysis/probe-test-target=cifar100.json'
+    """
+    words = [name, split, *([weights] if weights != "last" else [])]
+    words += [f"{key}={file_name(str(value))}" for key, value in sorted((options or {}).items())]
+    return RunDir(path).analysis / f"{'-'.join(words)}.json"
+
+
+def read_results(path: str | Path, name: str) -> list[Result]:
+    """What earlier calls left about a run under the name of an analysis, whatever split or options.
+
+    Args:
+        path: A run directory.
+        name: Of an analysis.
+    """
+    results = []
+    for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json")):
+        try:
+            results.append(json.loads(file.read_text()))
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{file} must be readable JSON; got {error}. Run maxsup analyze again.") from error
+    return results
+
+
+def draw_figures(name: str, results: Mapping[str, Result]) -> dict[str, Figure]:
+    """Figures of an analysis from its results by label, as :func:`read_results` gives them."""
+    return ANALYSES[name].draw(results)
+
+
+def _compute(
+    name: str, runs: Sequence[RunOutputs], split: str, options: dict[str, Any], done: Analyzed
+) -> dict[str, Result]:
+    analysis = ANALYSES[name]
+    able, reasons = [], dict[str, list[str]]()
+    for run in runs:
+        reason = analysis.obstacle(run, split=split, **options)
+        if reason is None:
+            able.append(run)
+        else:
+            reasons.setdefault(reason, []).append(run.label)
+    for reason, labels in reasons.items():
+        done.skipped.append(f"{name} does not apply to {', '.join(labels)}: {reason}.")
+    if not able:
+        return {}
+    shared = options | analysis.agree(able, split=split, **options)
+    analysis.share(able, split=split, **shared)
+    found = {}
+    for run in able:
+        result = {
+            "analysis": name,
+            "protocol": PROTOCOL,
+            "facts": run.facts(split),
+            "options": shared,
+            **analysis.compute(run, split=split, **shared),
+        }
+        path = result_path(run.run.path, name, split=split, weights=run.weights, options=options)
+        run.run.write_json(path, result)
+        done.files.append(path)
+        # As a reader will find it: figures drawn now and from the file later are the same.
+        found[run.label] = json.loads(json_text(result))
+    return found
+
+
+def _save_figures(name: str, results: Mapping[str, Result], folder: Path) -> list[Path]:
+    from maxsup.analysis.style import save
+
+    facts = next(iter(results.values()))["facts"]
+    written = []
+    for figure_name, figure in draw_figures(name, results).items():
+        suffix = "" if facts["weights"] == "last" else f"-{facts['weights']}"
+        written += save(figure, folder, f"{figure_name}-{facts['split']}{suffix}")
+    return written

@@ -1,0 +1,138 @@
+"""Are these the outputs of a classifier? The first thing that does not fit, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maxsup.core.errors import DataError
+
+_ROWS = 4096
+_SUM_TOLERANCE = 1e-3
+
+
+class CheckedArrays(NamedTuple):
+    """Outputs of a model that fit together: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names."""
+
+    logits: Tensor
+    labels: Tensor
+    features: Tensor | None = None
+    class_names: tuple[str, ...] | None = None
+
+
+def checked(
+    logits: NDArray[Any] | Tensor,
+    labels: NDArray[Any] | Tensor,
+    features: NDArray[Any] | Tensor | None = None,
+    class_names: tuple[str, ...] | None = None,
+) -> CheckedArrays:
+    """Arrays as tensors of the right kind, or the first thing that is wrong with them.
+
+    Example:
+        >>> checked(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
+        Traceback (most recent call last):
+        maxsup.core.errors.DataError: logits must be scores before the softmax; got probabilities, every row sums to 1.
+        Give the input of the softmax, or the logarithm of the probabilities.
+    """
+    scores = _checked_rows(logits, "logits")
+    num_samples, num_classes = scores.shape
+    if num_classes < 2:
+        raise DataError(f"logits must have a column for each of at least 2 classes; got {num_classes}. Check the axes.")
+    true = _checked_labels(labels, num_samples, num_classes)
+    seen = None if features is None else _checked_rows(features, "features")
+    if seen is not None and len(seen) != num_samples:
+        raise DataError(
+            f"features must have one row for each of the {num_samples} rows of logits; got {len(seen)}. "
+            "Save both from the same pass over the data."
+        )
+    if _are_probabilities(scores):
+        raise DataError(
+            "logits must be scores before the softmax; got probabilities, every row sums to 1. "
+            "Give the input of the softmax, or the logarithm of the probabilities."
+        )
+    if class_names is not None and len(class_names) != num_classes:
+        raise DataError(
+            f"class names must be {num_classes}, one a column of the logits; got {len(class_names)}. Check their file."
+        )
+    return CheckedArrays(scores, true, seen, class_names)
+
+
+def _checked_rows(values: NDArray[Any] | Tensor, what: str) -> Tensor:
+    """A matrix as float32, finite."""
+    is_array = not isinstance(values, Tensor)
+    kind = values.dtype.kind if isinstance(values, np.ndarray) else ("c" if values.is_complex() else "f")
+    if (is_array and kind not in "fiu") or kind == "c":
+        raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32.")
+    if values.ndim != 2 or 0 in values.shape:
+        raise DataError(
+            f"{what} must have rows for samples and columns, (N, K); got {tuple(values.shape)}. Check the axes."
+        )
+    rows = _as_float32(values)
+    for start, part in _parts(rows):
+        is_finite = part.isfinite().all(dim=1)
+        if not bool(is_finite.all()):
+            row = start + int((~is_finite).nonzero()[0])
+            raise DataError(
+                f"{what} must be finite numbers; got {_first_not_finite(rows[row])} in row {row}. "
+                "Drop such rows, or find out where the model overflows."
+            )
+    return rows
+
+
+def _as_float32(values: NDArray[Any] | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu().float()
+    if values.dtype == np.float32 and values.dtype.isnative:
+        return torch.from_numpy(values)
+    rows = torch.empty(values.shape, dtype=torch.float32)
+    for start in range(0, len(values), _ROWS):
+        part = values[start : start + _ROWS]
+        with np.errstate(over="ignore"):
+            rows[start : start + _ROWS] = torch.from_numpy(part.astype(np.float32))
+    return rows
+
+
+def _checked_labels(labels: NDArray[Any] | Tensor, num_samples: int, num_classes: int) -> Tensor:
+    values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
+    if values.ndim == 2 and 1 in values.shape:
+        values = values.reshape(-1)
+    if values.ndim != 1 or len(values) != num_samples:
+        raise DataError(
+            f"labels must be one class for each of the {num_samples} rows of logits; got {tuple(labels.shape)}. "
+            "Save both from the same pass over the data."
+        )
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64) if values.dtype.kind in "fiu" else None
+    if whole is None or not np.array_equal(whole, values):
+        wrong = values.dtype if whole is None else values[np.flatnonzero(whole != values)[0]]
+        raise DataError(f"labels must be whole numbers; got {wrong}. Number the classes from 0 on.")
+    low, high = int(whole.min()), int(whole.max())
+    if low < 0 or high >= num_classes:
+        raise DataError(
+            f"labels must be from 0 to {num_classes - 1}, the columns of the logits; got {low if low < 0 else high}. "
+            "Drop rows without a class and number the classes from 0 on."
+        )
+    if low == high:
+        raise DataError(f"labels must hold at least two classes; got {low} for every sample. Give more of the data.")
+    return torch.from_numpy(whole)
+
+
+def _are_probabilities(rows: Tensor) -> bool:
+    """Whether every row is a distribution: no entry below 0 and all of them together 1."""
+    return all(
+        bool((part >= 0).all()) and bool(((part.sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all())
+        for _, part in _parts(rows)
+    )
+
+
+def _parts(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    return ((start, rows[start : start + _ROWS]) for start in range(0, len(rows), _ROWS))
+
+
+def _first_not_finite(row: Tensor) -> float:
+    return float(row[~row.isfinite()][0])

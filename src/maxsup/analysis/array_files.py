@@ -1,0 +1,213 @@
+"""Logits, labels and features from files of any origin, without trusting them.
+
+``.npy``, ``.npz``, ``.safetensors`` and ``.csv``. Nothing is unpickled, sizes are checked before memory is taken for
+them, and whatever does not fit together is said in one sentence. ``.npy`` and ``.safetensors`` are mapped, so only
+the part that is being looked at is in memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import warnings
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maxsup.analysis.array_checks import CheckedArrays, checked
+from maxsup.core.errors import DataError
+
+MAX_BYTES = 8 << 30
+"""Most that one array of an archive or a text file may take in memory."""
+
+_MAX_RATIO = 100  # of an archive; real logits shrink by a factor of 2 to 10
+_RATIO_FROM = 256 << 20  # sorted labels do shrink a hundredfold, and are small
+_MAX_HEADER_LINE = 1 << 20
+
+
+def read_array_files(
+    logits: Path | str,
+    labels: Path | str | None = None,
+    features: Path | str | None = None,
+    class_names: Path | str | None = None,
+) -> CheckedArrays:
+    """Read and check the outputs of a model.
+
+    Args:
+        logits: A file with one row a sample and one column a class. Of an ``.npz`` or ``.safetensors`` file with
+            several arrays, the one called ``logits``; ``file.npz:name`` chooses another.
+        labels: A file with the true class of each sample; by default the array ``labels`` of the same file.
+        features: A file with what the last layer sees; by default the array ``features`` of the logits' file, if any.
+        class_names: A text file with one name a line; by default the array ``class_names`` of the logits' file or the
+            header of a ``.csv``, if any.
+
+    Raises:
+        DataError: The first thing that does not fit, in one sentence.
+    """
+    found = _contents(logits, "logits")
+    names = found.class_names if class_names is None else _lines(Path(class_names))
+    if labels is None and "labels" not in found.others:
+        raise DataError(
+            f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
+        )
+    true = found.others["labels"]() if labels is None else _contents(labels, "labels").array
+    seen: Any = None
+    if features is not None:
+        seen = _contents(features, "features").array
+    elif "features" in found.others:
+        seen = found.others["features"]()
+    return checked(found.array, true, seen, names)
+
+
+class _Contents(NamedTuple):
+    array: Any
+    others: dict[str, Callable[[], Any]]
+    class_names: tuple[str, ...] | None = None
+
+
+def _contents(path: Path | str, what: str) -> _Contents:
+    """The array that ``what`` stands for in a file, and what else is there."""
+    file, name = _split_name(str(path))
+    readers = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
+    if file.suffix.lower() not in readers:
+        raise DataError(
+            f"{what} must be in a file of kind {', '.join(readers)}; got {file.name!r}. Save it with numpy.save."
+        )
+    if not file.is_file():
+        raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
+    if file.stat().st_size == 0:
+        raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
+    try:
+        return readers[file.suffix.lower()](file, name, what)
+    except DataError:
+        raise
+    except Exception as error:  # every format has its own way to be broken
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(
+            f"{what} must be a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
+            "Write it again."
+        ) from error
+
+
+def _split_name(path: str) -> tuple[Path, str | None]:
+    head, _, tail = path.rpartition(":")
+    return (Path(head), tail) if head.lower().endswith((".npz", ".safetensors")) else (Path(path), None)
+
+
+def _npy(file: Path, name: str | None, what: str) -> _Contents:
+    del name, what
+    # Mapped copy-on-write: torch wants memory it may write to, and the file stays as it is.
+    return _Contents(np.load(file, mmap_mode="c", allow_pickle=False), {})
+
+
+def _npz(file: Path, name: str | None, what: str) -> _Contents:
+    with zipfile.ZipFile(file) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+
+    def read(key: str) -> NDArray[Any]:
+        with zipfile.ZipFile(file) as archive, archive.open(members[key]) as stream:
+            return _member(stream, members[key], f"{file.name}:{key}")
+
+    array = read(_chosen(list(members), name, what, file))
+    names = tuple(str(value) for value in read("class_names").ravel()) if "class_names" in members else None
+    return _Contents(array, {key: partial(read, key) for key in members}, names)
+
+
+def _member(stream: IO[bytes], member: zipfile.ZipInfo, where: str) -> NDArray[Any]:
+    """An array of an archive, after its header, the directory and the rules agree on how large it is."""
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise DataError(f"{where} must hold plain numbers; got Python objects, which are not read. Save numbers.")
+    size = math.prod(shape) * dtype.itemsize
+    if size > MAX_BYTES or size != member.file_size - stream.tell():
+        raise DataError(
+            f"{where} must hold what its header says, {MAX_BYTES} bytes at most; got a header for {size} bytes and "
+            f"{member.file_size - stream.tell()} bytes of content. Save it as .npy, which may have any size."
+        )
+    if size > _RATIO_FROM and size > _MAX_RATIO * max(member.compress_size, 1):
+        raise DataError(
+            f"{where} must not be compressed more than {_MAX_RATIO} times; got {member.compress_size} bytes that "
+            f"unfold to {size}. Save it as .npy."
+        )
+    flat = np.empty(math.prod(shape), dtype=dtype)
+    content = flat.view(np.uint8) if size else np.empty(0, np.uint8)
+    filled = 0
+    while filled < size:
+        part = stream.read(min(1 << 22, size - filled))
+        if not part:
+            raise DataError(f"{where} must be complete; got {filled} of {size} bytes. Write it again.")
+        content[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
+        filled += len(part)
+    return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def _safetensors(file: Path, name: str | None, what: str) -> _Contents:
+    from safetensors import safe_open
+
+    def read(key: str) -> Tensor:
+        with safe_open(file, framework="pt") as stored:
+            tensor: Tensor = stored.get_tensor(key)
+            return tensor
+
+    with safe_open(file, framework="pt") as stored:
+        keys = list(stored.keys())
+    array = read(_chosen(keys, name, what, file))
+    return _Contents(array, {key: partial(read, key) for key in keys})
+
+
+def _csv(file: Path, name: str | None, what: str) -> _Contents:
+    del name
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        line = stream.readline(_MAX_HEADER_LINE)
+    delimiter = next((mark for mark in ",;\t" if mark in line), ",")
+    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    has_header = bool(cells) and not any(_is_number(cell) for cell in cells)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+        array = np.loadtxt(
+            file,
+            dtype=np.float64 if what == "labels" else np.float32,
+            delimiter=delimiter,
+            skiprows=int(has_header),
+            ndmin=2,
+            encoding="utf-8-sig",
+        )
+    return _Contents(array, {}, tuple(cells) if has_header and what == "logits" else None)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _chosen(keys: list[str], name: str | None, what: str, file: Path) -> str:
+    """Which array of a file is meant: the one asked for, the one called so, or the only one."""
+    for key in (name, what):
+        if key in keys:
+            return str(key)
+        if key is not None and key == name:
+            break
+    if name is None and len(keys) == 1:
+        return keys[0]
+    raise DataError(
+        f"{file.name} must hold an array called {name or what!r}; got {', '.join(sorted(keys)[:8]) or 'none'}. "
+        f"Choose one with {file.name}:NAME."
+    )
+
+
+def _lines(file: Path) -> tuple[str, ...]:
+    try:
+        return tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"class names must be a text file with one a line; got {str(file)!r} ({error}).") from error

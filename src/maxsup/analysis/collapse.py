@@ -1,0 +1,70 @@
+"""Collapse of representations: how far samples of a class lie from one another, and from everything.
+
+``within`` and ``total`` are mean cosine distances between features of one class and of all, ``r_squared`` is
+``1 - within / total`` (Kornblith et al. 2021): pairs of a sample with itself included, every class counting the same.
+``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 where collapse is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from maxsup.analysis.charts import dumbbells
+from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.style import styled
+from maxsup.metrics import bootstrap_interval, neural_collapse
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import RunOutputs
+
+# As the paper's tables point; a transfer learner may want r_squared low.
+_DIRECTIONS = {"within": "higher", "total": "none", "r_squared": "higher"}
+
+
+def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
+    """Class separation and neural collapse of the training, the validation and the given split.
+
+    Args:
+        run: The run.
+        split: Judged beside the training and the validation split.
+        num_resamples: Behind the intervals.
+    """
+    numbers: dict[str, Any] = {}
+    sizes = {}
+    for name in dict.fromkeys(("train", *(("val",) if run.has_val else ()), split)):
+        outputs = run.split(name)
+        assert outputs.features is not None
+        separation = bootstrap_interval(
+            "class_separation", outputs.features, outputs.labels, num_resamples=num_resamples
+        )
+        for field, (estimate, low, high) in separation._asdict().items():
+            numbers[f"{name}_{field}"] = number(estimate, _DIRECTIONS[field], interval=(low, high))
+        collapse = neural_collapse(outputs.features, outputs.labels, run.weight, run.bias)
+        numbers |= {f"{name}_{field}": number(found) for field, found in collapse._asdict().items()}
+        sizes[name] = len(outputs)
+    return {"numbers": numbers, "data": {"num_samples": sizes}}
+
+
+def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
+    """Training and held-out split joined, a row a run: within, total, r_squared."""
+    split = next(iter(results.values()))["facts"]["split"]
+    # A run analysed on its training split alone has nothing to join; its validation split stands in.
+    other = "val" if split == "train" else split
+    titles = {"within": "within\n(cosine distance)", "total": "total\n(cosine distance)", "r_squared": "$R^2$"}
+    with styled():
+        figure = dumbbells(
+            results,
+            {title: (f"train_{name}", f"{other}_{name}") for name, title in titles.items()},
+            ends=("train", other),
+        )
+    return {"collapse": figure}
+
+
+ANALYSES.register(
+    "collapse",
+    summary="within, total and r_squared of features, train and held out; neural collapse",
+    paper="tab:feature, tab:feature2",
+)(Analysis(compute, draw))

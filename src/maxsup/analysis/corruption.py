@@ -1,0 +1,177 @@
+"""Corrupted images: error, likelihood and calibration by kind and severity, and their mean over all cells.
+
+Data whose test split is corrupted (``cifar10_c``) is taken as it is; other images in memory are corrupted here.
+
+The paper's table was computed in another way, which is reproduced under names that begin with ``published``, so that
+its numbers can be matched: calibration error is the mean over batches of 100 images (a perfectly calibrated model
+scores about 0.1 this way), and "NLL" is each method's own training objective at its final strength, which cannot be
+compared across methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from maxsup.analysis.cells import fill_cells, read_cells
+from maxsup.analysis.charts import few_ticks
+from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.style import legend_above, panels, run_looks, styled
+from maxsup.data import MemorySplit
+from maxsup.losses import RegularizedLoss
+from maxsup.metrics import PredictionSums, expected_calibration_error
+from maxsup.training.parts import build_loss
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import RunOutputs
+
+PUBLISHED_BATCH = 100
+
+_NUM_IMAGES = 2000
+_METRICS = {"error": "error (%)", "nll": "NLL (nats)", "ece": "ECE"}
+_UNITS = {"error": "", "nll": "nats", "ece": ""}
+
+
+def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
+    """Corruptions are made of images in memory."""
+    if not isinstance(getattr(run.bundle, split), MemorySplit):
+        return "images must be in memory to be corrupted, and these are in files"
+    if getattr(run.bundle, split).images.shape[1] not in (1, 3):
+        return "only grey and RGB images can be corrupted"
+    return None
+
+
+def share(runs: Sequence[RunOutputs], *, split: str, num_images: int | None = _NUM_IMAGES) -> None:
+    """Images are corrupted once for all runs."""
+    fill_cells(runs, split, num_images)
+
+
+def compute(run: RunOutputs, *, split: str, num_images: int | None = _NUM_IMAGES) -> Result:
+    """Every metric of every cell, means over cells, and the same in the published way.
+
+    Args:
+        run: The run.
+        split: Which images.
+        num_images: Of each cell, alike of every class; all where None (``null``).
+    """
+    cells = read_cells(run, split, num_images)
+    objective = final_objective(run)
+    table = []
+    for name, severity, logits, labels in zip(cells.names, cells.severities, cells.logits, cells.labels, strict=True):
+        sums = PredictionSums()
+        sums.update(logits, labels)
+        found = sums.compute()
+        table.append(
+            {
+                "corruption": name,
+                "severity": severity,
+                "error": 1 - found["accuracy"],
+                "nll": found["nll"],
+                "ece": found["ece"],
+                "confidence_wrong": found["confidence_wrong"],
+                "published_ece": batch_calibration_error(logits, labels),
+                "published_nll": math.nan if objective is None else float(objective(logits, labels)),
+            }
+        )
+    numbers = {name: number(_mean(table, name), "lower", unit) for name, unit in _UNITS.items()}
+    numbers["confidence_wrong"] = number(_mean(table, "confidence_wrong"), "lower")
+    numbers["published_ece"] = number(_mean(table, "published_ece"), "lower", f"mean over batches of {PUBLISHED_BATCH}")
+    # No direction: it is another quantity for every loss.
+    numbers["published_nll"] = number(_mean(table, "published_nll"), "none", "training objective")
+    num_used = cells.labels.shape[1]
+    return {"numbers": numbers, "data": {"cells": table, "num_images": num_used, "num_cells": len(table)}}
+
+
+def batch_calibration_error(logits: Tensor, labels: Tensor, batch_size: int = PUBLISHED_BATCH) -> float:
+    """Mean of the calibration errors of batches: not a calibration error of the set, but what was published.
+
+    Example:
+        >>> logits, labels = torch.zeros(200, 2), torch.arange(200) // 100
+        >>> batch_calibration_error(logits, labels), expected_calibration_error(logits, labels)
+        (0.5, 0.0)
+    """
+    parts = list(zip(logits.split(batch_size), labels.split(batch_size), strict=True))
+    return sum(expected_calibration_error(*part) for part in parts) / len(parts)
+
+
+def final_objective(run: RunOutputs) -> RegularizedLoss | None:
+    """The training objective at the strength of the last epoch; None where it is no function of logits and labels."""
+    criterion = build_loss(run.recipe.loss).train()
+    if criterion.needs or run.loss == "ols":
+        # Teachers, positions and running averages of the training set are not to be had here.
+        return None
+    criterion.set_progress(1.0)
+    return criterion
+
+
+def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
+    """Metrics by severity, mean over kinds; and by kind, mean over severities."""
+    return {"corruption": _draw_severities(results), "corruption_kinds": _draw_kinds(results)}
+
+
+def _draw_severities(results: Mapping[str, Result]) -> Figure:
+    looks = run_looks(results)
+    with styled():
+        figure, [row] = panels(1, len(_METRICS), height=1.7)
+        for axes, (metric, title) in zip(row, _METRICS.items(), strict=True):
+            for label, result in results.items():
+                means = _means(result["data"]["cells"], "severity", metric)
+                look = looks[label]
+                axes.plot(list(means), list(means.values()), **(look.marks | {"linestyle": look.line}))
+            axes.set_ylabel(title, labelpad=2)
+            axes.set_xlabel("severity")
+            axes.set_xticks([1, 3, 5])
+            few_ticks(axes, axis="y", count=4)
+            axes.set_ylim(bottom=0)
+            axes.grid()
+        legend_above(figure, list(looks.values()))
+    return figure
+
+
+def _draw_kinds(results: Mapping[str, Result]) -> Figure:
+    looks = run_looks(results)
+    kinds = list(dict.fromkeys(cell["corruption"] for result in results.values() for cell in result["data"]["cells"]))
+    with styled():
+        figure, [row] = panels(1, len(_METRICS), height=0.8 + 0.15 * len(kinds), sharey=True)
+        for axes, (metric, title) in zip(row, _METRICS.items(), strict=True):
+            for label, result in results.items():
+                means = _means(result["data"]["cells"], "corruption", metric)
+                look = looks[label]
+                values = [means.get(kind, math.nan) for kind in kinds]
+                axes.plot(values, range(len(kinds)), **look.marks, alpha=0.85, markersize=3.5)
+            axes.set_xlabel(title)
+            axes.set_xlim(left=0)
+            axes.grid()
+            few_ticks(axes)
+            axes.tick_params(axis="y", length=0)
+        row[0].set_yticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])
+        row[0].set_ylim(len(kinds) - 0.5, -0.5)
+        legend_above(figure, list(looks.values()), has_lines=False)
+    return figure
+
+
+def _means(cells: Sequence[Mapping[str, Any]], key: str, metric: str) -> dict[Any, float]:
+    """Mean of a metric for each value of ``key``; errors in percent."""
+    groups: dict[Any, list[float]] = {}
+    for cell in cells:
+        groups.setdefault(cell[key], []).append(cell[metric])
+    scale = 100 if metric == "error" else 1
+    return {value: scale * sum(found) / len(found) for value, found in sorted(groups.items())}
+
+
+def _mean(cells: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Mean over the cells in which the number is defined."""
+    values = [cell[name] for cell in cells if not math.isnan(cell[name])]
+    return sum(values) / len(values) if values else math.nan
+
+
+ANALYSES.register(
+    "corruption",
+    summary="error, NLL and ECE by corruption and severity, mean of all cells; also in the published way",
+    paper="tab:corrupted",
+)(Analysis(compute, draw, obstacle, share=share))

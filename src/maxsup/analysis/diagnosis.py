@@ -1,0 +1,266 @@
+"""The damage report: what the outputs of any model say about its training, and how far to trust its confidence.
+
+Outputs come from a run, a checkpoint or bare arrays (:mod:`maxsup.analysis.array_files`). Logits are read in parts and
+reduced to a few numbers a sample, so 50,000 samples of 1,000 classes fit in memory more than once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxsup.analysis.array_checks import checked
+from maxsup.analysis.diagnosis_data import (
+    class_rows,
+    confidence_histogram,
+    reliability_points,
+    risk_curve,
+    trace_curves,
+)
+from maxsup.analysis.outputs import Outputs
+from maxsup.analysis.registry import Result, number
+from maxsup.analysis.repair import fit_norm, fit_temperature, normalized_confidence
+from maxsup.analysis.smoothing import SmoothingEstimate, estimate_from, logit_traces
+from maxsup.analysis.verdicts import (
+    MIN_PROBED,
+    Verdict,
+    calibration_verdict,
+    collapse_verdict,
+    confidence_verdict,
+    probe_verdict,
+    selection_verdict,
+    smoothing_verdict,
+)
+from maxsup.metrics import PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
+
+PROTOCOL = 1
+"""Version of how the numbers are made; it changes when they would."""
+
+_ROWS = 4096
+_NUM_RESAMPLES = 200
+_FIT_ELEMENTS = 5_000_000  # more logits than these make a temperature no better
+_PROBE_SAMPLES = 4000
+_PROBE_CLASSES = 100
+_PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
+_DIRECTIONS = {"accuracy": "higher", "auroc": "higher", "confidence_correct": "none", "confidence_wrong": "none"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Numbers, verdicts, and what figures are drawn from.
+
+    Attributes:
+        numbers: By name, each with ``value``, ``direction``, ``unit`` and, where resampled, ``low`` and ``high``.
+        verdicts: One sentence a topic.
+        smoothing: The estimate behind the first verdict.
+        data: Curves and tables for the page, ready for JSON.
+    """
+
+    numbers: dict[str, dict[str, Any]]
+    verdicts: list[Verdict]
+    smoothing: SmoothingEstimate
+    data: dict[str, Any]
+
+    def as_dict(self) -> Result:
+        """All of it, ready for JSON."""
+        return {"protocol": PROTOCOL, **asdict(self)}
+
+
+def diagnose(
+    outputs: Outputs,
+    *,
+    validation: Outputs | None = None,
+    train: Outputs | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    recipe: str = "",
+    seed: int = 0,
+) -> Diagnosis:
+    """What the outputs of a model say about it.
+
+    Args:
+        outputs: Logits and labels of held-out samples; features too, for collapse and probe.
+        validation: Other held-out samples, on which temperature and norm are fitted; without them one half of
+            ``outputs`` is fitted on and the other judged.
+        train: Outputs for training images, which show label smoothing best; ``outputs`` if not given.
+        weight: Of the last layer, ``(K, D)``, for neural collapse.
+        bias: Of the last layer, ``(K,)``.
+        recipe: What is known of the training, to stand beside the estimate.
+        seed: Of halves and resamples.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> labels = torch.arange(600) % 3
+        >>> logits = 4.0 * torch.nn.functional.one_hot(labels) + 2.0 * torch.randn(600, 3, generator=generator)
+        >>> diagnosis = diagnose(Outputs(logits, labels))
+        >>> [verdict.topic for verdict in diagnosis.verdicts]
+        ['Label smoothing', 'Confidence on errors', 'Calibration', 'Selective classification']
+        >>> round(diagnosis.numbers["accuracy"]["value"], 2)
+        0.84
+    """
+    logits, labels, features, _ = checked(outputs.logits, outputs.labels, outputs.features)
+    num_classes = logits.shape[1]
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    if validation is None:
+        fitted, judged = order[: len(order) // 2], order[len(order) // 2 :].sort().values
+        source, source_labels = logits, labels
+        how_fitted = "fitted on one half and judged on the other"
+    else:
+        source, source_labels, _, _ = checked(validation.logits, validation.labels)
+        fitted, judged = (
+            torch.randperm(len(source_labels), generator=torch.Generator().manual_seed(seed)),
+            order.sort().values,
+        )
+        how_fitted = "fitted on the validation split"
+    fitted = fitted[: max(1000, _FIT_ELEMENTS // num_classes)].sort().values
+
+    traced = outputs if train is None else train
+    traces = logit_traces(traced.logits, traced.labels)
+    smoothing = estimate_from(traces, seed=seed)
+
+    rest = torch.ones(len(labels), dtype=torch.bool).index_fill_(0, judged, False).nonzero().squeeze(1)
+    before, others = _table(logits, labels, judged), _table(logits, labels, rest)
+    everything = PredictionTable().merge(before).merge(others)
+    temperature = fit_temperature(source[fitted], source_labels[fitted])
+    power = fit_norm(source[fitted], source_labels[fitted])
+    after = _table(logits, labels, judged, temperature)
+    ranked = None if power is None else _ranked(logits, judged, power)
+
+    predictions = everything.predictions
+    num_wrong = int((~predictions.is_correct).sum())
+    numbers = _prediction_numbers(everything, seed)
+    numbers |= _repair_numbers(before, after, ranked, seed)
+    numbers["temperature"] = number(temperature)
+    numbers["norm_power"] = number(float("nan") if power is None else power)
+    numbers |= _smoothing_numbers(smoothing)
+    verdicts = [
+        smoothing_verdict(smoothing, num_classes, recipe),
+        confidence_verdict(numbers, num_wrong),
+        calibration_verdict(numbers, how_fitted),
+        selection_verdict(numbers, power, int((~before.predictions.is_correct).sum()), how_fitted),
+    ]
+    data: dict[str, Any] = {
+        "num_samples": len(labels),
+        "num_classes": num_classes,
+        "num_wrong": num_wrong,
+        "num_fitted": len(fitted),
+        "num_judged": len(judged),
+        "how_fitted": how_fitted,
+        "traced": "training images" if train is not None else "the given samples",
+        "traces": trace_curves(traces),
+        "confidence": confidence_histogram(predictions),
+        "reliability": {
+            "before": reliability_points(before.predictions),
+            "after": reliability_points(after.predictions),
+        },
+        "risk": {
+            "softmax": risk_curve(before.predictions, before.predictions.confidence),
+            **({"norm": risk_curve(before.predictions, ranked)} if ranked is not None else {}),
+        },
+        "classes": class_rows(predictions, outputs.class_names, num_classes),
+    }
+    if features is not None:
+        numbers |= _collapse_numbers(features, labels, weight, bias, seed)
+        numbers |= _probe_numbers(features, labels, logits, order)
+        verdicts += [collapse_verdict(numbers, num_classes), probe_verdict(numbers, num_classes)]
+    return Diagnosis(numbers, verdicts, smoothing, data)
+
+
+def _table(logits: Tensor, labels: Tensor, rows: Tensor, temperature: float = 1.0) -> PredictionTable:
+    table = PredictionTable()
+    for part in rows.split(_ROWS):
+        chosen = logits[part]
+        table.update(chosen if temperature == 1.0 else chosen.double() / temperature, labels[part])
+    return table
+
+
+def _ranked(logits: Tensor, rows: Tensor, power: int) -> Tensor:
+    return torch.cat([normalized_confidence(logits[part], power) for part in rows.split(_ROWS)])
+
+
+def _prediction_numbers(table: PredictionTable, seed: int) -> dict[str, Any]:
+    predictions = table.predictions
+    numbers = {
+        name: number(found.estimate, _DIRECTIONS.get(name, "lower"), interval=(found.low, found.high))
+        for name, found in bootstrap_intervals(table, num_resamples=_NUM_RESAMPLES, seed=seed).items()
+    }
+    confidence = predictions.confidence
+    doubt = 1.0 - confidence
+    # If confidences were chances, a sample would be among the errors with chance 1 - confidence.
+    usual = float((confidence * doubt).sum() / doubt.sum()) if float(doubt.sum()) > 0 else float("nan")
+    numbers["mean_confidence"] = number(float(confidence.mean()))
+    numbers["confidence_wrong_if_calibrated"] = number(usual)
+    return numbers
+
+
+def _repair_numbers(
+    before: PredictionTable, after: PredictionTable, ranked: Tensor | None, seed: int
+) -> dict[str, Any]:
+    numbers = {}
+    settings: dict[str, Any] = {"num_resamples": _NUM_RESAMPLES, "seed": seed}
+    for when, table in (("before", before), ("after", after)):
+        for name, found in bootstrap_intervals(table, ["ece", "nll"], **settings).items():
+            numbers[f"{name}_{when}"] = number(found.estimate, "lower", interval=(found.low, found.high))
+    rankings = ["aurc", "excess_aurc", "auroc", "fpr95"]
+    for when, confidence in (("before", None), ("after", ranked)):
+        for name, found in bootstrap_intervals(before, rankings, confidence=confidence, **settings).items():
+            direction = _DIRECTIONS.get(name, "lower")
+            numbers[f"{name}_{when}"] = number(found.estimate, direction, interval=(found.low, found.high))
+    return numbers
+
+
+def _smoothing_numbers(found: SmoothingEstimate) -> dict[str, Any]:
+    missing = float("nan")
+    interval = None if found.low is None or found.high is None else (found.low, found.high)
+    return {
+        "alpha": number(missing if found.alpha is None else found.alpha, interval=interval),
+        "alpha_by_scale": number(found.by_scale),
+        "alpha_by_gap": number(found.by_gap),
+        "unevenness": number(found.unevenness),
+    }
+
+
+def _collapse_numbers(
+    features: Tensor, labels: Tensor, weight: Tensor | None, bias: Tensor | None, seed: int
+) -> dict[str, Any]:
+    directions = {"within": "higher", "total": "none", "r_squared": "higher"}
+    found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
+    numbers = {
+        name: number(estimate, directions[name], interval=(low, high))
+        for name, (estimate, low, high) in found._asdict().items()
+    }
+    return numbers | {
+        name: number(value) for name, value in neural_collapse(features, labels, weight, bias)._asdict().items()
+    }
+
+
+def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> dict[str, Any]:
+    """A fresh classifier on some of the features, judged on others; half of the first part chooses its strength.
+
+    Of many classes only the most frequent ones take part, so that enough samples of each are left to learn from; the
+    model itself then chooses among these too.
+    """
+    from maxsup.analysis.probe import fit_probe, knn_accuracy
+
+    classes = torch.bincount(labels).topk(min(int(labels.max()) + 1, _PROBE_CLASSES)).indices.sort().values
+    place = torch.full((int(labels.max()) + 1,), -1).index_put_((classes,), torch.arange(len(classes)))
+    chosen = order[place[labels[order]] >= 0]
+    half = min(len(chosen) // 2, _PROBE_SAMPLES)
+    if half < MIN_PROBED:
+        return {"num_probe_judged": number(half)}
+    fitted, judged = chosen[:half], chosen[-half:]
+    train, val = fitted[: half // 2], fitted[half // 2 :]
+    targets = place[labels]
+    probe = fit_probe(features[train], targets[train], features[val], targets[val], strengths=_PROBE_STRENGTHS)
+    own = logits[judged][:, classes].argmax(dim=1) == targets[judged]
+    neighbours = knn_accuracy(features[fitted], targets[fitted], features[judged], targets[judged])
+    return {
+        "probe_accuracy": number(probe.accuracy(features[judged], targets[judged]), "higher"),
+        "knn_accuracy": number(neighbours, "higher"),
+        "accuracy_judged": number(float(own.double().mean()), "higher"),
+        "num_probe_judged": number(half),
+        "num_probe_classes": number(len(classes)),
+    }

@@ -1,0 +1,126 @@
+"""One pass over a split, kept in a file: what every analysis of a run starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from maxsup.analysis.progress import Progress
+from maxsup.core.storage import failed_write, json_text, replace_bytes
+from maxsup.data import Pipeline
+from maxsup.models import Classifier
+from maxsup.training.evaluate import autocast, evaluation_mode
+
+Tensors = dict[str, Tensor]
+
+FORMAT = 1
+
+_CHUNK = 1 << 20
+
+
+def extracted(model: Classifier, pipeline: Pipeline, *, precision: str, progress: Progress) -> Tensors:
+    """Logits, features, labels and indices of all samples, from one forward pass each.
+
+    Args:
+        model: Left in the mode it came in.
+        pipeline: The split, in evaluation form.
+        precision: What the model computes in; what is kept is float32.
+        progress: Advanced once a batch.
+    """
+    device = next(model.parameters()).device
+    columns: dict[str, list[Tensor]] = {"logits": [], "features": [], "labels": [], "indices": []}
+    with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
+        for batch in pipeline.epoch(0):
+            features = model.features(batch.images.to(device, non_blocking=True))
+            columns["logits"].append(model.head(features).float().cpu())
+            columns["features"].append(features.float().cpu())
+            columns["labels"].append(batch.labels)
+            columns["indices"].append(batch.indices)
+            progress.advance()
+    return {name: torch.cat(parts) for name, parts in columns.items()}
+
+
+@torch.no_grad()
+def affine_head(head: nn.Module, num_features: int) -> tuple[Tensor, Tensor] | None:
+    """Weight ``(K, D)`` and bias ``(K,)`` of a head that is an affine map, whatever it is made of; else None.
+
+    Example:
+        >>> weight, bias = affine_head(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)), 3)
+        >>> weight.shape, affine_head(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), 3)
+        (torch.Size([2, 3]), None)
+    """
+    if type(head) is nn.Linear:
+        zero = torch.zeros(head.out_features)
+        return head.weight.detach().float().cpu(), zero if head.bias is None else head.bias.detach().float().cpu()
+    device = next(head.parameters()).device
+    with evaluation_mode(head):
+        bias = head(torch.zeros(1, num_features, device=device))[0]
+        columns = head(torch.eye(num_features, device=device)) - bias
+        tried = torch.randn(8, num_features, generator=torch.Generator().manual_seed(0)).to(device)
+        if not torch.allclose(head(tried), tried @ columns + bias, rtol=1e-3, atol=1e-4):
+            return None
+    return columns.T.contiguous().cpu(), bias.cpu()
+
+
+def cached(path: Path, key: Mapping[str, Any], make: Callable[[], tuple[Tensors, Any]]) -> tuple[Tensors, Any]:
+    """Tensors and notes from a file if they were made under the same ``key``, else from ``make``, and kept.
+
+    Args:
+        path: A safetensors file; its folder is made if need be.
+        key: What the content depends on.
+        make: Gives tensors, and notes that JSON can write.
+    """
+    kept = read_kept(path, key)
+    return kept if kept is not None else keep(path, key, *make())
+
+
+def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> tuple[Tensors, Any]:
+    """Write tensors and notes, and give them back as a reader will find them."""
+    from safetensors.torch import save
+
+    text = json_text(notes)
+    content = save(
+        {name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"key": _digest(key), "notes": text}
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed_write(path, len(content), 0, error) from error
+    replace_bytes(path, content)
+    return tensors, json.loads(text)
+
+
+def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:
+    """What :func:`keep` wrote under the same key; None where there is nothing, or nothing whole."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("key") != _digest(key):
+                return None
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["notes"])  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, json.JSONDecodeError):
+        # Damaged: it is only a copy of what can be made again.
+        return None
+
+
+def file_digest(path: Path) -> str:
+    """What tells one file's content from another's."""
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _digest(key: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json_text({"format": FORMAT, **key}).encode(), digest_size=16).hexdigest()

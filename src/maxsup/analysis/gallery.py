@@ -1,0 +1,135 @@
+"""Pictures inside results: images as text in JSON, and the gallery that is drawn from them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxsup.analysis.registry import Result
+from maxsup.analysis.style import COLUMN, panels, styled
+from maxsup.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_SIDE = 112
+"""Larger images are stored smaller: a cell of the gallery is about half an inch wide."""
+
+_COLORMAP = "inferno"
+
+
+def encoded(pixels: NDArray[np.uint8]) -> str:
+    """A PNG file as text, for JSON.
+
+    Args:
+        pixels: Grey or RGB, ``(H, W, C)``.
+
+    Example:
+        >>> decoded(encoded(np.full((2, 3, 1), 7, dtype=np.uint8)))[0].tolist()
+        [7, 7, 7]
+    """
+    from PIL import Image
+
+    image = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    if max(image.size) > MAX_SIDE:
+        image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.BILINEAR)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def decoded(text: str) -> NDArray[np.uint8]:
+    """The pixels of :func:`encoded`, ``(H, W)`` or ``(H, W, 3)``."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(text, validate=True)), formats=["PNG"]) as image:
+            if max(image.size) > MAX_SIDE:
+                raise ValueError(f"an image of {image.size[0]}x{image.size[1]}")
+            return np.asarray(image)
+    except (ValueError, OSError) as error:
+        raise StorageError(f"image in a result must be a small PNG; got {error}. Run maxsup analyze again.") from error
+
+
+def draw_gallery(results: Mapping[str, Result]) -> Figure:
+    """Originals in the first row, a row of maps a run below; a frame and a name where the prediction is wrong."""
+    from matplotlib import cm
+    from matplotlib.colors import Normalize
+
+    first = next(iter(results.values()))["data"]["cells"]
+    num_columns = len(first)
+    with styled():
+        side = (COLUMN - 0.45) / max(4, num_columns)
+        figure, grid = panels(
+            len(results) + 1,
+            num_columns,
+            height=0.7 + (side + 0.03) * (len(results) + 1),
+            width=0.45 + side * num_columns,
+            pad=0.015,
+            is_square=True,
+        )
+        for axes, cell in zip(grid[0], first, strict=True):
+            _show(axes, decoded(cell["image"]))
+            axes.set_title(_title(cell["label"], int(side / 0.055)), fontsize=6, pad=2)
+        grid[0][0].set_ylabel("image")
+        for row, (label, result) in zip(grid[1:], results.items(), strict=True):
+            for axes, cell in zip(row, result["data"]["cells"], strict=True):
+                _show_map(axes, cell, int(side / 0.05) - 2)
+            row[0].set_ylabel(label)
+        scale = cm.ScalarMappable(Normalize(0, 1), _COLORMAP)
+        bar = figure.colorbar(scale, ax=[axes for row in grid for axes in row], location="bottom", aspect=60, pad=0.02)
+        bar.set_label(f"Grad-CAM of the {_asked(results)} class (share of the map's maximum)", fontsize=6)
+        bar.ax.tick_params(labelsize=6)
+    return figure
+
+
+def _asked(results: Mapping[str, Result]) -> str:
+    return "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
+
+
+def _show(axes: Axes, pixels: NDArray[np.uint8]) -> None:
+    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
+    pixels = decoded(cell["image"])
+    # Grey under the map: two scales of colour could not be told apart.
+    grey = pixels if pixels.ndim == 2 else pixels @ np.array([0.299, 0.587, 0.114])
+    _show(axes, grey.astype(np.uint8))
+    heat = decoded(cell["map"]) / 255
+    axes.imshow(heat, cmap=_COLORMAP, vmin=0, vmax=1, alpha=0.25 + 0.55 * heat, interpolation="bilinear")
+    if cell["predicted"] != cell["label"]:
+        for spine in axes.spines.values():
+            spine.set(visible=True, color="#D55E00", linewidth=1.2)
+        axes.text(
+            0.04,
+            0.05,
+            f"\u2192 {_short(cell['predicted'].replace('_', ' '), num_characters)}",
+            transform=axes.transAxes,
+            fontsize=5,
+            color="black",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
+        )
+
+
+def _title(name: str, num_characters: int) -> str:
+    """A name in at most two lines that are as wide as an image."""
+    first, *rest = name.replace("_", " ").split(" ")
+    second = " ".join(rest)
+    if not rest or len(first) + 1 + len(second) <= num_characters:
+        return _short(" ".join([first, *rest]), num_characters)
+    return f"{_short(first, num_characters)}\n{_short(second, num_characters)}"
+
+
+def _short(name: str, num_characters: int) -> str:
+    return name if len(name) <= num_characters else f"{name[: num_characters - 1]}\u2026"

@@ -1,0 +1,275 @@
+r"""Multinomial logistic regression along a path of penalties, from strong to weak.
+
+.. math:: f(W, b) = \sum_i -\log q_{y_i}(W x_i + b) + \frac{\lambda}{2} \|W\|^2
+
+The bias is free. What makes a whole path cheap:
+
+- Features are centred and rotated to their principal axes once. There a diagonal is a good guess of the Hessian,
+  :math:`\kappa_c s_j^2 + \lambda` with the squared length :math:`s_j^2` of axis j and :math:`\kappa_c` the mean of
+  :math:`q_c (1 - q_c)`, and L-BFGS starts from it.
+- Logits are linear in the weights, so they are known along a whole line: a search costs no matrix products, and neither
+  does following the path on from the last two solutions before the first step of a new strength.
+- What L-BFGS has learnt of the curvature stays from one strength to the next: of the difference of two gradients the
+  data's part is kept, and the part of the penalty added for the strength at hand.
+
+Matrix products and logits are in float32, sums in float64, and the residual of the true class is the sum of the other
+probabilities, not a difference to 1; that keeps the objective exact where all samples are fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Where the step that is left promises less than this share of the objective, a strength is done.
+TOLERANCE = 1e-6
+MAX_STEPS = 1000
+# Steps that L-BFGS remembers.
+MEMORY = 20
+# A line search asks for this share of the promised decrease, and for a slope of at most this share of the first one.
+DECREASE, FLATTENING = 1e-4, 0.9
+MAX_TRIALS = 30
+# After so many steps the logits are computed anew, so that rounding does not pile up in them.
+REFRESH_STEPS = 50
+# Classes that nobody is in doubt about would have a curvature of 0.
+MIN_DOUBT = 1e-7
+# Of the logits that are worked on at a time.
+BLOCK_ELEMENTS = 1 << 17
+
+
+class Solution(NamedTuple):
+    """The best weights at a strength, for features as they came."""
+
+    strength: float
+    weight: Tensor
+    bias: Tensor
+    objective: float
+    num_steps: int
+
+
+class LogisticPath:
+    """Solutions at one strength after another, each starting where the one before ended.
+
+    Args:
+        features: ``(N, D)``.
+        labels: ``(N,)``, every one of the ``num_classes`` among them.
+        num_classes: Number of classes.
+        dtype: Of matrix products and logits; float64 where a tolerance below 1e-7 is asked for.
+
+    Example:
+        >>> path = LogisticPath(torch.tensor([[-1.0], [-0.5], [0.5], [1.0]]), torch.tensor([0, 0, 1, 1]), 2)
+        >>> [round(path.solve(strength).objective, 3) for strength in (10.0, 1.0)]
+        [2.573, 1.737]
+    """
+
+    def __init__(
+        self, features: Tensor, labels: Tensor, num_classes: int, *, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self._labels = labels
+        self._rows = torch.arange(len(labels))
+        self._mean, self._axes, rotated = _principal(features.detach().cpu().double())
+        # A last column of ones carries the bias.
+        self._inputs = torch.cat([rotated, rotated.new_ones(len(rotated), 1)], dim=1).to(dtype)
+        self._lengths = self._inputs.square().sum(dim=0, dtype=torch.float64).to(dtype)
+        self._weights = torch.zeros(num_classes, self._inputs.shape[1], dtype=dtype)
+        self._logits = torch.zeros(len(labels), num_classes, dtype=dtype)
+        self._residual = torch.empty_like(self._logits)
+        # Where the last strength led, in weights and in logits, and how far apart in strength that was.
+        self._move: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[float, float] | None = None
+        self._pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=MEMORY)
+        self._age = 0
+
+    def start_at(self, weight: Tensor, bias: Tensor) -> None:
+        """Begin from the weights of another path over features of the same width."""
+        weight = weight.double()
+        inner = torch.cat([weight @ self._axes, (bias.double() + weight @ self._mean).unsqueeze(1)], dim=1)
+        self._weights = inner.to(self._inputs.dtype)
+        self._refresh()
+
+    def solve(self, strength: float, tolerance: float = TOLERANCE) -> Solution:
+        """The minimum at a strength; strengths should fall from call to call.
+
+        Args:
+            strength: Of the penalty.
+            tolerance: How far above the minimum the objective may be, as a share of it, judged by the last step.
+        """
+        penalty = torch.full_like(self._lengths, strength)
+        penalty[-1] = 0.0
+        before = self._weights
+        start = self._logits.clone()
+        objective = self._evaluated(self._logits) + self._penalty(strength, self._weights)
+        objective = self._followed(strength, objective)
+        scale = self._scale(penalty)
+        gradient = self._residual.T @ self._inputs
+        num_steps = 0
+        while num_steps < MAX_STEPS:
+            direction, slope = self._direction(gradient + penalty * self._weights, penalty, scale)
+            if -slope / 2 <= tolerance * objective:
+                break
+            ahead = self._inputs @ direction.T
+            found = self._searched(strength, direction, ahead, objective, slope, 1.0)
+            if found is None:
+                # Rounding hides what is left to gain along what is remembered; without it, try once more.
+                if not self._pairs:
+                    break
+                self._pairs.clear()
+                self._evaluated(self._logits)
+                continue
+            step, objective = found
+            old, self._weights = self._weights, self._weights + step * direction
+            self._logits.add_(ahead, alpha=step)
+            old_gradient, gradient = gradient, self._residual.T @ self._inputs
+            self._remember(self._weights - old, gradient - old_gradient, penalty)
+            num_steps += 1
+            if num_steps % 10 == 0:
+                scale = self._scale(penalty)
+        self._move = self._weights - before, start.neg_().add_(self._logits)
+        self._last = (self._last[1] if self._last else math.nan, strength)
+        self._age += num_steps
+        if self._age > REFRESH_STEPS:
+            self._refresh()
+        return self._solution(strength, objective, num_steps)
+
+    def _solution(self, strength: float, objective: float, num_steps: int) -> Solution:
+        weight = self._weights[:, :-1].double() @ self._axes.T
+        bias = self._weights[:, -1].double() - weight @ self._mean
+        return Solution(strength, weight, bias, objective, num_steps)
+
+    def _followed(self, strength: float, objective: float) -> float:
+        """Go on in the direction in which the last strength led, as far as that helps."""
+        if self._move is None or self._last is None or math.isnan(self._last[0]):
+            return objective
+        before, last = self._last
+        ratio = math.log(strength / last) / math.log(last / before) if last != before else 0.0
+        if not 0.0 < ratio <= 4.0:
+            return objective
+        direction, ahead = self._move
+        inner = strength * float((self._weights[:, :-1] * direction[:, :-1]).sum(dtype=torch.float64))
+        slope = float((self._residual * ahead).sum(dtype=torch.float64)) + inner
+        found = self._searched(strength, direction, ahead, objective, slope, ratio) if slope < 0 else None
+        if found is None:
+            self._evaluated(self._logits)
+            return objective
+        step, objective = found
+        self._weights = self._weights + step * direction
+        self._logits.add_(ahead, alpha=step)
+        return objective
+
+    def _searched(
+        self, strength: float, direction: Tensor, ahead: Tensor, objective: float, slope: float, step: float
+    ) -> tuple[float, float] | None:
+        """A step and the objective there, which has become smaller and flatter; the residual is that of the step."""
+        own, other = self._weights[:, :-1].double(), direction[:, :-1].double()
+        cross, square = strength * float((own * other).sum()), strength * float(other.square().sum())
+        base = self._penalty(strength, self._weights)
+        low, high = 0.0, math.inf
+        best: tuple[float, float] | None = None
+        for _ in range(MAX_TRIALS):
+            value = self._evaluated(self._logits, ahead, step) + base + step * (cross + step * square / 2)
+            if not value <= objective + DECREASE * step * slope:
+                high = step
+                # The minimum of the parabola through both values and the slope, kept away from the ends.
+                excess = value - objective - slope * step
+                guess = -slope * step * step / (2 * excess) if math.isfinite(excess) and excess > 0 else 0.0
+                step = min(max(guess, low + 0.1 * (high - low)), low + 0.5 * (high - low))
+                continue
+            best = step, value
+            steepness = float((self._residual * ahead).sum(dtype=torch.float64)) + cross + step * square
+            if steepness >= FLATTENING * slope:
+                return best
+            low = step
+            step = 2 * step if math.isinf(high) else (low + high) / 2
+        if best is not None:
+            self._evaluated(self._logits, ahead, best[0])
+        return best
+
+    def _evaluated(self, logits: Tensor, ahead: Tensor | None = None, step: float = 0.0) -> float:
+        """Sum of the cross-entropies at ``logits + step * ahead``; leaves their gradient in the residual."""
+        total = 0.0
+        num_rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+        for start in range(0, len(logits), num_rows):
+            part = slice(start, start + num_rows)
+            labels, rows = self._labels[part], self._rows[: len(self._labels[part])]
+            z = logits[part] if ahead is None else torch.add(logits[part], ahead[part], alpha=step)
+            top, position = z.max(dim=1)
+            powers = torch.sub(z, top.unsqueeze(1), out=self._residual[part]).exp_()
+            true = powers[rows, labels]
+            powers[rows, labels] = 0.0
+            others = powers.sum(dim=1)
+            sums = others + true
+            losses = torch.where(position == labels, others.log1p(), sums.log() + top - z[rows, labels])
+            total += float(losses.sum(dtype=torch.float64))
+            powers.div_(sums.unsqueeze(1))
+            powers[rows, labels] = -others / sums
+        return total
+
+    def _direction(self, gradient: Tensor, penalty: Tensor, scale: Tensor) -> tuple[Tensor, float]:
+        """The step of L-BFGS, and how steeply the objective falls along it."""
+        left = gradient.clone()
+        known = []
+        for move, change in reversed(self._pairs):
+            change = change + penalty * move
+            curvature = _dot(change, move)
+            share = _dot(move, left) / curvature
+            left.sub_(change, alpha=share)
+            known.append((move, change, curvature, share))
+        found = left * scale
+        if known:
+            _, change, curvature, _ = known[0]
+            found *= curvature / _dot(change, change * scale)
+        for move, change, curvature, share in reversed(known):
+            found.add_(move, alpha=share - _dot(change, found) / curvature)
+        found.neg_()
+        slope = _dot(gradient, found)
+        if not slope < 0:
+            self._pairs.clear()
+            found = -gradient * scale
+            slope = _dot(gradient, found)
+        return found, slope
+
+    def _remember(self, move: Tensor, change: Tensor, penalty: Tensor) -> None:
+        curvature = _dot(change + penalty * move, move)
+        # The data's part alone must bend upwards too: at the next strength the penalty holds less.
+        if curvature > 0 and _dot(change, move) > 0:
+            self._pairs.append((move, change))
+
+    def _scale(self, penalty: Tensor) -> Tensor:
+        """The inverse of the guessed diagonal of the Hessian, from the residual at hand."""
+        doubt = torch.zeros(self._logits.shape[1], dtype=torch.float64)
+        num_rows = max(1, BLOCK_ELEMENTS // self._logits.shape[1])
+        for residual in self._residual.split(num_rows):
+            # |r| is q for other classes and 1 - q for the true one: q (1 - q) in both.
+            size = residual.abs()
+            doubt += (size * (1.0 - size)).sum(dim=0)
+        doubt = (doubt / len(self._labels)).clamp_(min=MIN_DOUBT).to(self._lengths.dtype)
+        return torch.outer(doubt, self._lengths).add_(penalty).clamp_(min=torch.finfo(torch.float32).tiny).reciprocal_()
+
+    def _penalty(self, strength: float, weights: Tensor) -> float:
+        return strength / 2 * float(weights[:, :-1].double().square().sum())
+
+    def _refresh(self) -> None:
+        torch.mm(self._inputs, self._weights.T, out=self._logits)
+        self._age = 0
+
+
+def _principal(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, principal axes as columns (at most as many as samples), and the centred features along them."""
+    mean = features.mean(dim=0)
+    centred = features - mean
+    num_samples, width = centred.shape
+    if width <= num_samples:
+        _, axes = torch.linalg.eigh(centred.T @ centred)
+        return mean, axes, centred @ axes
+    # The best weights lie in the span of the samples.
+    basis, inner = torch.linalg.qr(centred.T)
+    _, axes = torch.linalg.eigh(inner @ inner.T)
+    return mean, basis @ axes, inner.T @ axes
+
+
+def _dot(one: Tensor, other: Tensor) -> float:
+    return float((one * other).sum(dtype=torch.float64))

@@ -1,0 +1,179 @@
+"""Linear and nearest-neighbour probes: what frozen features are worth, here and on data the model never saw.
+
+Multinomial logistic regression on features without augmentation, its strength chosen on validation data from 45 values
+(:func:`maxsup.analysis.fit_probe`), then fitted on both and judged on the test split; a vote of the 20 nearest
+neighbours by cosine beside it. On data whose within-class factors are known (``synthetic``) each of them is probed as
+well: a loss that collapses classes loses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from maxsup.analysis.charts import few_ticks
+from maxsup.analysis.factors import factor_r_squared
+from maxsup.analysis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
+from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.style import legend_above, panels, run_looks, styled
+from maxsup.data import MemorySplit, stratified_split
+from maxsup.metrics import accuracy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import Outputs, RunOutputs
+
+_HELD_OUT = 0.1
+
+
+def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
+    """What is fitted must not be judged."""
+    if split != "test":
+        return f"it fits on the training and validation splits and must be judged on the test split, not on {split}"
+    return None
+
+
+def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neighbours: int = 20) -> Result:
+    """Accuracy of both probes, and what is left of known factors.
+
+    Args:
+        run: The run.
+        split: Which is judged.
+        target: A registered data set to probe on; the run's own if None.
+        num_neighbours: That vote.
+    """
+    train, test = run.split("train", target), run.split(split, target)
+    parts = _parts(run, train, target)
+    run.progress.start(f"{run.label}: probe on {target or run.recipe.data.name}", NUM_STRENGTHS)
+    (fit_x, fit_y), (val_x, val_y) = parts
+    probe = fit_probe(fit_x, fit_y, val_x, val_y, on_step=lambda done, total: run.progress.advance())
+    assert test.features is not None
+    everything = torch.cat([fit_x, val_x]), torch.cat([fit_y, val_y])
+    numbers = {
+        "accuracy": number(probe.accuracy(test.features, test.labels), "higher"),
+        "knn_accuracy": number(
+            knn_accuracy(*everything, test.features, test.labels, k=min(num_neighbours, len(everything[1]))), "higher"
+        ),
+        "strength": number(probe.strength),
+    }
+    if target is None:
+        numbers["head_accuracy"] = number(accuracy(test.logits, test.labels), "higher")
+    factors = _factors(run, target)
+    numbers |= {f"r_squared_{name}": number(value, "higher") for name, value in factors.items()}
+    data = {
+        "target": target or run.recipe.data.name,
+        "num_train": len(fit_y),
+        "num_val": len(val_y),
+        "num_test": len(test),
+        "strengths": [float(strength) for strength in probe.strengths],
+        "val_accuracies": [float(found) for found in probe.accuracies],
+        "factors": list(factors),
+    }
+    return {"numbers": numbers, "data": data}
+
+
+def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
+    """Validation accuracy along the path of strengths, accuracy on test; known factors if there are any."""
+    figures = {"probe": _draw_accuracy(results)}
+    factors = list(dict.fromkeys(name for result in results.values() for name in result["data"]["factors"]))
+    if factors:
+        figures["factors"] = _draw_factors(results, factors)
+    return figures
+
+
+def _draw_accuracy(results: Mapping[str, Result]) -> Figure:
+    from matplotlib.lines import Line2D
+
+    looks = run_looks(results)
+    with styled():
+        figure, [[path, dots]] = panels(1, 2, height=2.1, width_ratios=[3, 2])
+        for place, (label, result) in enumerate(results.items()):
+            look, data = looks[label], result["data"]
+            percents = [100 * found for found in data["val_accuracies"]]
+            path.plot(data["strengths"], percents, color=look.color, linestyle=look.line)
+            chosen = result["numbers"]["strength"]["value"]
+            nearest = min(range(len(percents)), key=lambda spot: abs(math.log(data["strengths"][spot] / chosen)))
+            path.plot([chosen], [percents[nearest]], **look.marks)
+            for name, face in (("accuracy", look.color), ("knn_accuracy", "white")):
+                value = 100 * result["numbers"][name]["value"]
+                dots.plot([place], [value], look.marker, color=look.color, markerfacecolor=face)
+        path.set_xscale("log")
+        path.set_xlabel("strength of the L2 penalty")
+        path.set_ylabel("validation accuracy (%)")
+        path.grid()
+        dots.set_xticks(range(len(results)), list(results), rotation=35, ha="right", rotation_mode="anchor")
+        dots.set_xlim(-0.5, len(results) - 0.5)
+        dots.set_ylabel("test accuracy (%)")
+        dots.margins(y=0.2)
+        few_ticks(dots, axis="y", count=5)
+        dots.grid(axis="y")
+        handles = [
+            Line2D([], [], color="#4D4D4D", marker="o", linestyle="none", markerfacecolor=face, label=name)
+            for name, face in (("linear", "#4D4D4D"), ("k-NN", "white"))
+        ]
+        dots.legend(handles=handles, loc="best", handletextpad=0.1, borderpad=0.2)
+        legend_above(figure, list(looks.values()))
+    return figure
+
+
+def _draw_factors(results: Mapping[str, Result], factors: list[str]) -> Figure:
+    looks = run_looks(results)
+    with styled():
+        figure, [[axes]] = panels(height=0.75 + 0.22 * len(factors))
+        for place, (label, result) in enumerate(results.items()):
+            look = looks[label]
+            shift = 0.4 * ((place + 0.5) / len(results) - 0.5)
+            values = [result["numbers"].get(f"r_squared_{name}", {}).get("value") for name in factors]
+            spots = [spot + shift for spot in range(len(factors))]
+            axes.plot([math.nan if value is None else value for value in values], spots, **look.marks)
+        axes.set_yticks(range(len(factors)), factors)
+        axes.set_ylim(len(factors) - 0.5, -0.5)
+        axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.0)
+        axes.set_xlabel("$R^2$ of a linear probe of the factor (share of its variance)")
+        axes.grid(axis="x")
+        axes.tick_params(axis="y", length=0)
+        legend_above(figure, list(looks.values()), has_lines=False)
+    return figure
+
+
+def _parts(run: RunOutputs, train: Outputs, target: str | None) -> list[tuple[Tensor, Tensor]]:
+    """Features and labels to fit on and to choose by; without a validation split some of the first are held out."""
+    assert train.features is not None
+    if target is not None or run.has_val:
+        val = run.split("val", target)
+        assert val.features is not None
+        return [(train.features, train.labels), (val.features, val.labels)]
+    halves = stratified_split(train.labels, _HELD_OUT, seed=0)
+    return [(train.features[members], train.labels[members]) for members in halves]
+
+
+def _factors(run: RunOutputs, target: str | None) -> dict[str, float]:
+    """What features hold of each factor that is known and continuous in all three splits."""
+    if target is None and not run.has_val:
+        return {}
+    bundle = run.data(target)
+    splits = {name: getattr(bundle, name) for name in ("train", "val", "test")}
+    known = [set(split.factors) if isinstance(split, MemorySplit) else set() for split in splits.values()]
+    names = [name for name in set.intersection(*known) if splits["train"].factors[name].is_floating_point()]
+    found = {}
+    for factor in sorted(names):
+        rows = []
+        for name, split in splits.items():
+            outputs = run.split(name, target)
+            assert outputs.features is not None
+            assert outputs.indices is not None
+            rows.append((outputs.features, split.factors[factor][outputs.indices]))
+        found[factor] = factor_r_squared(factor, *rows)
+    return found
+
+
+ANALYSES.register(
+    "probe",
+    summary="linear and k-NN probe on own or other data; what features hold of known factors",
+    paper="tab:extended_feature",
+)(Analysis(compute, draw, obstacle))

@@ -1,0 +1,288 @@
+"""Three classes seen from the front: samples on the plane through their class templates.
+
+**Templates** (Mueller et al. 2019): the rows of the last layer with the bias as one more coordinate, and features with
+a 1 in its place. The plane goes through the three templates; distances in it are true. **Centroids**: the plane goes
+through the mean features of the three classes in place of the templates, as in the code behind the paper's figure; it
+also works where the head is not an affine map.
+
+Classes are the three that are confused most, or the three whose mean features point most alike, or named. Runs that
+are compared share classes, samples and axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from maxsup.analysis.charts import few_ticks
+from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.style import COLUMN, panels, styled
+from maxsup.core.checks import check_choice
+from maxsup.core.errors import hint
+from maxsup.core.repro import mixed_seed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import Outputs, RunOutputs
+
+BASES = ("templates", "centroids")
+CHOICES = ("confused", "similar")
+
+# Of classes, not of losses: figures of one run have three of them.
+_CLASS_COLORS = ("#0072B2", "#E69F00", "#882255")
+_CLASS_MARKERS = ("o", "^", "s")
+
+
+def obstacle(run: RunOutputs, *, split: str, basis: str | None = None, **options: Any) -> str | None:
+    """A plane takes three classes, and templates a head that has them."""
+    if len(run.split(split).labels.unique()) < 3:
+        return "a plane goes through three classes, and this data has fewer"
+    if basis == "templates" and run.weight is None:
+        return "its head is not an affine map and has no templates (use projection.basis=centroids)"
+    return None
+
+
+def agree(
+    runs: Sequence[RunOutputs], *, split: str, classes: str | Sequence[str] = "confused", **options: Any
+) -> dict[str, Any]:
+    """The three classes, chosen by all runs together."""
+    return {"classes": list(pick_classes([run.split(split) for run in runs], classes))}
+
+
+def compute(
+    run: RunOutputs,
+    *,
+    split: str,
+    classes: str | Sequence[str] = "confused",
+    basis: str | None = None,
+    num_samples: int = 80,
+) -> Result:
+    """Coordinates of training and held-out samples of three classes.
+
+    Args:
+        run: The run.
+        split: Drawn under the training split.
+        classes: ``confused``, ``similar``, or three names of classes.
+        basis: ``templates`` or ``centroids``; templates if None and the head has them.
+        num_samples: Of each class in each split, at most.
+    """
+    if basis is not None:
+        check_choice("basis", basis, BASES)
+    outputs = run.split(split)
+    names = pick_classes([outputs], classes)
+    chosen = [outputs.class_names.index(name) for name in names]
+    used = basis or ("templates" if run.weight is not None else "centroids")
+    plane = _template_plane(run, chosen) if used == "templates" else _centroid_plane(outputs, chosen)
+    numbers, points = {}, {}
+    for part in dict.fromkeys(("train", split)):
+        drawn = run.split(part)
+        assert drawn.features is not None
+        groups = [plane.coordinates(drawn.features[_sample(drawn.labels, label, num_samples)]) for label in chosen]
+        points[part] = [group.tolist() for group in groups]
+        spread, gap = _spread(groups)
+        numbers[f"{part}_spread"] = number(spread)
+        numbers[f"{part}_gap"] = number(gap)
+        numbers[f"{part}_gap_over_spread"] = number(gap / spread if spread else float("nan"), "higher")
+    data = {"classes": list(names), "basis": used, "corners": plane.corners.tolist(), "points": points}
+    return {"numbers": numbers, "data": data}
+
+
+def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of three classes: as given, or those that all models together confuse most or find most alike.
+
+    Args:
+        outputs: Of the same samples, one a model.
+        classes: ``confused``, ``similar``, or three names.
+    """
+    names = outputs[0].class_names
+    if isinstance(classes, str):
+        check_choice("classes", classes, CHOICES)
+        likeness = sum((_confusion(each) if classes == "confused" else _similarity(each)) for each in outputs)
+        assert isinstance(likeness, Tensor)
+        if classes == "confused":
+            # Classes that nobody confuses are ordered by how alike they are.
+            likeness = likeness + 1e-3 * sum(_similarity(each) for each in outputs)
+        return tuple(names[label] for label in _closest_three(likeness))
+    wanted = tuple(str(name) for name in classes)
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"class must be one of the data; got {name!r}. {hint(name, names)}")
+    if len(set(wanted)) != 3:
+        raise ValueError(f"classes must be three different names; got {list(wanted)}. Write classes=[a, b, c].")
+    return wanted
+
+
+class Plane:
+    """A plane through three points, and where other points lie on it.
+
+    Args:
+        corners: Three points, ``(3, D)``; not on one line.
+        has_bias: Whether the last coordinate of the points is a bias, for which samples get a 1.
+
+    Example:
+        >>> plane = Plane(torch.tensor([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]))
+        >>> plane.coordinates(torch.tensor([[1.0, 1.0, 5.0], [2.0, 1.0, -7.0]])).tolist()
+        [[0.0, 0.0], [1.0, 0.0]]
+    """
+
+    def __init__(self, corners: Tensor, *, has_bias: bool = False) -> None:
+        self._origin = corners.double().mean(dim=0)
+        self._has_bias = has_bias
+        first = corners.double()[1] - corners.double()[0]
+        second = corners.double()[2] - corners.double()[0]
+        along = F.normalize(first, dim=0)
+        across = second - (second @ along) * along
+        if not torch.linalg.vector_norm(across) > 1e-6 * torch.linalg.vector_norm(second):
+            raise ValueError("corners of the plane must not lie on one line; got three that do. Choose other classes.")
+        self._axes = torch.stack([along, F.normalize(across, dim=0)], dim=1)
+        self.corners = (corners.double() - self._origin) @ self._axes
+
+    def coordinates(self, points: Tensor) -> Tensor:
+        """Two coordinates a point."""
+        points = points.double()
+        if self._has_bias:
+            points = F.pad(points, (0, 1), value=1.0)
+        return (points - self._origin) @ self._axes
+
+
+def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
+    """A column a run, a row a split, the same axes everywhere; one figure for each three classes."""
+    by_classes: dict[tuple[str, ...], dict[str, Result]] = {}
+    for label, result in results.items():
+        by_classes.setdefault(tuple(result["data"]["classes"]), {})[label] = result
+    figures = [_draw_one(group) for group in by_classes.values()]
+    return {"projection" if not place else f"projection-{place + 1}": figure for place, figure in enumerate(figures)}
+
+
+def _draw_one(results: Mapping[str, Result]) -> Figure:
+    from matplotlib.lines import Line2D
+
+    first = next(iter(results.values()))["data"]
+    parts = list(first["points"])
+    low, high = _limits(results)
+    with styled():
+        # Panels as high as equal units ask for, at most three to a column's width.
+        side = (COLUMN - 0.45) / max(2, min(3, len(results)))
+        tall = side * min(2.0, (high[1] - low[1]) / (high[0] - low[0]))
+        figure, grid = panels(
+            len(parts),
+            len(results),
+            height=0.66 + (tall + 0.06) * len(parts),
+            width=0.45 + side * len(results),
+            is_square=True,
+            sharex=True,
+            sharey=True,
+        )
+        for row, part in zip(grid, parts, strict=True):
+            for axes, (label, result) in zip(row, results.items(), strict=True):
+                groups = result["data"]["points"][part]
+                for group, color, marker in zip(groups, _CLASS_COLORS, _CLASS_MARKERS, strict=True):
+                    across, up = [point[0] for point in group], [point[1] for point in group]
+                    axes.scatter(across, up, s=3.5, color=color, marker=marker, alpha=0.55, linewidths=0)
+                axes.set_aspect("equal")
+                axes.set_xlim(low[0], high[0])
+                axes.set_ylim(low[1], high[1])
+                few_ticks(axes, axis="x", count=3)
+                few_ticks(axes, axis="y", count=4)
+                axes.grid()
+                if row is grid[0]:
+                    axes.set_title(label)
+        for row, part in zip(grid, parts, strict=True):
+            row[0].set_ylabel(part)
+        figure.supxlabel(f"position on the plane of the {first['basis']} (feature units)", fontsize=7)
+        handles = [
+            Line2D(
+                [], [], color=color, marker=marker, linestyle="none", label=f"class {name}" if name.isdigit() else name
+            )
+            for name, color, marker in zip(first["classes"], _CLASS_COLORS, _CLASS_MARKERS, strict=True)
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
+    return figure
+
+
+def _limits(results: Mapping[str, Result]) -> tuple[list[float], list[float]]:
+    """Corners of the smallest window that holds all samples of all runs, and a little more."""
+    points = torch.tensor(
+        [
+            point
+            for result in results.values()
+            for groups in result["data"]["points"].values()
+            for group in groups
+            for point in group
+        ]
+    )
+    low, high = points.min(dim=0).values, points.max(dim=0).values
+    margin = 0.05 * (high - low).clamp(min=1e-6)
+    return (low - margin).tolist(), (high + margin).tolist()
+
+
+def _template_plane(run: RunOutputs, chosen: Sequence[int]) -> Plane:
+    weight, bias = run.weight, run.bias
+    if weight is None or bias is None:
+        raise ValueError("basis must be centroids for a head without templates; got 'templates'. Leave it out.")
+    return Plane(torch.cat([weight, bias.unsqueeze(1)], dim=1)[list(chosen)], has_bias=True)
+
+
+def _centroid_plane(outputs: Outputs, chosen: Sequence[int]) -> Plane:
+    assert outputs.features is not None
+    means = [outputs.features[outputs.labels == label].double().mean(dim=0) for label in chosen]
+    return Plane(torch.stack(means))
+
+
+def _confusion(outputs: Outputs) -> Tensor:
+    """How often samples of one class are taken for another, both ways, as a share of their class."""
+    num_classes = outputs.logits.shape[1]
+    counts = torch.zeros(num_classes, num_classes, dtype=torch.float64)
+    predicted = outputs.logits.argmax(dim=1)
+    counts.index_put_((outputs.labels, predicted), torch.ones(len(predicted), dtype=torch.float64), accumulate=True)
+    shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    return shares + shares.T
+
+
+def _similarity(outputs: Outputs) -> Tensor:
+    """Cosines between mean features of classes, each seen from the mean of all."""
+    assert outputs.features is not None
+    num_classes = outputs.logits.shape[1]
+    sums = torch.zeros(num_classes, outputs.features.shape[1], dtype=torch.float64)
+    sums.index_add_(0, outputs.labels, outputs.features.double())
+    counts = torch.bincount(outputs.labels, minlength=num_classes).unsqueeze(1)
+    means = sums / counts.clamp(min=1)
+    present = counts.squeeze(1) > 0
+    directions = F.normalize(means - means[present].mean(dim=0), dim=1)
+    return (directions @ directions.T).masked_fill(~(present & present.unsqueeze(1)), -torch.inf)
+
+
+def _closest_three(likeness: Tensor) -> list[int]:
+    """The closest pair, and the class that is closest to both; the lower number first."""
+    likeness = likeness.clone().fill_diagonal_(-torch.inf)
+    pair = sorted(divmod(int(likeness.argmax()), len(likeness)))
+    third = likeness[pair[0]] + likeness[pair[1]]
+    third[pair] = -torch.inf
+    return sorted([*pair, int(third.argmax())])
+
+
+def _sample(labels: Tensor, label: int, count: int) -> Tensor:
+    """The same samples of a class for every run."""
+    members = (labels == label).nonzero().flatten()
+    generator = torch.Generator().manual_seed(mixed_seed(0, "projection", label))
+    return members[torch.randperm(len(members), generator=generator)[:count]].sort().values
+
+
+def _spread(groups: Sequence[Tensor]) -> tuple[float, float]:
+    """Root mean square distance of samples to their class's centre, and mean distance between these centres."""
+    centres = torch.stack([group.mean(dim=0) for group in groups])
+    squares = [(group - centre).square().sum(dim=1).mean() for group, centre in zip(groups, centres, strict=True)]
+    gaps = [torch.linalg.vector_norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    return float(torch.stack(squares).mean().sqrt()), float(torch.stack(gaps).mean())
+
+
+ANALYSES.register(
+    "projection",
+    summary="three classes on the plane of their templates, train and held out, same axes for all runs",
+    paper="fig:comparison",
+)(Analysis(compute, draw, obstacle, agree))

@@ -1,0 +1,109 @@
+"""Analyses by name.
+
+A module in this folder that files an :class:`Analysis` in ``ANALYSES`` is the whole registration: ``analyze``,
+``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from maxsup.core.errors import hint
+from maxsup.core.registry import Registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import RunOutputs
+
+Result = dict[str, Any]
+"""What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``."""
+
+DIRECTIONS = ("higher", "lower", "none")
+
+
+def _applies(run: RunOutputs, **options: Any) -> str | None:
+    return None
+
+
+def _unchanged(runs: Sequence[RunOutputs], **options: Any) -> dict[str, Any]:
+    return {}
+
+
+def _nothing(runs: Sequence[RunOutputs], **options: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Numbers of a run, and pictures of several runs made from these numbers alone.
+
+    Args:
+        compute: ``compute(run, *, split, **options)`` gives ``numbers`` and ``data``, both ready for JSON.
+        draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
+        obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
+        agree: Options that runs to be compared must share, settled by looking at all of them.
+        share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
+    """
+
+    compute: Callable[..., Result]
+    draw: Callable[[Mapping[str, Result]], dict[str, Figure]]
+    obstacle: Callable[..., str | None] = _applies
+    agree: Callable[..., dict[str, Any]] = _unchanged
+    share: Callable[..., None] = _nothing
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether runs to be compared must be analysed in one call."""
+        return self.agree is not _unchanged
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options by name, with their defaults."""
+        parameters = list(inspect.signature(self.compute).parameters.values())[1:]
+        return {parameter.name: parameter.default for parameter in parameters if parameter.name != "split"}
+
+
+ANALYSES: Registry[Analysis] = Registry("analysis")
+
+
+def number(value: float, direction: str = "none", unit: str = "", interval: Sequence[float] | None = None) -> Result:
+    """One named number of a result.
+
+    Args:
+        value: The number; what is not finite is stored as null.
+        direction: Which way is better: ``higher``, ``lower``, or ``none`` where neither is.
+        unit: What it is counted in; empty for a share or a plain number.
+        interval: Its 95 % bootstrap bounds.
+
+    Example:
+        >>> number(0.9, "higher")
+        {'value': 0.9, 'direction': 'higher', 'unit': ''}
+    """
+    assert direction in DIRECTIONS
+    entry: Result = {"value": float(value), "direction": direction, "unit": unit}
+    return entry if interval is None else entry | {"low": float(interval[0]), "high": float(interval[1])}
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise unless an analysis has all of these options.
+
+    Example:
+        >>> import maxsup.analysis
+        >>> check_options("projection", {"clases": "confused"})
+        Traceback (most recent call last):
+        ValueError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?
+    """
+    known = ANALYSES[name].options
+    for option in options:
+        if option not in known:
+            fix = hint(option, known) if known else "It has none."
+            raise ValueError(f"option of analysis {name!r} must be one it has; got {option!r}. {fix}")
+
+
+def describe_analyses() -> list[dict[str, Any]]:
+    """One entry an analysis: name, what it gives, label in the paper, options with their defaults."""
+    return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES[name].options} for name in ANALYSES]

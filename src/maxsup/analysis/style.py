@@ -1,0 +1,224 @@
+"""How every figure looks: one colour and one marker a loss, sizes that fit a column, files that are equal to the byte.
+
+Figures are made without pyplot, so nothing here depends on a display or on what other code set up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxsup.core.storage import failed_write, replace_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+COLUMN = 3.4
+"""Width of a column in inches."""
+
+DPI = 200
+GREY = "#8A8A8A"
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7.0,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.0,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.0,
+    "legend.columnspacing": 1.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.titlepad": 4.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.0,
+    "savefig.dpi": DPI,
+    "svg.hashsalt": "maxsup",
+    # Outlines: text would change its width with the fonts of whoever opens the file.
+    "svg.fonttype": "path",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one run is drawn: what a legend calls it, its colour, its marker, its line and how markers are filled."""
+
+    label: str
+    color: str
+    marker: str
+    line: Any = "-"
+    fill: str = "full"
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """Options of ``plot`` for markers without a line."""
+        return {
+            "marker": self.marker,
+            "color": self.color,
+            "fillstyle": self.fill,
+            "markerfacecoloralt": "white",
+            "linestyle": "none",
+        }
+
+
+# Seven colours of Okabe and Ito, a grey among them, for the losses that meet most often; the others were searched for.
+# Any two differ by at least 15 (CIE 1976) with normal sight and with each of the three colour deficiencies.
+LOOKS: dict[str, Look] = {
+    "ce": Look("CE", "#4D4D4D", "o"),
+    "ls": Look("LS", "#D55E00", "s"),
+    "maxsup": Look("MaxSup", "#0072B2", "^"),
+    "ols": Look("OLS", "#009E73", "D"),
+    "zipf_ls": Look("Zipf-LS", "#E69F00", "v"),
+    "logit_penalty": Look("Logit penalty", "#CC79A7", "P"),
+    "confidence_penalty": Look("Conf. penalty", "#56B4E9", "X"),
+    "logit_norm": Look("LogitNorm", "#56138E", "<"),
+    "adaptive_ls": Look("Adaptive LS", "#702802", ">"),
+    "focal": Look("Focal", "#8C6E3B", "p"),
+    "focal_ls": Look("Focal + LS", "#ACC56D", "h"),
+    "focal_maxsup": Look("Focal + MaxSup", "#1703B0", "*"),
+    "reg_only": Look("Reg. only", "#7C35FF", "d"),
+    "err_amp_mean": Look("Err. amp. (mean)", "#B95CFF", "8"),
+    "err_amp_max": Look("Err. amp. (max)", "#641F63", "H"),
+}
+
+_FILLS = ("full", "left", "bottom", "right", "top")
+_LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def loss_look(loss: str) -> Look:
+    """The look of a loss; one that is not of this package is grey under its own name.
+
+    Example:
+        >>> loss_look("maxsup").color, loss_look("mine").label
+        ('#0072B2', 'mine')
+    """
+    return LOOKS.get(loss, Look(loss, GREY, "o"))
+
+
+def run_looks(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Look]:
+    """A look for each labelled result: the colour of its loss; a second run of a loss gets another line and filling.
+
+    Example:
+        >>> looks = run_looks({"LS 0.1": {"facts": {"loss": "ls"}}, "LS 0.2": {"facts": {"loss": "ls"}}})
+        >>> {look.color for look in looks.values()}, looks["LS 0.1"].line == looks["LS 0.2"].line
+        ({'#D55E00'}, False)
+    """
+    looks, seen = {}, dict[str, int]()
+    for label, result in results.items():
+        loss = str(result["facts"]["loss"])
+        count = seen[loss] = seen.get(loss, -1) + 1
+        variant = count % len(_LINES)
+        looks[label] = replace(loss_look(loss), label=label, line=_LINES[variant], fill=_FILLS[variant])
+    return looks
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Our settings inside, matplotlib's as they were outside."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        # Not the user's file either: the same input must give the same picture.
+        matplotlib.rcdefaults()
+        parameters: Any = matplotlib.rcParams
+        parameters.update(_SETTINGS)
+        yield
+
+
+def panels(
+    num_rows: int = 1,
+    num_columns: int = 1,
+    *,
+    height: float = 2.2,
+    width: float = COLUMN,
+    pad: float = 0.03,
+    is_square: bool = False,
+    **options: Any,
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure and its axes by row and column; call it inside :func:`styled`.
+
+    Args:
+        num_rows: Rows of axes.
+        num_columns: Columns of axes.
+        height: Of the figure in inches.
+        width: Of the figure in inches.
+        pad: Around axes, in inches.
+        is_square: Units are to be as long across as up, so that the axes have a shape of their own.
+        options: Of ``Figure.subplots``, for instance ``sharey=True``.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, hspace=pad / 2, wspace=pad / 2, compress=is_square)
+    figure = Figure(figsize=(width, height), layout=layout)
+    grid = figure.subplots(num_rows, num_columns, squeeze=False, **options)
+    return figure, [list(row) for row in grid]
+
+
+def legend_above(
+    figure: Figure, looks: Sequence[Look], *, has_lines: bool = True, others: Sequence[Line2D] = ()
+) -> None:
+    """One legend for the whole figure, above its axes, in as many rows as the width asks for.
+
+    Args:
+        figure: Where to.
+        looks: Of the runs.
+        has_lines: Whether runs are drawn as lines.
+        others: What is drawn besides, under its own label.
+    """
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], **(look.marks | {"linestyle": look.line if has_lines else "none"}), label=look.label)
+        for look in looks
+    ]
+    handles += others
+    labels = [str(handle.get_label()) for handle in handles]
+    figure.legend(handles=handles, loc="outside upper center", ncols=_legend_columns(figure, labels))
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG; the same figure gives the same bytes.
+
+    Args:
+        figure: What was drawn.
+        folder: Where to; made if need be.
+        name: Of the files, without an ending.
+    """
+    from io import BytesIO
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed_write(folder, 0, 0, error) from error
+    written = []
+    with styled():
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            buffer = BytesIO()
+            figure.savefig(buffer, format=kind, metadata=metadata)
+            path = folder / f"{name}.{kind}"
+            replace_bytes(path, buffer.getvalue())
+            written.append(path)
+    return written
+
+
+def _legend_columns(figure: Figure, labels: Sequence[str]) -> int:
+    # A character of the legend is about 0.055 inches wide, a handle with its gaps 0.42.
+    widest = max(0.055 * len(label) + 0.42 for label in labels)
+    return max(1, min(len(labels), int(figure.get_figwidth() / widest)))

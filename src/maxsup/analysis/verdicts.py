@@ -1,0 +1,277 @@
+"""Sentences about a model, each with the number and the threshold behind it, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maxsup.analysis.smoothing import SMALLEST_ALPHA, SmoothingEstimate
+
+LEVELS = ("good", "note", "watch", "bad", "unknown")
+"""From fine to damage; a note is neither, unknown is where the data does not decide."""
+
+MIN_ERRORS = 20
+ECE_FINE, ECE_LARGE = 0.02, 0.05
+EXCESS_CONFIDENCE = (0.05, 0.10)
+AURC_GAIN = (0.05, 0.15)
+PROBE_MARGIN = 0.02
+MIN_PROBED = 50
+
+# ResNet-50 on ImageNet-1K, validation images; the labels are those of the paper's tables.
+REFERENCES: dict[str, tuple[float, float]] = {
+    "CE": (0.3313, 0.4451),
+    "LS": (0.2543, 0.4611),
+    "OLS": (0.2820, 0.5708),
+    "Zipf-LS": (0.2932, 0.4790),
+    "MaxSup": (0.2998, 0.4972),
+    "Logit penalty": (0.3144, 0.6024),
+}
+"""``within`` and ``r_squared`` by method."""
+REFERENCE_SOURCE = "tab:feature2"
+_MIN_CLASSES_TO_COMPARE = 100
+
+Numbers = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence about one topic.
+
+    Attributes:
+        topic: What it is about.
+        level: One of ``LEVELS``.
+        sentence: The finding, with its number and its threshold.
+        value: That number.
+        threshold: That threshold.
+        advice: What to do next.
+    """
+
+    topic: str
+    level: str
+    sentence: str
+    value: float | None
+    threshold: float | None
+    advice: str
+
+
+def smoothing_verdict(found: SmoothingEstimate, num_classes: int, recipe: str = "") -> Verdict:
+    """Whether label smoothing was used.
+
+    Args:
+        found: The estimate.
+        num_classes: Of the model.
+        recipe: What the run's recipe says, where there is one.
+    """
+    topic = "Label smoothing"
+    said = f" The recipe says {recipe}." if recipe else ""
+    if found.alpha is None:
+        return Verdict(
+            topic,
+            "unknown",
+            f"Cannot tell whether label smoothing was used: {found.reason}.",
+            None,
+            SMALLEST_ALPHA,
+            f"Give raw logits (no temperature, no averaging) of at least a thousand images, best of training.{said}",
+        )
+    if found.verdict == "none":
+        return Verdict(
+            topic,
+            "good",
+            f"No label smoothing: the strength is 0, at most {found.high:.3f} (it counts from {SMALLEST_ALPHA} on).",
+            found.alpha,
+            SMALLEST_ALPHA,
+            f"Nothing to do; confidence may still be too high, see calibration.{said}",
+        )
+    epsilon = found.alpha * (num_classes - 1) / num_classes
+    return Verdict(
+        topic,
+        "note",
+        f"Trained with label smoothing or MaxSup of strength {found.alpha:.3f}, between {found.low:.3f} and "
+        f"{found.high:.3f} (it counts from {SMALLEST_ALPHA} on).",
+        found.alpha,
+        SMALLEST_ALPHA,
+        "Read on before you rely on its confidence. Logits alone do not say which of the two it was, as both have the "
+        "same minimum on samples classified right. Written with epsilon/(K-1) for the other classes, epsilon is "
+        f"{epsilon:.3f}.{said}",
+    )
+
+
+def confidence_verdict(numbers: Numbers, num_wrong: int) -> Verdict:
+    """How sure the model is where it is wrong."""
+    topic = "Confidence on errors"
+    if num_wrong < MIN_ERRORS:
+        return _too_few_errors(topic, num_wrong)
+    value, usual = numbers["confidence_wrong"]["value"], numbers["confidence_wrong_if_calibrated"]["value"]
+    allowed, much = EXCESS_CONFIDENCE
+    excess = value - usual
+    sentence = (
+        f"Wrong predictions have a mean confidence of {value:.3f}, where a calibrated model with the same confidences "
+        f"would have {usual:.3f} (up to {allowed} more is fine)"
+    )
+    if excess > allowed:
+        return Verdict(
+            topic,
+            "bad" if excess > much else "watch",
+            f"{sentence}: errors look too certain.",
+            value,
+            usual + allowed,
+            "Do not filter errors by this confidence as it stands; use the temperature below, or train with MaxSup or "
+            "label smoothing and compare (maxsup train RECIPE loss.name=maxsup).",
+        )
+    if excess < -allowed:
+        return Verdict(
+            topic,
+            "note",
+            f"{sentence}: errors look less certain than they should.",
+            value,
+            usual - allowed,
+            "Thresholds on confidence that were chosen for another model do not carry over; choose them anew on "
+            "held-out data, after the temperature below.",
+        )
+    return Verdict(topic, "good", f"{sentence}.", value, usual + allowed, "Nothing to do.")
+
+
+def calibration_verdict(numbers: Numbers, how_fitted: str) -> Verdict:
+    """Calibration before and after a temperature."""
+    before, after = numbers["ece_before"], numbers["ece_after"]
+    temperature = numbers["temperature"]["value"]
+    sure = numbers["mean_confidence"]["value"] - numbers["accuracy"]["value"]
+    kind = "over-confident" if sure > 0 else "under-confident"
+    level = "bad" if before["low"] > ECE_LARGE else "watch" if before["low"] > ECE_FINE else "good"
+    sentence = (
+        f"The calibration error is {before['value']:.3f}, between {before['low']:.3f} and {before['high']:.3f} (up to "
+        f"{ECE_FINE} is fine), the model {kind} by {abs(sure):.3f} on average; with a temperature of "
+        f"{temperature:.2f}, {how_fitted}, the error is {after['value']:.3f}."
+    )
+    if level == "good":
+        advice = "Nothing to do."
+    elif after["value"] < 0.7 * before["value"]:
+        advice = (
+            f"Divide the logits by {temperature:.2f} before the softmax: predictions stay the same, and probabilities "
+            "can be used."
+        )
+    else:
+        advice = (
+            "One temperature does not repair this; look at the reliability diagram and calibrate by class or region."
+        )
+    return Verdict("Calibration", level, sentence, before["value"], ECE_FINE, advice)
+
+
+def selection_verdict(numbers: Numbers, power: int | None, num_wrong: int, how_fitted: str) -> Verdict:
+    """Whether confidence tells errors, before and after logit normalisation."""
+    topic = "Selective classification"
+    if num_wrong < MIN_ERRORS:
+        return _too_few_errors(topic, num_wrong)
+    before, after = numbers["aurc_before"]["value"], numbers["aurc_after"]["value"]
+    gain = (before - after) / before if before > 0 else 0.0
+    some, much = AURC_GAIN
+    if power is None:
+        return Verdict(
+            topic,
+            "good",
+            f"No logit norm, {how_fitted}, ranks errors better than the softmax does (AURC {before:.4f}; a gain of "
+            f"{some:.0%} would count).",
+            0.0,
+            some,
+            "Nothing to do: the order of confidences is as good as normalisation makes it.",
+        )
+    sentence = (
+        f"Ranking by mean-centred logits over their {power}-norm, {how_fitted}, changes AURC from {before:.4f} to "
+        f"{after:.4f}, a gain of {gain:.1%} (from {some:.0%} on it counts)"
+    )
+    if gain <= some:
+        return Verdict(
+            topic, "good", f"{sentence}.", gain, some, "Nothing to do: the softmax ranks errors about as well."
+        )
+    return Verdict(
+        topic,
+        "bad" if gain > much else "watch",
+        f"{sentence}: the softmax hides errors that the logits would show, as label smoothing is known to make it.",
+        gain,
+        some,
+        f"Reject by max(z - mean z) / ||z - mean z||_{power} in place of the top probability; no training is needed.",
+    )
+
+
+def collapse_verdict(numbers: Numbers, num_classes: int) -> Verdict:
+    """How much features vary within classes, against the paper's values."""
+    within, r_squared = numbers["within"]["value"], numbers["r_squared"]["value"]
+    smoothed, plain, maxsup = (REFERENCES[name][0] for name in ("LS", "CE", "MaxSup"))
+    compared = (
+        f"{smoothed} with label smoothing, {maxsup} with MaxSup and {plain} without (ResNet-50 on ImageNet validation "
+        f"images, {REFERENCE_SOURCE} of the paper)"
+    )
+    is_low = within < smoothed
+    is_comparable = num_classes >= _MIN_CLASSES_TO_COMPARE
+    level = ("watch" if is_low else "good") if is_comparable else "note"
+    advice = (
+        "Only the same network on the same data, trained with plain cross-entropy, says how much of this is the loss: "
+        "maxsup analyze RUN RUN --what collapse."
+    )
+    if is_low and is_comparable:
+        advice = "Expect weaker transfer; probe the features on another task before reusing them. " + advice
+    return Verdict(
+        "Collapse",
+        level,
+        f"Features vary within classes by {within:.3f} (mean cosine distance; r_squared {r_squared:.3f}), "
+        f"{'less' if is_low else 'not less'} than {compared}.",
+        within,
+        smoothed,
+        advice,
+    )
+
+
+def probe_verdict(numbers: Numbers, num_classes: int) -> Verdict:
+    """Whether a fresh classifier finds the classes in the features."""
+    num_judged = int(numbers["num_probe_judged"]["value"])
+    if num_judged < MIN_PROBED:
+        return Verdict(
+            "Probe",
+            "unknown",
+            f"Cannot probe {2 * num_judged} samples; at least {2 * MIN_PROBED} are needed.",
+            float(2 * num_judged),
+            float(2 * MIN_PROBED),
+            "Give features of more samples.",
+        )
+    num_probed = int(numbers["num_probe_classes"]["value"])
+    among = f", among the {num_probed} most frequent classes," if num_probed < num_classes else ""
+    own, probe, knn = (numbers[name]["value"] for name in ("accuracy_judged", "probe_accuracy", "knn_accuracy"))
+    # Twice the standard error of a difference that small samples show by chance.
+    margin = max(PROBE_MARGIN, 2 * math.sqrt(2 * max(own * (1 - own), 0.01) / num_judged))
+    short = own - probe
+    sentence = (
+        f"A linear probe, fitted on half of the features and judged on the other, reaches{among} {probe:.1%} and 20 "
+        f"nearest neighbours reach {knn:.1%}, where the model has {own:.1%} (up to {margin:.1%} less is fine)"
+    )
+    if short > margin or own - knn > 2 * margin:
+        return Verdict(
+            "Probe",
+            "watch",
+            f"{sentence}.",
+            probe,
+            own - margin,
+            "The features alone say less than the model: check that they are the input of the last layer, and use the "
+            "logits where neighbours are searched.",
+        )
+    return Verdict(
+        "Probe",
+        "good",
+        f"{sentence}.",
+        probe,
+        own - margin,
+        "The classes are in the features; whether more is, another task tells: "
+        "maxsup analyze RUN --what probe --target DATA.",
+    )
+
+
+def _too_few_errors(topic: str, num_wrong: int) -> Verdict:
+    return Verdict(
+        topic,
+        "unknown",
+        f"Cannot tell from {num_wrong} wrong predictions; at least {MIN_ERRORS} are needed.",
+        float(num_wrong),
+        float(MIN_ERRORS),
+        "Give more or harder held-out samples.",
+    )

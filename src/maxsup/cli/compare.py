@@ -1,0 +1,130 @@
+"""``maxsup compare``: which loss should be used on some data, with evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
+from maxsup.cli.studies import (
+    LauncherOption,
+    WorkersOption,
+    announce,
+    finish,
+    print_summary,
+    run_folder,
+)
+
+if TYPE_CHECKING:
+    from maxsup.studies.engine import StudyFolder
+    from maxsup.studies.launch import JobState
+    from maxsup.studies.schema import Study
+
+MAIN_LOSSES = "ce,ls,zipf_ls,ols,maxsup,logit_penalty"
+
+
+def compare(
+    overrides: OverrideArguments = None,
+    data: Annotated[
+        str, typer.Option("--data", metavar="NAME", help="From `maxsup ls data`, or folder:PATH, arrays:PATH.")
+    ] = "synthetic",
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="From `maxsup ls models`, or any of timm's.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="RECIPE", help="What all runs share; chosen by the data.")
+    ] = None,
+    losses: Annotated[
+        str, typer.Option("--losses", metavar="NAMES", help="Separated by commas; maxsup:0.2 sets a strength.")
+    ] = MAIN_LOSSES,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Paired seeds; fewer than 6 show nothing.")] = 6,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="LOSS", help="What others are compared with; ls by default.")
+    ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            "--tune", metavar="alpha", help="Every loss gets the same runs to choose its strength on validation."
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Gets report.html, summary.json and the runs.")
+    ] = Path("comparison"),
+    launcher: LauncherOption = "local",
+    workers: WorkersOption = None,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare losses over paired seeds: a table, what it shows in words, and a report. Goes on where it was stopped."""
+    from maxsup.core.checks import check_choice
+    from maxsup.core.interrupt import SignalGuard
+
+    if tune is not None:
+        check_choice("tune", tune, ("alpha",))
+    with SignalGuard():
+        from maxsup.studies.compare import comparison, recipe_for
+        from maxsup.studies.engine import lay_out
+
+        base = recipe or recipe_for(data)
+        words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
+        if recipe is None or data != "synthetic":
+            words.insert(0, f"data.name={data}")
+        names = [name for name in losses.split(",") if name]
+        study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
+        strengths = None
+        if tune is not None:
+            strengths = _tuned(study, base, words, output, launcher, workers, data_root)
+            study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
+        folder = lay_out(study, output, "full", data_root=data_root)
+        announce(folder, workers)
+        states = run_folder(folder, launcher, workers)
+        summary = finish(folder, kind="comparison")
+        if as_json:
+            print_json(summary)
+        else:
+            print_summary(summary, output)
+        exit_with(states)
+
+
+def _tuned(
+    study: Study,
+    recipe: str,
+    words: list[str],
+    output: Path,
+    launcher: str,
+    workers: int | None,
+    data_root: Path | None,
+) -> dict[str, dict[str, Any]]:
+    from maxsup.studies.compare import chosen_strengths, strength_of, tuning
+    from maxsup.studies.engine import lay_out
+
+    trials = tuning(study, recipe, words)
+    folder: StudyFolder = lay_out(trials, output / "tuning", "full", data_root=data_root)
+    typer.echo(f"tuning: {len(folder.runs)} runs on seeds of their own, judged on validation images", err=True)
+    states = run_folder(folder, launcher, workers)
+    exit_with(states)
+    by_row: dict[str, list[Path]] = {}
+    for name, run in folder.runs.items():
+        by_row.setdefault(run.cells[0].row, []).append(folder.folder(name))
+    chosen = chosen_strengths(by_row, trials.rows)
+    for loss, options in chosen.items():
+        typer.echo(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", err=True)
+    return chosen
+
+
+def exit_with(states: list[JobState]) -> None:
+    """Name what failed and leave with its exit code; 1 where a worker died without a word."""
+    import json
+
+    from maxsup.studies.worker import FAILURE
+
+    codes = []
+    for state in states:
+        if state.status != "done":
+            typer.echo(f"{state.job.name} failed: {state.sentence} Log: {state.log}", err=True)
+            path = state.job.folder / FAILURE
+            codes.append(int(json.loads(path.read_text())["exit_code"]) if path.is_file() else 1)
+    if codes:
+        raise typer.Exit(max(codes))

@@ -1,0 +1,188 @@
+"""``maxsup diagnose``: the damage report of a run, a checkpoint or bare arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
+
+if TYPE_CHECKING:
+    from maxsup.analysis.diagnosis import Diagnosis
+
+    Found = tuple[Diagnosis, str, dict[str, str]]
+
+# Their outputs show label smoothing best; of more images the held-out ones have to do.
+_MAX_TRAINING_IMAGES = 20_000
+_LEVELS = {"good": "fine", "note": "note", "watch": "watch", "bad": "damage", "unknown": "cannot tell"}
+_COLORS = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "red", "unknown": "white"}
+
+
+def diagnose(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN] [KEY=VALUE]...", help="A run directory, and changes to its recipe."),
+    ] = None,
+    logits: Annotated[
+        str | None,
+        typer.Option("--logits", metavar="FILE", help="Logits (N, K): .npy, .npz, .safetensors or .csv."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", metavar="FILE", help="True classes (N); else those in the logits' file.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="FILE", help="Input of the last layer (N, D), if at hand.")
+    ] = None,
+    class_names: Annotated[
+        str | None, typer.Option("--class-names", metavar="FILE", help="A text file, one name a line.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Of a checkpoint, for instance timm:resnet50.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="FILE|last|best", help="Of a checkpoint, or which of a run's.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="NAME", help="For a checkpoint, for instance folder:PATH.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="train|val|test", help="Which images; test by default.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path("diagnosis.html"),
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a model's outputs show: label smoothing, confidence on errors, calibration, selection, collapse."""
+    from maxsup.core.interrupt import SignalGuard
+
+    run, overrides = _run_and_overrides(words or [])
+    overrides = with_data_root(overrides, data_root)
+    inputs = {"a run": run, "--logits": logits, "--model": model}
+    given = [name for name, value in inputs.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "input must be one of a run, --logits with --labels, or --model with --weights and --data; "
+            f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy."
+        )
+    arrays = {"--labels": labels, "--features": features, "--class-names": class_names}
+    _refuse_strangers(given[0], arrays, ["--logits"])
+    _refuse_strangers(given[0], {"--data": data}, ["--model"])
+    settings = {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}
+    _refuse_strangers(given[0], settings, ["a run", "--model"])
+    with SignalGuard():
+        if run is not None:
+            found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
+        elif logits is not None:
+            found, source, facts = _of_arrays(logits, labels, features, class_names)
+        else:
+            found, source, facts = _of_checkpoint(str(model), weights, data, split or "test", overrides)
+        _write(output, found, source, facts)
+        if as_json:
+            print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
+        else:
+            _print(found, output)
+
+
+def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
+    from maxsup.analysis.diagnosis import diagnose
+    from maxsup.analysis.outputs import RunOutputs
+    from maxsup.analysis.progress import create_progress
+
+    with create_progress() as progress:
+        outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
+        judged = outputs.split(split)
+        validation = outputs.split("val") if outputs.has_val and split != "val" else None
+        has_few = split != "train" and len(outputs.bundle.train) <= _MAX_TRAINING_IMAGES
+        found = diagnose(
+            judged,
+            validation=validation,
+            train=outputs.split("train") if has_few else None,
+            weight=outputs.weight,
+            bias=outputs.bias,
+            recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
+        )
+    facts = {"Data": outputs.recipe.data.name, "Split": split, "Weights": weights, "Model": outputs.recipe.model.name}
+    return found, outputs.run.path.resolve().name, facts
+
+
+def _of_arrays(logits: str, labels: str | None, features: str | None, class_names: str | None) -> Found:
+    import torch
+
+    from maxsup.analysis.array_files import read_array_files
+    from maxsup.analysis.diagnosis import diagnose
+    from maxsup.analysis.outputs import Outputs
+
+    # Logits are read in parts too small to share: several threads would mostly wait for one another.
+    torch.set_num_threads(1)
+    arrays = read_array_files(logits, labels, features, class_names)
+    outputs = Outputs(arrays.logits, arrays.labels, arrays.features, class_names=arrays.class_names or ())
+    return diagnose(outputs), Path(logits).name, {}
+
+
+def _of_checkpoint(model: str, weights: str | None, data: str | None, split: str, overrides: list[str]) -> Found:
+    from maxsup.analysis.checkpoints import checkpoint_outputs
+    from maxsup.analysis.diagnosis import diagnose
+    from maxsup.analysis.progress import create_progress
+
+    if weights is None or data is None:
+        raise ValueError(
+            f"--model must come with --weights and --data; got {'no --weights' if weights is None else 'no --data'}. "
+            "Write for instance --model timm:resnet50 --weights file.safetensors --data folder:PATH."
+        )
+    with create_progress() as progress:
+        found = checkpoint_outputs(model, weights, data, split=split, overrides=overrides, progress=progress)
+    diagnosis = diagnose(found.outputs, weight=found.weight, bias=found.bias)
+    return diagnosis, f"{model}, {Path(weights).name}", {"Data": data, "Split": split}
+
+
+def _run_and_overrides(words: list[str]) -> tuple[str | None, list[str]]:
+    """The run directory among the words, if any; a directory may have an = in its name."""
+    runs = [word for word in words if "=" not in word or Path(word).is_dir()]
+    if len(runs) > 1:
+        raise ValueError(f"run must be one directory; got {len(runs)}: {', '.join(runs)}. Diagnose them one by one.")
+    return (runs[0] if runs else None), [word for word in words if word not in runs]
+
+
+def _refuse_strangers(given: str, options: dict[str, str | None], owners: list[str]) -> None:
+    """No option is silently ignored."""
+    for option, value in options.items():
+        if value is not None and given not in owners:
+            raise ValueError(
+                f"{option} must come with {' or '.join(owners)}; got {value!r} with {given}. Leave it out."
+            )
+
+
+def _write(path: Path, found: Diagnosis, source: str, facts: dict[str, str]) -> None:
+    from maxsup.core.storage import failed_write, replace_bytes
+    from maxsup.reports.diagnosis import diagnosis_page
+
+    page = diagnosis_page(found, source=source, facts=facts).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed_write(path, len(page), 0, error) from error
+    replace_bytes(path, page)
+
+
+def _print(found: Diagnosis, page: Path) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False)
+    numbers: Any = found.numbers
+    console.print(
+        f"{found.data['num_samples']:,} samples, {found.data['num_classes']:,} classes, accuracy "
+        f"{numbers['accuracy']['value']:.2%}, nll {numbers['nll']['value']:.4f}, ece {numbers['ece']['value']:.4f}",
+        markup=False,
+    )
+    for verdict in found.verdicts:
+        console.print()
+        level = Text(_LEVELS[verdict.level], style=f"bold {_COLORS[verdict.level]}")
+        console.print(Text.assemble(level, "  ", (verdict.topic, "bold")))
+        console.print(Padding(Text(verdict.sentence), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"Next: {verdict.advice}", style="dim"), (0, 0, 0, 2)))
+    console.print()
+    console.print(f"page: {page}", markup=False, soft_wrap=True)

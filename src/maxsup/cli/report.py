@@ -1,0 +1,48 @@
+"""``maxsup report``: tables and one page from what is on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxsup.cli.options import JsonOption, print_json
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Comparisons or studies; or run directories, which become one table."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Where the page goes; by default into the first directory."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="LOSS", help="For run directories: what others are compared to.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write report.html and tables (HTML, Markdown, LaTeX, CSV, JSON) from run directories; nothing is trained."""
+    from maxsup.core.interrupt import SignalGuard
+
+    with SignalGuard():
+        from maxsup.reports import write_report
+        from maxsup.studies.engine import STUDY_FILE, read_folder
+        from maxsup.studies.results import summarize
+        from maxsup.studies.runs import folder_of_runs
+
+        summaries = []
+        if any((folder / STUDY_FILE).is_file() for folder in folders):
+            found = [read_folder(folder) for folder in folders]
+        else:
+            found = [folder_of_runs(folders, output or Path("report"), baseline=baseline)]
+        for folder in found:
+            kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
+            summaries.append(summarize(folder, kind=kind))
+        written = write_report(*(folder.path for folder in found), output=output)
+        if as_json:
+            print_json({"files": [str(path) for path in written], "summaries": summaries})
+        else:
+            typer.echo("\n".join(str(path) for path in written))

@@ -1,0 +1,123 @@
+"""What `compare` and `study run` share: options, the announcement, the launch, the table at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from maxsup.studies.engine import StudyFolder
+    from maxsup.studies.launch import JobState
+
+LauncherOption = Annotated[str, typer.Option("--launcher", metavar="local|ray|slurm", help="Who runs the runs.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Runs at a time; as many as there are cores.")
+]
+
+
+def announce(folder: StudyFolder, workers: int | None) -> None:
+    """Number of runs, expected time, and what so many seeds can show; before anything is trained."""
+    import os
+
+    from maxsup.core.errors import MaxsupError
+    from maxsup.core.rundir import RunDir
+    from maxsup.studies.live import duration
+    from maxsup.studies.power import MIN_SEEDS, POWER, detectable_difference
+    from maxsup.training.estimate import estimated_total
+
+    open_runs = {name: run for name, run in folder.runs.items() if not RunDir(folder.folder(name)).summary.exists()}
+    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    text = f"{len(folder.runs)} runs ({num_seeds} seeds)"
+    if len(open_runs) < len(folder.runs):
+        text += f", {len(folder.runs) - len(open_runs)} of them done"
+    if open_runs:
+        num_workers = min(workers or os.cpu_count() or 1, len(open_runs))
+        try:
+            total = estimated_total([run.recipe for run in open_runs.values()])
+            text += f"; about {duration(total / num_workers)} of training with {num_workers} at a time"
+        except MaxsupError as error:  # a run that cannot even begin is not the end of the others
+            text += f"; how long is unknown: {error}"
+    typer.echo(text, err=True)
+    if num_seeds < MIN_SEEDS:
+        typer.echo(
+            f"{num_seeds} seeds cannot show a difference of any size: the smallest p they can give is above 0.05. "
+            f"Use --seeds {MIN_SEEDS} or more.",
+            err=True,
+        )
+    else:
+        size = detectable_difference(1.0, num_seeds)
+        typer.echo(
+            f"{num_seeds} seeds find a true difference of {size:.2f} standard deviations of the paired differences in "
+            f"{POWER:.0%} of cases; for instance {size * 0.5:.2f} points of accuracy where these differ by 0.5 points "
+            "from seed to seed",
+            err=True,
+        )
+
+
+def run_folder(folder: StudyFolder, launcher: str, workers: int | None) -> list[JobState]:
+    """Launch what is open and show how far it is."""
+    from maxsup.studies.engine import execute
+    from maxsup.studies.launch import create_launcher
+    from maxsup.studies.live import create_view
+
+    options = {} if workers is None else {"num_workers": workers}
+    with create_view() as view:
+        return execute(folder, create_launcher(launcher, **options), view.update)
+
+
+def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
+    """Numbers and report of what is there."""
+    from maxsup.reports import write_report
+    from maxsup.studies.results import summarize
+
+    summary = summarize(folder, kind=kind)
+    write_report(folder.path)
+    return summary
+
+
+def print_summary(summary: dict[str, Any], output: Path) -> None:
+    """The table, what it shows in words, and where everything is."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    content = summary["table"]
+    rows, columns = content["rows"], content["columns"]
+    # Whichever is longer goes down the page; a terminal is narrow.
+    is_turned = len(columns) > len(rows)
+    across, down = (rows, columns) if is_turned else (columns, rows)
+    table.add_column("", overflow="fold")
+    for entry in across:
+        table.add_column(Text(_heading(entry)), justify="right", overflow="fold")
+    for entry in down:
+        pairs = [(other, entry) if is_turned else (entry, other) for other in across]
+        cells = [content["cells"][row["name"]][column["name"]] for row, column in pairs]
+        table.add_row(
+            Text(_heading(entry)), *(Text(_cell_text(cell), style="bold" if cell["is_bold"] else "") for cell in cells)
+        )
+    if summary["scale"] == "tiny":
+        console.print(Text(f"TINY SCALE: {summary['note']}", style="bold"))
+    console.print(table)
+    for sentence in (summary["bold_rule"], *summary["conclusions"]):
+        console.print(Text(f"\n{sentence}"))
+    console.print(f"\nreport: {output / 'report.html'}\nnumbers: {output / 'summary.json'}", soft_wrap=True)
+
+
+def _heading(entry: dict[str, str]) -> str:
+    return f"{entry['group']}, {entry['title']}" if entry["group"] else entry["title"]
+
+
+def _cell_text(cell: dict[str, Any]) -> str:
+    if cell["left_out"]:
+        return "left out"
+    lines = [cell["text"]]
+    if cell["difference_text"]:
+        lines.append(cell["difference_text"])
+    if cell["published"]:
+        lines.append(f"paper {cell['published']['text']}")
+    return "\n".join(lines)

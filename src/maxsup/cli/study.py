@@ -1,0 +1,124 @@
+"""``maxsup study``: the tables and figures of the paper, run and shown beside the published numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxsup.cli.compare import exit_with
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
+from maxsup.cli.studies import LauncherOption, WorkersOption, announce, finish, print_summary, run_folder
+
+if TYPE_CHECKING:
+    from maxsup.core.config import LossConfig
+    from maxsup.studies.schema import ScaleName
+
+study = typer.Typer(
+    help="The tables and figures of the paper: list, show, run, report.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+StudyArgument = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A name from `maxsup study ls`, a label of the paper, or a .yaml file.")
+]
+ScaleOption = Annotated[
+    str, typer.Option("--scale", metavar="tiny|full", help="tiny: small data, minutes; full: the paper's setting.")
+]
+
+
+@study.command("ls")
+def list_studies(as_json: JsonOption = False) -> None:
+    """List the studies that come with the package."""
+    from maxsup.studies.files import describe_studies
+
+    rows = describe_studies()
+    if as_json:
+        print_json({"studies": rows})
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        typer.echo(f"{row['name']:<{width}}  {row['title']} ({row['label']})")
+
+
+@study.command("show")
+def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
+    """Show what a study asks, what it trains, and what the paper leaves open."""
+    from maxsup.studies.files import load_study
+    from maxsup.studies.plans import expand
+
+    loaded = load_study(name)
+    runs = expand(loaded, _checked(scale))
+    if as_json:
+        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs)})
+        return
+    plan = loaded.scales[_checked(scale)]
+    lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
+    lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
+    lines += [plan.note] if plan.note else []
+    lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
+    lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
+    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(_loss_line(run.recipe.loss) for run in runs))]
+    typer.echo("\n".join(lines))
+
+
+@study.command("run")
+def run(
+    name: StudyArgument,
+    overrides: OverrideArguments = None,
+    scale: ScaleOption = "tiny",
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE.")
+    ] = None,
+    launcher: LauncherOption = "local",
+    workers: WorkersOption = None,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a study and print its table beside the published numbers. Goes on where it was stopped."""
+    from maxsup.core.interrupt import SignalGuard
+
+    with SignalGuard():
+        from maxsup.studies.engine import lay_out
+        from maxsup.studies.files import load_study
+
+        loaded = load_study(name)
+        path = output or Path("studies") / f"{loaded.name}-{scale}"
+        folder = lay_out(loaded, path, _checked(scale), overrides=overrides or [], data_root=data_root)
+        announce(folder, workers)
+        states = run_folder(folder, launcher, workers)
+        summary = finish(folder, kind="study")
+        if as_json:
+            print_json(summary)
+        else:
+            print_summary(summary, path)
+        exit_with(states)
+
+
+@study.command("report")
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `maxsup study run` or `maxsup compare` made.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Read the runs of a study again and write its table and report, without training anything."""
+    from maxsup.studies.engine import read_folder
+
+    found = read_folder(folder)
+    summary = finish(found, kind="comparison" if found.study.name == "compare" else "study")
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary, folder)
+
+
+def _checked(scale: str) -> ScaleName:
+    from maxsup.core.checks import check_choice
+
+    check_choice("scale", scale, ("tiny", "full"))
+    return "full" if scale == "full" else "tiny"
+
+
+def _loss_line(loss: LossConfig) -> str:
+    return " ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())])

@@ -1,0 +1,64 @@
+"""Numbers about predictions and features: tensors in, Python floats out, torch only.
+
+Functions of predictions take logits, never probabilities, and class indices; nothing is guessed from the range of the
+values. Sums are kept in float64. What a whole set gives in one call, any split of it gives through the classes with
+``update``, ``merge`` and ``compute``: :class:`PredictionSums` (memory that does not grow), :class:`PredictionTable` (a
+few numbers a sample), :class:`ClasswiseSums` and :class:`SeparationSums`.
+"""
+
+from __future__ import annotations
+
+from maxsup.metrics.bootstrap import Interval, bootstrap_interval, bootstrap_intervals
+from maxsup.metrics.calibration import (
+    ClasswiseSums,
+    Reliability,
+    adaptive_calibration_error,
+    classwise_calibration_error,
+    expected_calibration_error,
+    reliability,
+)
+from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
+from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
+from maxsup.metrics.selective import (
+    RiskCoverage,
+    aurc,
+    auroc,
+    excess_aurc,
+    fpr95,
+    risk_at_coverage,
+    risk_coverage,
+)
+from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
+from maxsup.metrics.sums import PredictionSums
+from maxsup.metrics.table import PredictionTable
+
+__all__ = [
+    "ClassSeparation",
+    "ClasswiseSums",
+    "Confidence",
+    "Interval",
+    "NeuralCollapse",
+    "PredictionSums",
+    "PredictionTable",
+    "Reliability",
+    "RiskCoverage",
+    "SeparationSums",
+    "accuracy",
+    "adaptive_calibration_error",
+    "aurc",
+    "auroc",
+    "bootstrap_interval",
+    "bootstrap_intervals",
+    "brier_score",
+    "class_separation",
+    "classwise_calibration_error",
+    "excess_aurc",
+    "expected_calibration_error",
+    "fpr95",
+    "mean_confidence",
+    "negative_log_likelihood",
+    "neural_collapse",
+    "reliability",
+    "risk_at_coverage",
+    "risk_coverage",
+]

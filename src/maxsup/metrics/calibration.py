@@ -1,0 +1,242 @@
+"""Calibration: how far confidence is from accuracy, over the whole set at once.
+
+Averages of per-batch errors are another, larger number; parts of a set are added up as sums
+(:class:`maxsup.metrics.PredictionSums`), never as errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from maxsup.metrics.predictions import (
+    BLOCK_ELEMENTS,
+    Tally,
+    check_bins,
+    check_predictions,
+    check_samples,
+    exponentials,
+    row_blocks,
+    tallied,
+)
+
+NUM_BINS = 15
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A reliability diagram: edges of the bins, and of each bin its samples, accuracy and mean confidence.
+
+    An empty bin has a count of 0 and is ``nan`` in the other two.
+    """
+
+    edges: Tensor
+    count: Tensor
+    accuracy: Tensor
+    confidence: Tensor
+
+
+def expected_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Mean gap between confidence and accuracy over equally wide bins of the top probability.
+
+    Bin ``i`` holds ``i / num_bins <= confidence < (i + 1) / num_bins``; the last one also holds 1.
+
+    Example:
+        >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [100.0, 0.0], [100.0, 0.0]])
+        >>> expected_calibration_error(logits, torch.tensor([1, 0, 0, 1]))
+        0.25
+    """
+    return calibration_error_of(tallied(logits, labels), num_bins)
+
+
+def adaptive_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
+    """The same over bins of equally many samples, by rising confidence.
+
+    Bin ``i`` of ``N`` samples ends before position ``floor((i + 1) N / num_bins)``. Where an edge falls between samples
+    of equal confidence, both sides get the same share of right ones, so that order does not matter.
+
+    Example:
+        >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+        >>> adaptive_calibration_error(logits, torch.tensor([1, 1, 0, 1]), num_bins=2)
+        0.25
+    """
+    return adaptive_error_of(tallied(logits, labels), num_bins)
+
+
+def classwise_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Mean over classes of the calibration error of that class's probability, all samples in equally wide bins.
+
+    Example:
+        >>> classwise_calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
+        0.25
+    """
+    sums = ClasswiseSums(num_bins)
+    sums.update(logits, labels)
+    check_samples("logits", logits)
+    return sums.compute()
+
+
+def reliability(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> Reliability:
+    """What a reliability diagram shows, in the bins of :func:`expected_calibration_error`.
+
+    Example:
+        >>> reliability(torch.tensor([[0.0, 100.0], [0.0, 0.0]]), torch.tensor([1, 1]), num_bins=2).count
+        tensor([0, 2])
+    """
+    check_bins(num_bins)
+    samples = tallied(logits, labels)
+    return reliability_of(bin_sums(samples.confidence, samples.count, samples.is_correct, num_bins))
+
+
+class ClasswiseSums:
+    """The sums behind :func:`classwise_calibration_error`, whatever the batches.
+
+    Example:
+        >>> sums, others = ClasswiseSums(), ClasswiseSums()
+        >>> sums.update(torch.zeros(3, 2), torch.tensor([0, 0, 0]))
+        >>> others.update(torch.zeros(1, 2), torch.tensor([1]))
+        >>> sums.merge(others).compute()
+        0.25
+    """
+
+    def __init__(self, num_bins: int = NUM_BINS) -> None:
+        check_bins(num_bins)
+        self.num_bins = num_bins
+        self._num_samples = 0
+        # Of each class and bin: samples of the class, minus the class's probability in all samples.
+        self._gaps: Tensor | None = None
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        """Count a batch."""
+        self._add(torch.zeros(logits.shape[1], self.num_bins, dtype=torch.float64), 0)
+        assert self._gaps is not None
+        for classes, gaps, part in class_gaps(logits, labels, self.num_bins):
+            self._gaps.view(-1).index_add_(0, classes, gaps)
+            self._num_samples += part
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one counted."""
+        if other.num_bins != self.num_bins:
+            raise ValueError(
+                f"num_bins must be the same in both; got {self.num_bins} and {other.num_bins}. Count anew."
+            )
+        if other._gaps is not None:
+            self._add(other._gaps, other._num_samples)
+        return self
+
+    @property
+    def gaps(self) -> Tensor:
+        """What each class and bin adds to the error, with its sign."""
+        if self._gaps is None or not self._num_samples:
+            return torch.full((1,), torch.nan, dtype=torch.float64)
+        return self._gaps.view(-1) / (self._num_samples * len(self._gaps))
+
+    def compute(self) -> float:
+        """The error; ``nan`` before any sample."""
+        return float(self.gaps.abs().sum())
+
+    def _add(self, gaps: Tensor, num_samples: int) -> None:
+        if self._gaps is None:
+            self._gaps = torch.zeros_like(gaps)
+        if len(gaps) != len(self._gaps):
+            raise ValueError(
+                f"logits must keep their {len(self._gaps)} classes; got {len(gaps)}. Count each model alone."
+            )
+        self._gaps += gaps
+        self._num_samples += num_samples
+
+
+@torch.no_grad()
+def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterable[tuple[Tensor, Tensor, int]]:
+    """For some rows at a time: cells ``class * num_bins + bin``, what they gain, and the number of rows."""
+    labels = check_predictions(logits, labels)
+    num_classes = logits.shape[1]
+    first = torch.arange(num_classes) * num_bins
+    for start, block, part in row_blocks(logits, labels, BLOCK_ELEMENTS // num_classes):
+        probs, _ = exponentials(block, start)
+        probs /= probs.sum(dim=1, keepdim=True)
+        # Almost all probabilities are in the lowest bin: these are added as whole columns, and the others moved.
+        row, column = (probs >= 1.0 / num_bins).nonzero(as_tuple=True)
+        higher = probs[row, column]
+        probs[row, column] = 0.0
+        cells = first[column] + bin_of(higher, num_bins)
+        true = part * num_bins + bin_of(_restored(probs, row, column, higher, part), num_bins)
+        yield (
+            torch.cat([first, cells, true]),
+            torch.cat([-probs.sum(dim=0), -higher, torch.ones(len(part), dtype=torch.float64)]),
+            len(part),
+        )
+
+
+def _restored(probs: Tensor, row: Tensor, column: Tensor, higher: Tensor, labels: Tensor) -> Tensor:
+    """Probability of the true class, though the higher ones have been taken out of ``probs``."""
+    true = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+    is_true = column == labels[row]
+    true[row[is_true]] = higher[is_true]
+    return true
+
+
+def bin_of(confidence: Tensor, num_bins: int) -> Tensor:
+    """Index of the equally wide bin; an edge belongs to the bin above it, 1 to the last."""
+    return torch.bucketize(confidence, bin_edges(num_bins)[1:-1], right=True)
+
+
+def bin_edges(num_bins: int) -> Tensor:
+    """``i / num_bins``, each the nearest float64."""
+    return torch.arange(num_bins + 1, dtype=torch.float64) / num_bins
+
+
+def bin_sums(confidence: Tensor, count: Tensor, is_correct: Tensor, num_bins: int) -> Tensor:
+    """Of each bin: samples, right ones, confidence; shape ``(3, num_bins)``."""
+    weighted = torch.stack([count, count * is_correct, count * confidence])
+    sums = torch.zeros(3, num_bins, dtype=torch.float64)
+    return sums.index_add_(1, bin_of(confidence, num_bins), weighted)
+
+
+def binned_gaps(sums: Tensor) -> Tensor:
+    """Confidence minus accuracy of each bin, times its share of the samples; their sizes add up to the error."""
+    count, right, confidence = sums
+    return (confidence - right) / count.sum()
+
+
+def reliability_of(sums: Tensor) -> Reliability:
+    """The diagram that follows from the sums of the bins."""
+    count, right, confidence = sums
+    return Reliability(bin_edges(sums.shape[1]), count.long(), right / count, confidence / count)
+
+
+def calibration_error_of(samples: Tally, num_bins: int = NUM_BINS) -> float:
+    """See :func:`expected_calibration_error`."""
+    return float(calibration_gaps(samples, num_bins).abs().sum())
+
+
+def adaptive_error_of(samples: Tally, num_bins: int = NUM_BINS) -> float:
+    """See :func:`adaptive_calibration_error`."""
+    return float(adaptive_gaps(samples, num_bins).abs().sum())
+
+
+def calibration_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
+    """Confidence minus accuracy of each equally wide bin, times its share of the samples."""
+    check_bins(num_bins)
+    return binned_gaps(bin_sums(samples.confidence, samples.count, samples.is_correct, num_bins))
+
+
+def adaptive_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
+    """The same for bins of equally many samples."""
+    check_bins(num_bins)
+    # From the lowest confidence up.
+    count = samples.by_level(samples.count).flip(0)
+    gap = count * samples.levels.flip(0) - samples.by_level(samples.count * samples.is_correct).flip(0)
+    below, gap_below = count.cumsum(0), gap.cumsum(0)
+    total = below[-1]
+    edges = (torch.arange(1, num_bins, dtype=torch.float64) * total / num_bins + 1e-9).floor()
+    # The level that an edge falls into gives the part of its gap that lies below the edge.
+    level = torch.searchsorted(below, edges)
+    part = (edges - (below - count)[level]) / count[level].clamp(min=1.0)
+    inner = (gap_below - gap)[level] + part * gap[level]
+    bounds = torch.cat([gap.new_zeros(1), inner, gap_below[-1:]])
+    return bounds.diff() / total

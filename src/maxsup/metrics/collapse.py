@@ -1,0 +1,150 @@
+"""Neural collapse: the four properties of Papyan, Han and Donoho (2020), as numbers that fall to 0.
+
+Every class counts alike, whatever its size, and only classes that occur among the labels count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
+
+# Rows that are taken to float64 at a time.
+BLOCK_ELEMENTS = 1 << 19
+
+
+class NeuralCollapse(NamedTuple):
+    """0 is collapse in each of them.
+
+    Attributes:
+        nc1: Spread within classes against spread between them, ``tr(S_W pinv(S_B)) / K``.
+        nc2_norm: Standard deviation of the lengths of the centred class means over their mean.
+        nc2_angle: Mean of ``|cos + 1 / (K - 1)|`` over pairs of centred class means.
+        nc3: Squared distance of classifier and centred class means, each scaled to a Frobenius norm of 1.
+        nc4: Share of samples (mean over classes) that the classifier does not give to the class with the nearest mean.
+    """
+
+    nc1: float
+    nc2_norm: float
+    nc2_angle: float
+    nc3: float
+    nc4: float
+
+
+@torch.no_grad()
+def neural_collapse(
+    features: Tensor, labels: Tensor, weight: Tensor | None = None, bias: Tensor | None = None
+) -> NeuralCollapse:
+    """NC1 to NC4 of features and, where given, of the linear classifier on them.
+
+    Args:
+        features: What the classifier sees, ``(N, D)``.
+        labels: Class indices, ``(N,)``, of at least two classes.
+        weight: Of the classifier, ``(K, D)``; without it ``nc3`` and ``nc4`` are ``nan``.
+        bias: Of the classifier, ``(K,)``; 0 if it has none.
+
+    Returns:
+        The five numbers; what the class means leave undefined (all of them equal) is ``nan``.
+
+    Example:
+        >>> corners = torch.eye(3)[torch.tensor([0, 0, 1, 1, 2, 2])]
+        >>> found = neural_collapse(corners, torch.tensor([0, 0, 1, 1, 2, 2]), weight=torch.eye(3))
+        >>> [round(value, 3) for value in found]
+        [0.0, 0.0, 0.0, 0.367, 0.0]
+    """
+    check_matrix("features", features, "(samples, dimensions)")
+    labels = check_labels(labels, len(features))
+    check_samples("features", features)
+    features = features.detach().cpu()
+    weight, bias = _checked_classifier(weight, bias, features.shape[1], int(labels.max()) + 1)
+    classes, place, size = labels.unique(return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        raise ValueError(f"labels must hold at least two classes; got only class {int(classes[0])}. Add other samples.")
+    means = torch.zeros(len(classes), features.shape[1], dtype=torch.float64)
+    for rows, part in _blocks(features, place):
+        means.index_add_(0, part, rows)
+    means /= size.unsqueeze(1)
+    if not means.isfinite().all():
+        row = int((~features.isfinite().all(dim=1)).nonzero()[0])
+        raise ValueError(f"features must be finite; got nan or inf in row {row}. Check the model's output for it.")
+    centred = means - means.mean(dim=0)
+    lengths = torch.linalg.vector_norm(centred, dim=1)
+    return NeuralCollapse(
+        _variability(features, place, size, means, centred),
+        float(lengths.std(correction=0) / lengths.mean()),
+        _angles(centred),
+        math.nan if weight is None else _duality(weight[classes], centred),
+        math.nan if weight is None else _disagreement(features, place, classes, means, weight, bias),
+    )
+
+
+def _variability(features: Tensor, place: Tensor, size: Tensor, means: Tensor, centred: Tensor) -> float:
+    """``tr(S_W pinv(S_B)) / K``: in the axes of ``S_B``, sum of the variances within over those between."""
+    _, between, axes = torch.linalg.svd(centred / math.sqrt(len(means)), full_matrices=False)
+    is_spanned = between > between.max() * max(centred.shape) * torch.finfo(torch.float64).eps
+    if not between.max() > 0:
+        return math.nan
+    scaled = (axes[is_spanned] / between[is_spanned].unsqueeze(1)).T
+    sums = torch.zeros(len(means), dtype=torch.float64)
+    for rows, part in _blocks(features, place):
+        sums.index_add_(0, part, ((rows - means[part]) @ scaled).square_().sum(dim=1))
+    return float((sums / size).mean()) / len(means)
+
+
+def _angles(centred: Tensor) -> float:
+    num_classes = len(centred)
+    lengths = torch.linalg.vector_norm(centred, dim=1)
+    if not lengths.min() > 0:
+        return math.nan
+    directions = centred / lengths.unsqueeze(1)
+    gaps = (directions @ directions.T + 1.0 / (num_classes - 1)).abs_()
+    return float(gaps.sum() - gaps.diagonal().sum()) / (num_classes * (num_classes - 1))
+
+
+def _duality(weight: Tensor, centred: Tensor) -> float:
+    parts = [matrix / torch.linalg.matrix_norm(matrix) for matrix in (weight, centred)]
+    return float((parts[0] - parts[1]).square().sum())
+
+
+def _disagreement(
+    features: Tensor, place: Tensor, classes: Tensor, means: Tensor, weight: Tensor, bias: Tensor | None
+) -> float:
+    shift = means.square().sum(dim=1) / 2
+    offset = torch.zeros(len(weight), dtype=torch.float64) if bias is None else bias
+    sums = torch.zeros(len(classes), dtype=torch.float64)
+    for rows, part in _blocks(features, place):
+        # |h - m|^2 is smallest where h m - |m|^2 / 2 is largest.
+        nearest = classes[(rows @ means.T - shift).argmax(dim=1)]
+        sums.index_add_(0, part, (torch.addmm(offset, rows, weight.T).argmax(dim=1) != nearest).double())
+    return float((sums / place.bincount()).mean())
+
+
+def _blocks(features: Tensor, place: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    num_rows = max(1, BLOCK_ELEMENTS // max(1, features.shape[1]))
+    for rows, part in zip(features.split(num_rows), place.split(num_rows), strict=True):
+        yield rows.double(), part
+
+
+def _checked_classifier(
+    weight: Tensor | None, bias: Tensor | None, width: int, num_classes: int
+) -> tuple[Tensor | None, Tensor | None]:
+    if weight is None:
+        if bias is not None:
+            raise ValueError("bias must come with a weight; got a bias alone. Give weight too, or neither.")
+        return None, None
+    check_matrix("weight", weight, "(classes, dimensions)")
+    if weight.shape[1] != width or len(weight) < num_classes:
+        raise ValueError(
+            f"weight must have a row for each of {num_classes} classes and {width} columns; "
+            f"got shape {tuple(weight.shape)}. Use the weight of the layer that follows these features."
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"bias must have shape ({len(weight)},); got shape {tuple(bias.shape)}. Give one value a class."
+        )
+    return weight.detach().cpu().double(), None if bias is None else bias.detach().cpu().double()

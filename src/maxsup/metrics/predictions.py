@@ -1,0 +1,236 @@
+"""What is kept of predictions once their logits are gone: a few numbers a sample, from which every metric follows.
+
+Logits are read once, in blocks that fit the cache and in float64. A logit of ``-inf`` is a class that cannot be chosen;
+``nan`` and ``inf`` are refused. A tie for the top logit goes to the first index, here and in every loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Of a block in float64; together with its exponentials it should stay in the cache.
+BLOCK_ELEMENTS = 1 << 16
+
+
+class Predictions(NamedTuple):
+    """One entry a sample: label, predicted class, rank of the true class, plain NLL, Brier score, top probability."""
+
+    labels: Tensor
+    predicted: Tensor
+    rank: Tensor
+    nll: Tensor
+    brier: Tensor
+    confidence: Tensor
+
+    @property
+    def is_correct(self) -> Tensor:
+        """Whether the top class is the true one."""
+        return self.predicted == self.labels
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Predictions by falling confidence, and how often each of them counts.
+
+    ``group`` numbers the distinct values of confidence, ``levels`` are these values; samples of one level are tied, and
+    no metric may depend on their order.
+    """
+
+    count: Tensor
+    is_correct: Tensor
+    rank: Tensor
+    nll: Tensor
+    brier: Tensor
+    confidence: Tensor
+    group: Tensor
+    levels: Tensor
+
+    @property
+    def total(self) -> float:
+        """Number of samples, repeated ones repeatedly."""
+        return float(self.count.sum())
+
+    def mean(self, column: Tensor) -> float:
+        """Mean of a column."""
+        return float(self.count @ column) / self.total
+
+    def by_level(self, values: Tensor) -> Tensor:
+        """Sums over the samples of each level."""
+        if len(self.levels) == len(values):
+            return values
+        return values.new_zeros(len(self.levels)).index_add_(0, self.group, values)
+
+
+def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
+    """Each prediction once, sorted by its own confidence or by one that is given."""
+    if confidence is None:
+        confidence = predictions.confidence
+    else:
+        confidence = checked_confidence(confidence, len(predictions.labels))
+    confidence, order = confidence.sort(descending=True, stable=True)
+    levels, group = confidence.unique_consecutive(return_inverse=True)
+    is_correct = predictions.is_correct[order].double()
+    rank, nll, brier = (column[order] for column in (predictions.rank, predictions.nll, predictions.brier))
+    return Tally(torch.ones_like(confidence), is_correct, rank, nll, brier, confidence, group, levels)
+
+
+def tallied(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> Tally:
+    """The tally of a whole set, which must not be empty."""
+    predictions = predictions_of(logits, labels)
+    check_samples("logits", logits)
+    return tally(predictions, confidence)
+
+
+@torch.no_grad()
+def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
+    """The columns of a batch of any size.
+
+    Example:
+        >>> predictions_of(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1])).rank
+        tensor([0, 1])
+    """
+    labels = check_predictions(logits, labels)
+    parts = [
+        _columns(block, part, start)
+        for start, block, part in row_blocks(logits, labels, BLOCK_ELEMENTS // logits.shape[1])
+    ]
+    return concatenated(parts)
+
+
+def concatenated(parts: Sequence[Predictions]) -> Predictions:
+    """The predictions of several batches, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        index, value = torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.float64)
+        return Predictions(index, index, index, value, value, value)
+    return Predictions(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def row_blocks(logits: Tensor, labels: Tensor, num_rows: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Index of the first row, logits and labels of a few rows at a time, on the CPU."""
+    num_rows = max(1, num_rows)
+    for start in range(0, len(logits), num_rows):
+        yield start, logits[start : start + num_rows].detach().cpu(), labels[start : start + num_rows]
+
+
+def exponentials(block: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    """``exp(z - max z)`` of some rows in float64, and the position of the maximum."""
+    top, position = block.max(dim=1)
+    if not top.isfinite().all():
+        row = int((~top.isfinite()).nonzero()[0])
+        raise ValueError(
+            f"logits must be finite numbers, or -inf for a class that cannot be chosen; "
+            f"got {_first_bad(block[row])} in row {start + row}. Check the model's output for that sample."
+        )
+    return block.double().sub(top.double().unsqueeze(1)).exp_(), position
+
+
+def _columns(block: Tensor, labels: Tensor, start: int) -> Predictions:
+    chosen = labels.unsqueeze(1)
+    powers, predicted = exponentials(block, start)
+    total = powers.sum(dim=1)
+    target = block.gather(1, chosen)
+    gap = (target.double() - block.gather(1, predicted.unsqueeze(1)).double()).squeeze(1)
+    true_probability = powers.gather(1, chosen).squeeze(1) / total
+    # The squares of all classes; of the true one, p^2 becomes (1 - p)^2.
+    brier = powers.square().sum(dim=1).div_(total.square()).sub_(2 * true_probability).add_(1.0)
+    return Predictions(
+        labels, predicted, _ranks(block, target, chosen), total.log().sub_(gap), brier.clamp_(min=0.0), 1.0 / total
+    )
+
+
+def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
+    """How many classes come before the true one; of equal logits the lower index is first."""
+    rank = (block > target).sum(dim=1)
+    tied = ((block >= target).sum(dim=1) > rank + 1).nonzero().squeeze(1)
+    if len(tied):
+        is_before = torch.arange(block.shape[1]) < chosen[tied]
+        rank[tied] += ((block[tied] == target[tied]) & is_before).sum(dim=1)
+    return rank
+
+
+def check_predictions(logits: Tensor, labels: Tensor) -> Tensor:
+    """The labels as int64 on the CPU; raises in one sentence what does not fit. Rows are checked as they are read."""
+    check_matrix("logits", logits, "(samples, classes)")
+    labels = check_labels(labels, len(logits))
+    num_classes = logits.shape[1]
+    if num_classes == 0:
+        raise ValueError(
+            f"logits must have at least one class; got shape {tuple(logits.shape)}. Give one column a class."
+        )
+    if len(labels) and int(labels.max()) >= num_classes:
+        row = int((labels >= num_classes).nonzero()[0])
+        raise ValueError(
+            f"labels must be classes of the logits, from 0 to {num_classes - 1}; got {int(labels[row])} in row {row}. "
+            "Check the label mapping or the width of the logits."
+        )
+    return labels
+
+
+def check_samples(name: str, matrix: Tensor) -> None:
+    """Raise where there is nothing to average."""
+    if len(matrix) == 0:
+        raise ValueError(
+            f"{name} must hold at least one sample; got shape {tuple(matrix.shape)}. Give one row a sample."
+        )
+
+
+def check_matrix(name: str, values: Tensor, axes: str) -> None:
+    """Raise unless ``values`` is a floating-point tensor of two axes."""
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(values).__name__}. Use torch.as_tensor({name}).")
+    if values.ndim != 2:
+        raise ValueError(f"{name} must have shape {axes}; got shape {tuple(values.shape)}. Reshape to two axes.")
+    if not values.is_floating_point():
+        raise ValueError(f"{name} must be floating-point numbers; got {values.dtype}. Use {name}.float() if they are.")
+
+
+def check_labels(labels: Tensor, num_samples: int) -> Tensor:
+    """The labels as int64 on the CPU, one for each of ``num_samples``."""
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels must be a tensor; got {type(labels).__name__}. Use torch.as_tensor(labels).")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"labels must be class indices; got {labels.dtype}. Use labels.long() if they are.")
+    if labels.shape != (num_samples,):
+        raise ValueError(
+            f"labels must have one entry a sample, shape ({num_samples},); got shape {tuple(labels.shape)}. "
+            "Give the index of the true class of each row."
+        )
+    labels = labels.detach().cpu().long()
+    if num_samples and int(labels.min()) < 0:
+        row = int((labels < 0).nonzero()[0])
+        raise ValueError(
+            f"labels must be class indices of at least 0; got {int(labels[row])} in row {row}. "
+            "Leave ignored samples out."
+        )
+    return labels
+
+
+def checked_confidence(confidence: Tensor, num_samples: int) -> Tensor:
+    """A confidence a sample, in float64 on the CPU."""
+    if not isinstance(confidence, Tensor) or confidence.shape != (num_samples,) or not confidence.is_floating_point():
+        got = f"{confidence.dtype} of shape {tuple(confidence.shape)}" if isinstance(confidence, Tensor) else confidence
+        raise ValueError(
+            f"confidence must be one floating-point number a sample, shape ({num_samples},); got {got!r}. "
+            "Higher means more certain."
+        )
+    if confidence.isnan().any():
+        raise ValueError("confidence must be numbers that can be ordered; got nan. Leave those samples out.")
+    return confidence.detach().cpu().double()
+
+
+def check_bins(num_bins: int) -> None:
+    """Raise unless ``num_bins`` is a positive integer."""
+    if isinstance(num_bins, bool) or not isinstance(num_bins, int) or num_bins < 1:
+        raise ValueError(f"num_bins must be an integer of at least 1; got {num_bins!r}. 15 is usual.")
+
+
+def _first_bad(row: Tensor) -> float:
+    bad = row[row.isnan() | (row == torch.inf)]
+    return float(bad[0]) if len(bad) else -torch.inf

@@ -1,0 +1,87 @@
+"""Accuracy, negative log-likelihood, Brier score, and how confident right and wrong predictions are."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor
+
+from maxsup.metrics.predictions import Tally, tallied
+
+
+class Confidence(NamedTuple):
+    """Mean top probability of right and of wrong predictions; ``nan`` where there are none."""
+
+    correct: float
+    wrong: float
+
+
+def accuracy(logits: Tensor, labels: Tensor, k: int = 1) -> float:
+    """Share of samples whose true class is among the ``k`` largest logits; of equal ones the lower index is first.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+        >>> accuracy(logits, torch.tensor([0, 1])), accuracy(logits, torch.tensor([0, 1]), k=2)
+        (0.5, 1.0)
+    """
+    return accuracy_of(tallied(logits, labels), k=k)
+
+
+def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
+    """Mean of ``-log q_true``: plain cross-entropy, whatever the model was trained with.
+
+    Example:
+        >>> round(negative_log_likelihood(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([2])), 4)
+        1.3863
+    """
+    return nll_of(tallied(logits, labels))
+
+
+def brier_score(logits: Tensor, labels: Tensor) -> float:
+    """Squared distance of the probabilities from the one-hot label: summed over classes (0 to 2), mean over samples.
+
+    Example:
+        >>> brier_score(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+        0.5
+    """
+    return brier_of(tallied(logits, labels))
+
+
+def mean_confidence(logits: Tensor, labels: Tensor) -> Confidence:
+    """How sure the model is where it is right, and where it is wrong.
+
+    Example:
+        >>> mean_confidence(torch.tensor([[0.0, 0.0], [100.0, 0.0]]), torch.tensor([0, 1]))
+        Confidence(correct=0.5, wrong=1.0)
+    """
+    return confidence_of(tallied(logits, labels))
+
+
+def accuracy_of(samples: Tally, k: int = 1) -> float:
+    """See :func:`accuracy`."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be an integer of at least 1; got {k!r}. Use k=1 for plain accuracy.")
+    return samples.mean((samples.rank < k).double())
+
+
+def nll_of(samples: Tally) -> float:
+    """See :func:`negative_log_likelihood`."""
+    return samples.mean(samples.nll)
+
+
+def brier_of(samples: Tally) -> float:
+    """See :func:`brier_score`."""
+    return samples.mean(samples.brier)
+
+
+def confidence_of(samples: Tally) -> Confidence:
+    """See :func:`mean_confidence`."""
+    right = samples.count * samples.is_correct
+    wrong = samples.count - right
+    return Confidence(*(ratio(float(part @ samples.confidence), float(part.sum())) for part in (right, wrong)))
+
+
+def ratio(value: float, count: float) -> float:
+    """A mean, ``nan`` of nothing."""
+    return value / count if count else math.nan

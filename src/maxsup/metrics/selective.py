@@ -1,0 +1,162 @@
+"""Selective classification: does confidence tell right predictions from wrong ones?
+
+Conventions, the same for all functions here: confidence is the top probability unless another one is given, and a
+sample is accepted before another if its confidence is higher. Samples of equal confidence are tied, and every number is
+the mean over all orders of the tied ones (so shuffling the samples changes nothing); thresholds take or leave a tied
+group as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.metrics.predictions import Tally, check_samples, checked_confidence, tallied
+
+# Of right predictions, in fpr95.
+ACCEPTED_SHARE = 0.95
+
+
+class RiskCoverage(NamedTuple):
+    """Error rate among the most confident samples, by the share of samples that these are."""
+
+    coverage: Tensor
+    risk: Tensor
+
+
+def risk_coverage(confidence: Tensor, is_correct: Tensor) -> RiskCoverage:
+    """The risk-coverage curve, one point a sample.
+
+    Example:
+        >>> risk_coverage(torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([True, False, True, True])).risk
+        tensor([0.0000, 0.5000, 0.3333, 0.2500], dtype=torch.float64)
+    """
+    if not isinstance(is_correct, Tensor) or is_correct.dtype != torch.bool or is_correct.ndim != 1:
+        raise ValueError("is_correct must be a tensor of booleans, one a sample; use predicted == labels.")
+    check_samples("is_correct", is_correct)
+    confidence, order = checked_confidence(confidence, len(is_correct)).sort(descending=True)
+    _, group, size = confidence.unique_consecutive(return_inverse=True, return_counts=True)
+    wrong = torch.zeros(len(size), dtype=torch.float64).index_add_(0, group, (~is_correct.cpu()[order]).double())
+    position = torch.arange(1, len(order) + 1, dtype=torch.float64)
+    return RiskCoverage(position / len(order), (wrong / size)[group].cumsum(0) / position)
+
+
+def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
+    """Area under the risk-coverage curve: the mean risk over all numbers of accepted samples. Lower is better.
+
+    Example:
+        >>> aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+        0.25
+    """
+    return aurc_of(tallied(logits, labels, confidence))
+
+
+def excess_aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
+    """How far :func:`aurc` is above the best order of the same predictions, all right ones first.
+
+    Example:
+        >>> excess_aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+        0.0
+    """
+    return excess_aurc_of(tallied(logits, labels, confidence))
+
+
+def risk_at_coverage(logits: Tensor, labels: Tensor, coverage: float, confidence: Tensor | None = None) -> float:
+    """Error rate of the most confident samples: the fewest that make up at least ``coverage`` of all.
+
+    Example:
+        >>> logits = torch.tensor([[4.0, 0.0], [3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
+        >>> risk_at_coverage(logits, torch.tensor([0, 1, 0, 1]), coverage=0.5)
+        0.5
+    """
+    return risk_at_coverage_of(tallied(logits, labels, confidence), coverage)
+
+
+def auroc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
+    """Chance that a right prediction is more confident than a wrong one, a tie counting half. Higher is better.
+
+    ``nan`` if all predictions are right, or all wrong.
+
+    Example:
+        >>> auroc(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1, 0]))
+        0.5
+    """
+    return auroc_of(tallied(logits, labels, confidence))
+
+
+def fpr95(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
+    """Share of wrong predictions that are accepted with at least 95 % of the right ones. Lower is better.
+
+    The threshold is the highest one that accepts so many. ``nan`` if all predictions are right, or all wrong.
+
+    Example:
+        >>> fpr95(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1, 0]))
+        1.0
+    """
+    return fpr95_of(tallied(logits, labels, confidence))
+
+
+def aurc_of(samples: Tally) -> float:
+    """See :func:`aurc`."""
+    count, wrong = _levels(samples)
+    total = samples.total
+    before, wrong_before = count.cumsum(0) - count, wrong.cumsum(0) - wrong
+    # B samples, W of them wrong, come before a level of n with w wrong. After its j-th the risk is
+    # (W + j w / n) / (B + j), and the sum over j is w + (W - B w / n) (H(B + n) - H(B)), H being harmonic numbers.
+    harmonic = torch.cat([count.new_zeros(1), torch.arange(1, round(total) + 1, dtype=torch.float64).reciprocal_()])
+    harmonic = harmonic.cumsum(0)
+    sums = harmonic[(before + count).long()] - harmonic[before.long()]
+    share = wrong / count.clamp(min=1.0)
+    return float((wrong + (wrong_before - before * share) * sums).sum()) / total
+
+
+def excess_aurc_of(samples: Tally) -> float:
+    """See :func:`excess_aurc`."""
+    count, wrong = _levels(samples)
+    total, num_right = samples.total, float((count - wrong).sum())
+    position = torch.arange(1, round(total) + 1, dtype=torch.float64)
+    best = float(((position - num_right).clamp_(min=0.0) / position).sum()) / total
+    # Equal up to rounding where the order is the best one.
+    excess = aurc_of(samples) - best
+    return excess if excess > 1e-14 else 0.0
+
+
+def risk_at_coverage_of(samples: Tally, coverage: float) -> float:
+    """See :func:`risk_at_coverage`."""
+    if isinstance(coverage, bool) or not isinstance(coverage, float | int) or not 0.0 < coverage <= 1.0:
+        raise ValueError(f"coverage must be a share above 0 and at most 1; got {coverage!r}. Use 0.8 for 80 %.")
+    count, wrong = _levels(samples)
+    num_accepted = max(1.0, math.ceil(coverage * samples.total - 1e-9))
+    end = count.cumsum(0)
+    level = int(torch.searchsorted(end, torch.tensor(num_accepted, dtype=torch.float64)))
+    part = (num_accepted - float(end[level] - count[level])) / float(count[level])
+    return float(wrong[:level].sum() + part * wrong[level]) / num_accepted
+
+
+def auroc_of(samples: Tally) -> float:
+    """See :func:`auroc`."""
+    count, wrong = _levels(samples)
+    right = count - wrong
+    num_right, num_wrong = float(right.sum()), float(wrong.sum())
+    if not num_right or not num_wrong:
+        return math.nan
+    above = right.cumsum(0) - right / 2
+    return float(wrong @ above) / (num_right * num_wrong)
+
+
+def fpr95_of(samples: Tally) -> float:
+    """See :func:`fpr95`."""
+    count, wrong = _levels(samples)
+    right, num_wrong = (count - wrong).cumsum(0), float(wrong.sum())
+    if not right[-1] or not num_wrong:
+        return math.nan
+    level = torch.searchsorted(right, torch.ceil(ACCEPTED_SHARE * right[-1] - 1e-9))
+    return float(wrong.cumsum(0)[level]) / num_wrong
+
+
+def _levels(samples: Tally) -> tuple[Tensor, Tensor]:
+    """Of each value of confidence, from the highest: samples, and wrong ones."""
+    return samples.by_level(samples.count), samples.by_level(samples.count * (1.0 - samples.is_correct))

@@ -1,0 +1,166 @@
+r"""Class separation of features: within, total and ``r_squared`` of the cosine distance (Kornblith et al., 2021).
+
+With unit vectors ``u_i`` and the mean ``m_k`` of those of class ``k``, the mean over all pairs has a closed form:
+
+.. math::
+    within = 1 - \frac{1}{K} \sum_k \|m_k\|^2, \qquad
+    total = 1 - \Big\|\frac{1}{K} \sum_k m_k\Big\|^2, \qquad
+    R^2 = 1 - within / total
+
+so one pass over the features is enough, where pairs would need ``N^2 D`` multiplications. Classes count alike, whatever
+their size; only those that occur count. A vector of zeros has a cosine of 0 with every vector, itself included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
+
+# Of the rows that are taken to float64 at a time; they should stay in the cache.
+BLOCK_ELEMENTS = 1 << 19
+# Below this a total is rounding: all vectors point the same way.
+MIN_TOTAL = 1e-12
+
+
+class ClassSeparation(NamedTuple):
+    """Mean cosine distance between samples of one class, between all samples, and ``1 - within / total``."""
+
+    within: float
+    total: float
+    r_squared: float
+
+
+def class_separation(features: Tensor, labels: Tensor, *, has_self_pairs: bool = True) -> ClassSeparation:
+    """How far samples of a class lie from one another, and from everything.
+
+    Args:
+        features: One row a sample, ``(N, D)``.
+        labels: Class indices, ``(N,)``.
+        has_self_pairs: Whether a sample is paired with itself too, as in the published definition. Without, ``within``
+            of a class of ``n`` samples is larger by ``n / (n - 1)``, and a class of one sample has none.
+
+    Returns:
+        The three numbers; ``r_squared`` is ``nan`` if all vectors point the same way.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [-3.0, 0.0]])
+        >>> class_separation(features, torch.tensor([0, 0, 1, 1]))
+        ClassSeparation(within=0.25, total=0.875, r_squared=0.7142857142857143)
+    """
+    sums = SeparationSums()
+    sums.update(features, labels)
+    check_samples("features", features)
+    return sums.compute(has_self_pairs=has_self_pairs)
+
+
+def unit_blocks(features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of length 1 (or 0) in float64, a few at a time, and where they are."""
+    num_rows = max(1, BLOCK_ELEMENTS // max(1, features.shape[1]))
+    for start in range(0, len(features), num_rows):
+        block = features[start : start + num_rows].detach().cpu().double()
+        length = torch.linalg.vector_norm(block, dim=1, keepdim=True)
+        yield slice(start, start + len(block)), block / length.where(length > 0, 1.0)
+
+
+class SeparationSums:
+    """The sums behind :func:`class_separation`, whatever the batches.
+
+    Example:
+        >>> sums, others = SeparationSums(), SeparationSums()
+        >>> sums.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([0, 1]))
+        >>> others.update(torch.tensor([[0.0, 2.0], [-3.0, 0.0]]), torch.tensor([0, 1]))
+        >>> sums.merge(others).compute().within
+        0.25
+    """
+
+    def __init__(self) -> None:
+        # Of each class: sum of its unit vectors, samples, samples that are not zero.
+        self._sums = torch.zeros(0, 0, dtype=torch.float64)
+        self._counts = torch.zeros(2, 0, dtype=torch.float64)
+
+    @torch.no_grad()
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Count a batch."""
+        check_matrix("features", features, "(samples, dimensions)")
+        labels = check_labels(labels, len(features))
+        if len(labels) == 0:
+            return
+        self._widen(int(labels.max()) + 1, features.shape[1])
+        # Class after class, so that the rows of one add up in a single product.
+        labels, order = labels.sort(stable=True)
+        width, features = features.shape[1], features.detach()
+        num_rows = min(len(labels), max(1, BLOCK_ELEMENTS // max(1, width)))
+        gathered, block = features.new_empty(num_rows, width), self._sums.new_empty(num_rows, width)
+        lengths = []
+        for rows, part in zip(order.split(num_rows), labels.split(num_rows), strict=True):
+            torch.index_select(features, 0, rows.to(features.device), out=gathered[: len(rows)])
+            lengths.append(self._add(block[: len(rows)].copy_(gathered[: len(rows)]), part, rows))
+        size = torch.ones_like(labels, dtype=torch.float64)
+        self._counts.index_add_(1, labels, torch.stack([size, (torch.cat(lengths) > 0).double()]))
+
+    @property
+    def vectors(self) -> Tensor:
+        """Sum of the unit vectors of each class, ``(classes, D)``."""
+        return self._sums
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one counted."""
+        num_classes, width = other._sums.shape
+        if num_classes:
+            self._widen(num_classes, width)
+            self._sums[:num_classes] += other._sums
+            self._counts[:, :num_classes] += other._counts
+        return self
+
+    def compute(self, *, has_self_pairs: bool = True) -> ClassSeparation:
+        """The three numbers; ``nan`` where there is no pair to average over."""
+        size, num_nonzero = self._counts
+        num_classes = int((size > 0).sum())
+        if num_classes == 0:
+            return ClassSeparation(math.nan, math.nan, math.nan)
+        # Without a copy of the sums: the squared length of each class's mean, and that of the sum of all means.
+        own = (torch.linalg.vector_norm(self._sums, dim=1) / size.clamp(min=1.0)).square_()
+        everything = float(torch.mv(self._sums.T, 1.0 / size.clamp(min=1.0)).square_().sum())
+        if has_self_pairs:
+            num_own, own_sum = num_classes, float(own.sum())
+        else:
+            is_paired = size > 1
+            pairs = (own * size.square() - num_nonzero)[is_paired] / (size * (size - 1.0))[is_paired]
+            num_own, own_sum = len(pairs), float(pairs.sum())
+        # A pair of classes each; those of a class with itself have just been counted.
+        num_pairs = num_classes * (num_classes - 1) + num_own
+        cosines = everything - float(own.sum()) + own_sum
+        within = max(0.0, 1.0 - own_sum / num_own) if num_own else math.nan
+        total = max(0.0, 1.0 - cosines / num_pairs) if num_pairs else math.nan
+        return ClassSeparation(within, total, 1.0 - within / total if total > MIN_TOTAL else math.nan)
+
+    def _add(self, block: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+        """Add rows whose labels are sorted; gives their lengths."""
+        length = torch.linalg.vector_norm(block, dim=1)
+        if not math.isfinite(float(length.sum())):
+            row = int(rows[(~length.isfinite()).nonzero()[0]])
+            raise ValueError(f"features must be finite; got nan or inf in row {row}. Check the model's output for it.")
+        # 0 times a huge number is 0.
+        scale = length.clamp(min=torch.finfo(torch.float64).tiny).reciprocal_()
+        classes, size = (found.tolist() for found in labels.unique_consecutive(return_counts=True))
+        for number, members, scales in zip(classes, block.split(size), scale.split(size), strict=True):
+            self._sums[number].addmv_(members.T, scales)
+        return length
+
+    def _widen(self, num_classes: int, width: int) -> None:
+        before = self._sums
+        if before.numel() and before.shape[1] != width:
+            raise ValueError(
+                f"features must keep their width of {before.shape[1]}; got {width}. Count each model alone."
+            )
+        if num_classes > len(before):
+            self._sums = torch.zeros(num_classes, width, dtype=torch.float64)
+            self._sums[: len(before)] = before if before.numel() else 0.0
+            self._counts = torch.nn.functional.pad(self._counts, (0, num_classes - len(before)))

@@ -1,0 +1,111 @@
+"""Sums over predictions, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from typing_extensions import Self
+
+from maxsup.metrics.calibration import NUM_BINS, Reliability, bin_sums, binned_gaps, reliability_of
+from maxsup.metrics.predictions import predictions_of
+from maxsup.metrics.scores import ratio
+
+_SCALARS = ("n", "missing", "correct", "correct_top5", "nll", "brier", "confidence_correct", "confidence_wrong")
+
+
+class PredictionSums:
+    """Sums over predictions from which all reported numbers follow, whatever the batches or processes.
+
+    What needs the order of all confidences (AURC, AUROC, adaptive bins) is in :class:`PredictionTable`.
+
+    Example:
+        >>> sums = PredictionSums()
+        >>> sums.update(torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), torch.tensor([0, 2]))
+        >>> {key: round(value, 3) for key, value in sums.compute().items() if key in ("accuracy", "nll", "ece")}
+        {'accuracy': 0.5, 'nll': 0.895, 'ece': 0.395}
+    """
+
+    def __init__(self) -> None:
+        self._scalars = torch.zeros(len(_SCALARS), dtype=torch.float64)
+        # One column a bin of confidence: samples, correct ones, confidence.
+        self._bins = torch.zeros(3, NUM_BINS, dtype=torch.float64)
+        # One column a class: samples, correct ones; made when the number of classes is known.
+        self._classes = torch.zeros(2, 0, dtype=torch.float64)
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        """Count a batch."""
+        rows = predictions_of(logits, labels)
+        is_correct = rows.is_correct.double()
+        one = torch.ones_like(is_correct)
+        columns = torch.stack(
+            [
+                one,
+                torch.zeros_like(one),
+                is_correct,
+                (rows.rank < 5).double(),
+                rows.nll,
+                rows.brier,
+                rows.confidence * is_correct,
+                rows.confidence * (1.0 - is_correct),
+            ]
+        )
+        self._widen(logits.shape[1])
+        self._scalars += columns.sum(dim=1)
+        self._bins += bin_sums(rows.confidence, one, is_correct, NUM_BINS)
+        self._classes.index_add_(1, rows.labels, torch.stack([one, is_correct]))
+
+    def add_missing(self, count: int) -> None:
+        """Count images that could not be read; no prediction is made up for them."""
+        self._scalars[_SCALARS.index("missing")] += count
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one counted."""
+        self._widen(other._classes.shape[1])
+        self._scalars += other._scalars
+        self._bins += other._bins
+        self._classes[:, : other._classes.shape[1]] += other._classes
+        return self
+
+    def sync(self, device: torch.device) -> None:
+        """Add up the counts of all processes, those that had no batch included."""
+        width = torch.tensor(self._classes.shape[1], device=device)
+        dist.all_reduce(width, op=dist.ReduceOp.MAX)
+        self._widen(int(width))
+        for name in ("_scalars", "_bins", "_classes"):
+            # float64 travels on every device that has a process group; the sums are small.
+            counts = getattr(self, name).to(device)
+            dist.all_reduce(counts)
+            setattr(self, name, counts.cpu())
+
+    def compute(self) -> dict[str, float]:
+        """The numbers, as fractions; ``nan`` where there is nothing to average."""
+        sums = dict(zip(_SCALARS, self._scalars.tolist(), strict=True))
+        total, correct = sums["n"], sums["correct"]
+        return {
+            "n": int(total),
+            "missing": int(sums["missing"]),
+            "accuracy": ratio(correct, total),
+            "accuracy_top5": ratio(sums["correct_top5"], total),
+            "nll": ratio(sums["nll"], total),
+            "brier": ratio(sums["brier"], total),
+            "ece": float(binned_gaps(self._bins).abs().sum()),
+            "confidence_correct": ratio(sums["confidence_correct"], correct),
+            "confidence_wrong": ratio(sums["confidence_wrong"], total - correct),
+        }
+
+    def reliability(self) -> Reliability:
+        """The reliability diagram, in 15 bins."""
+        return reliability_of(self._bins)
+
+    def group_accuracy(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
+        """Accuracy of each group of classes, every class of a group counting the same."""
+        per_class = self._classes[1] / self._classes[0]
+        return {name: float(per_class[list(classes)].mean()) for name, classes in groups.items()}
+
+    def _widen(self, num_classes: int) -> None:
+        missing = num_classes - self._classes.shape[1]
+        if missing > 0:
+            self._classes = torch.nn.functional.pad(self._classes, (0, missing))

@@ -1,0 +1,210 @@
+"""A folder of a comparison or a study as a report reads it: its summary, and its run directories."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import MaxsupError, StorageError
+from maxsup.core.rundir import RunDir
+from maxsup.reports.sections_tables import arm_titles
+
+LOG_FILE = "worker.log"
+LOG_LINES = 30
+"""How much of the log of a failed run is shown, from its end."""
+
+# What XML and UTF-8 cannot hold; a tab and the end of a line can stay.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run of a folder: what was planned, and what it left.
+
+    Args:
+        path: The run directory.
+        arm: What it is compared as.
+        title: What readers know the arm by.
+        loss: Name of the loss.
+        seed: Of the run.
+        status: ``done``, ``failed`` or ``missing``.
+        log: Of the worker, if it failed.
+        recipe: What was trained; empty where nothing was.
+        label: What figures call it among runs with the same seed.
+    """
+
+    path: Path
+    arm: str
+    title: str
+    loss: str
+    seed: int
+    status: str
+    log: Path | None
+    recipe: Mapping[str, Any] = field(repr=False)
+    label: str = ""
+
+    @property
+    def setting(self) -> str:
+        """Model and data."""
+        if not self.recipe:
+            return ""
+        return f"{self.recipe['model']['name']} on {self.recipe['data']['name']}"
+
+    @cached_property
+    def epochs(self) -> list[dict[str, Any]]:
+        """What was logged, a line an epoch."""
+        path = RunDir(self.path).metrics
+        if not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()
+        try:
+            return [cleaned(json.loads(line)) for line in lines if line.strip()]
+        except ValueError as error:
+            raise StorageError(f"{path} must hold a JSON object a line; got {error}. Train the run again.") from error
+
+    @cached_property
+    def test(self) -> dict[str, Any]:
+        """Final numbers of the test split."""
+        found: dict[str, Any] = read_json(RunDir(self.path).summary).get("test", {}).get("last", {})
+        return found
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """What an analysis found about the run; of several results the one for the test split, else the first."""
+        from maxsup.analysis import read_results
+
+        if not RunDir(self.path).config.is_file():
+            return None
+        found = read_results(self.path, name)
+        chosen = next((result for result in found if result["facts"]["split"] == "test"), found[0] if found else None)
+        return None if chosen is None else cleaned(chosen)
+
+    def log_end(self) -> str:
+        """The last lines of the log."""
+        if self.log is None or not _is_file(self.log):
+            return ""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return cleaned("\n".join(lines[-LOG_LINES:]))
+
+
+@dataclass(frozen=True)
+class FolderView:
+    """A summary and the runs it speaks of."""
+
+    path: Path
+    summary: Mapping[str, Any]
+    runs: Sequence[RunView]
+
+    @cached_property
+    def settings(self) -> dict[str, list[RunView]]:
+        """Runs that left something, by model and data."""
+        found: dict[str, list[RunView]] = {}
+        for run in self.runs:
+            if run.recipe:
+                found.setdefault(run.setting, []).append(run)
+        return found
+
+
+def read_view(path: Path) -> FolderView:
+    """Read a folder.
+
+    Args:
+        path: A folder with a ``summary.json``.
+    """
+    file = path / "summary.json"
+    if not file.is_file():
+        raise MaxsupError(
+            f"folder must hold the summary.json of a comparison or a study; got {str(path)!r}, which has none. "
+            "Give the --output of maxsup compare or maxsup study run."
+        )
+    summary = read_json(file)
+    if not isinstance(summary.get("table"), Mapping):
+        raise MaxsupError(
+            f"summary must be that of a comparison or a study; got {str(file)!r}, which has no table. Give the folder "
+            "above the run directories."
+        )
+    titles = arm_titles(summary)
+    runs = [_run(path, entry, titles) for entry in summary["runs"]]
+    return FolderView(path, summary, _labelled(runs))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, all its text printable; empty where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        found: dict[str, Any] = cleaned(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise StorageError(f"{path} must be readable JSON; got {error}. Make it again.") from error
+    return found
+
+
+def cleaned(value: Any) -> Any:
+    r"""The same value with a mark in the place of every character that no page can hold.
+
+    Example:
+        >>> cleaned({"a\x00": ["b\ud800", 1]})
+        {'a�': ['b�', 1]}
+    """
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [cleaned(inner) for inner in value]
+    return value
+
+
+def _run(path: Path, entry: Mapping[str, Any], titles: Mapping[str, str]) -> RunView:
+    from maxsup.core.recipes import read_yaml
+
+    folder = path / entry["folder"]
+    config, log = RunDir(folder).config, entry.get("log") or ""
+    return RunView(
+        path=folder,
+        arm=entry["arm"],
+        title=titles.get(entry["arm"], entry["arm"]),
+        loss=entry["loss"],
+        seed=entry["seed"],
+        status=entry["status"],
+        # Nothing but a log: a summary from elsewhere must not have other files shown.
+        log=path / log if Path(log).name == LOG_FILE else None,
+        recipe=cleaned(read_yaml(config)) if _is_file(config) else {},
+    )
+
+
+def _labelled(runs: Sequence[RunView]) -> list[RunView]:
+    """Arms are named by their titles; where runs of one arm differ in strength, by that too."""
+    strengths: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        if run.recipe:
+            strengths.setdefault((run.setting, run.title), set()).add(_strength(run))
+    return [
+        replace(run, label=f"{run.title} {_strength(run)}".strip())
+        if len(strengths.get((run.setting, run.title), ())) > 1
+        else replace(run, label=run.title)
+        for run in runs
+    ]
+
+
+def _strength(run: RunView) -> str:
+    """Options of the loss, in short."""
+    options = {key: value for key, value in run.recipe.get("loss", {}).items() if key != "name"}
+    words = []
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            words.append(f"{key} {value.get('start')}-{value.get('end')}")
+        else:
+            words.append(f"{key} {value}")
+    return ", ".join(words)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file system takes
+        return False

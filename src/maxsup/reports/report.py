@@ -1,0 +1,108 @@
+"""The report of comparisons and studies: one page, and tables in four formats, from what is on disk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maxsup.core.rundir import RunDir
+from maxsup.reports.folders import FolderView, read_view
+from maxsup.reports.page import anchor, render, template_text
+from maxsup.reports.sections import (
+    Banner,
+    ReportBlock,
+    ReportSection,
+    banners,
+    choice_blocks,
+    environment_blocks,
+    facts,
+    results_blocks,
+    run_blocks,
+    verdict_blocks,
+)
+from maxsup.reports.sections_figures import FIGURES
+from maxsup.reports.sections_tables import differences_table, results_table, runs_table
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One comparison or study on the page."""
+
+    title: str
+    anchor: str
+    question: str
+    facts: dict[str, str]
+    banners: Sequence[Banner]
+    sections: Sequence[ReportSection]
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """All that is on the page."""
+
+    title: str
+    chapters: Sequence[Chapter] = field(repr=False)
+
+
+def write_report(*folders: Path, output: Path | None = None) -> list[Path]:
+    """Write ``report.html`` and ``tables/``; nothing is trained or analysed.
+
+    Args:
+        folders: Of comparisons or studies, each with its ``summary.json``; several become chapters of one page.
+        output: Where the files go; by default the first folder. With several folders, tables are in a folder for each.
+
+    Returns:
+        What was written, the page first. The same input gives the same bytes.
+    """
+    if not folders:
+        raise ValueError("folders must be at least one; got none. Give the --output of maxsup compare.")
+    views = [read_view(Path(folder)) for folder in folders]
+    target = RunDir(output or folders[0])
+    files = {target.path / "report.html": report_page(views)}
+    for place, view in enumerate(views):
+        folder = target.path / "tables"
+        folder = folder if len(views) == 1 else folder / f"{place + 1}-{anchor(view.summary['name']) or 'table'}"
+        for table in (results_table(view.summary), differences_table(view.summary), runs_table(view.summary)):
+            for ending, content in table.files().items():
+                files[folder / f"{table.name}.{ending}"] = content
+    for path, content in files.items():
+        target.write_text(path, content)
+    return list(files)
+
+
+def report_page(views: Sequence[FolderView]) -> str:
+    """The page as HTML.
+
+    Args:
+        views: One a chapter.
+    """
+    with warnings.catch_warnings():
+        # Signs that the figures' font lacks are drawn by the browser, which has others.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        chapters = [_chapter(view, place, is_alone=len(views) == 1) for place, view in enumerate(views)]
+        title = chapters[0].title if len(views) == 1 else f"{len(views)} comparisons"
+        return render(ReportPage(title, chapters), "report.html", extra_style=template_text("report.css"))
+
+
+def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
+    prefix = "" if is_alone else f"{place + 1}-"
+    names = "" if is_alone else f"c{place + 1}-"
+    summary = view.summary
+    found: list[tuple[str, list[ReportBlock]]] = [
+        ("Results", results_blocks(view)),
+        ("What this shows", verdict_blocks(view)),
+        *((title, make(view, names)) for title, make in FIGURES.items()),
+        (
+            "What was chosen" if summary["kind"] != "study" else "What the paper says, and what it leaves open",
+            choice_blocks(view),
+        ),
+        ("Runs", run_blocks(view)),
+        ("Environment", environment_blocks(view)),
+    ]
+    sections = [ReportSection(title, f"{prefix}{anchor(title)}", blocks) for title, blocks in found if blocks]
+    return Chapter(
+        summary["title"], f"chapter-{place + 1}", summary["question"], facts(summary), banners(view), sections
+    )

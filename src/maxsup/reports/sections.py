@@ -1,0 +1,237 @@
+"""Sections of a report in words and tables: what was asked, what was found, what was chosen, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from maxsup.reports.folders import FolderView
+from maxsup.reports.page import Plot, Text
+from maxsup.reports.plots import title_of
+from maxsup.reports.plots_analyses import Picture
+from maxsup.reports.sections_tables import differences_table, results_table, runs_table
+from maxsup.reports.tables import ReportTable
+
+ERRATA_PAGE = "docs/errata.md"
+
+
+@dataclass(frozen=True)
+class Banner:
+    """What a reader must see before all else; ``level`` is ``watch`` or ``bad``."""
+
+    title: str
+    text: str
+    level: str = "watch"
+    kind: ClassVar[str] = "banner"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What each metric shows, in a sentence, and all that can be said of it folded away under that."""
+
+    short: Sequence[tuple[str, str]]
+    items: Sequence[tuple[str, Sequence[str]]]
+    kind: ClassVar[str] = "verdicts"
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Names and what is said of them."""
+
+    items: Sequence[tuple[str, str]]
+    kind: ClassVar[str] = "definitions"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    items: Sequence[str]
+    kind: ClassVar[str] = "bullets"
+
+
+@dataclass(frozen=True)
+class Log:
+    """The end of a log, folded away."""
+
+    title: str
+    text: str
+    kind: ClassVar[str] = "log"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Figures side by side where there is room."""
+
+    items: Sequence[Plot]
+    kind: ClassVar[str] = "pair"
+
+
+@dataclass(frozen=True)
+class MainTable:
+    """A table with all its forms for download."""
+
+    table: ReportTable
+    others: Sequence[ReportTable] = ()
+    kind: ClassVar[str] = "main_table"
+
+    @property
+    def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Names of tables, each with its forms: what readers call it, the ending, the content."""
+        forms = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
+        return [
+            (table.name, [(forms[ending], ending, content) for ending, content in table.files().items()])
+            for table in (self.table, *self.others)
+        ]
+
+
+ReportBlock = Text | Plot | Picture | Banner | Verdicts | Definitions | Bullets | Log | Pair | MainTable
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A part of a chapter under a heading; ``anchor`` is unique on the page."""
+
+    title: str
+    anchor: str
+    blocks: Sequence[ReportBlock]
+
+
+def banners(view: FolderView) -> list[Banner]:
+    """Warnings that stand above everything: a reduced scale, runs that failed."""
+    summary, found = view.summary, []
+    if summary.get("scale") == "tiny":
+        text = summary.get("note") or "The numbers show that the study works and say nothing about the paper's."
+        found.append(Banner("TINY SCALE: this is not the paper's experiment", text))
+    holes = [run for run in summary["runs"] if run["status"] != "done"]
+    if holes:
+        verb = "is" if len(holes) == 1 else "are"
+        text = (
+            f"{len(holes)} of {len(summary['runs'])} runs {verb} not there; the tables show the holes, and the list "
+            "of runs at the end says what happened to each."
+        )
+        found.append(Banner("Some runs are missing", text, "bad"))
+    return found
+
+
+def results_blocks(view: FolderView) -> list[ReportBlock]:
+    """The main table and when something in it is bold."""
+    summary = view.summary
+    notes = [summary["note"]] if summary.get("note") and summary.get("scale") != "tiny" else []
+    whole = MainTable(results_table(summary), (differences_table(summary),))
+    return [*(Text(note) for note in notes), whole, Text(how_to_read(summary))]
+
+
+def how_to_read(summary: Mapping[str, Any]) -> str:
+    """What the lines of a cell are, and the rule of bold print."""
+    has_published = any(cell.get("published") for line in summary["table"]["cells"].values() for cell in line.values())
+    published = " Numbers marked with their label are those of the paper." if has_published else ""
+    rule = summary.get("bold_rule") or ""
+    return (
+        f"Under each mean stands the mean difference to {summary['baseline']} over paired seeds with its 95 % "
+        f"interval, the exact p of that difference, and p after Holm's correction for all losses."
+        f"{published} {rule}".rstrip()
+    )
+
+
+def verdict_blocks(view: FolderView) -> list[ReportBlock]:
+    """What the numbers show, in words."""
+    items = [(entry["title"], entry["sentences"]) for entry in view.summary.get("verdicts", []) if entry["sentences"]]
+    return [Verdicts(short_verdicts(view.summary), items)] if items else []
+
+
+def short_verdicts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A sentence a metric: which losses are better, which worse, and of which nothing can be said."""
+    found = []
+    for group in dict.fromkeys(entry.get("group") or "" for entry in summary["losses"]):
+        losses = [entry for entry in summary["losses"] if (entry.get("group") or "") == group]
+        for metric in summary["metrics"]:
+            numbers = {
+                entry["title"]: entry["metrics"].get(metric["name"]) or {}
+                for entry in losses
+                if not entry["is_baseline"]
+            }
+            numbers = {title: number for title, number in numbers.items() if number.get("difference") is not None}
+            if numbers:
+                title = ", ".join(word for word in (group, title_of(metric)) if word)
+                found.append((title, _short_sentence(numbers, metric["direction"], summary["baseline"])))
+    return found
+
+
+def _short_sentence(numbers: Mapping[str, Mapping[str, Any]], direction: str, baseline: str) -> str:
+    shown = {title: number for title, number in numbers.items() if number["is_conclusive"]}
+    words = []
+    for is_first, better, other in ((True, "better", "higher"), (False, "worse", "lower")):
+        if direction == "none":
+            names = [title for title, number in shown.items() if (number["difference"] > 0) == is_first]
+        else:
+            names = [title for title, number in shown.items() if number["is_better"] == is_first]
+        if names:
+            word = other if direction == "none" else better
+            words.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {word} than {baseline}")
+    rest = [title for title in numbers if title not in shown]
+    if rest:
+        words.append(f"nothing can be concluded about {_listed(rest)}")
+    text = "; ".join(words)
+    if shown and not any((number["adjusted_p"] or 1.0) <= 0.05 for number in shown.values()) and len(numbers) > 1:
+        text += f". Taken together, the {len(numbers)} comparisons prove none of this: read it as leads"
+    return f"{text[0].upper() if not shown else text[0]}{text[1:]}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def choice_blocks(view: FolderView) -> list[ReportBlock]:
+    """What the paper states, what it leaves open and what was done, and where its parts disagree."""
+    summary = view.summary
+    blocks: list[ReportBlock] = []
+    if summary.get("stated"):
+        blocks += [Text("What the paper states:"), Bullets(summary["stated"])]
+    if summary.get("unstated"):
+        if summary["kind"] == "study":
+            blocks.append(Text("What it leaves open, and what is done here:"))
+        blocks.append(Definitions([(entry["what"], entry["choice"]) for entry in summary["unstated"]]))
+    if summary.get("errata"):
+        blocks += [
+            Text(f"Contradictions of paper and released code that matter here, by their names in {ERRATA_PAGE}:"),
+            Bullets(summary["errata"]),
+        ]
+    return blocks
+
+
+def run_blocks(view: FolderView) -> list[ReportBlock]:
+    """All runs, and the ends of the logs of those that failed."""
+    blocks: list[ReportBlock] = [MainTable(runs_table(view.summary))]
+    for run in view.runs:
+        if run.status != "done":
+            text = run.log_end()
+            if text:
+                blocks.append(Log(f"End of the log: {run.title}, seed {run.seed}", text))
+    return blocks
+
+
+def environment_blocks(view: FolderView) -> list[ReportBlock]:
+    """Where it ran."""
+    environment = view.summary.get("environment") or {}
+    return [Definitions([(str(key), str(value)) for key, value in environment.items()])] if environment else []
+
+
+def facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Names and values under the title."""
+    runs = summary["runs"]
+    done = sum(run["status"] == "done" for run in runs)
+    found = {
+        "Baseline": str(summary["baseline"]),
+        "Paired seeds": str(len(summary["seeds"])),
+        "Runs": str(done) if done == len(runs) else f"{done} of {len(runs)}",
+    }
+    if summary.get("label"):
+        found["In the paper"] = summary["label"]
+    if summary.get("scale"):
+        found["Scale"] = summary["scale"].upper() if summary["scale"] == "tiny" else summary["scale"]
+    environment = summary.get("environment") or {}
+    titles = {"device": "Device", "torch": "torch", "maxsup": "maxsup"}
+    found |= {title: str(environment[key]) for key, title in titles.items() if key in environment}
+    return found

@@ -1,0 +1,162 @@
+"""Matplotlib figures as part of a page: SVG that follows the page's colours and its security policy.
+
+Styles become plain attributes, because the policy allows no inline style. Black, white and greys become the ink and
+the paper of the page, so that a figure reads in light and in dark. Same figure, same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_DROPPED = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "script", "foreignObject", "image")}
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_FONT_SIZE = re.compile(r"([\d.]+)px")
+_PIXELS = 1.85  # of the page for a point of the figure: text of 7 points becomes as large as a caption
+_DARK_CARD = bytes.fromhex("1c1f25")  # --card of page.css
+_MIN_CONTRAST = 4.0
+_STEPS = 50
+_PAINT = re.compile(r'(?:fill|stroke)="(#[0-9a-f]{6})"')
+_HEX = re.compile(r"#([0-9a-f]{6})$")
+
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _XLINK)
+
+
+def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> str:
+    """A figure as an ``<svg>`` element.
+
+    Args:
+        figure: Drawn, not closed.
+        name: Unique on the page; every id inside starts with it.
+        title: What it is, for screen readers.
+        description: What it shows, for screen readers.
+    """
+    import matplotlib
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    root = ElementTree.fromstring(stream.getvalue())
+    _drop(root)
+    for element in root.iter():
+        _rewrite(element, name)
+    width, height = (float(root.attrib.pop(side).removesuffix("pt")) for side in ("width", "height"))
+    root.attrib.update(
+        {
+            "class": "plot",
+            "viewBox": f"0 0 {width:g} {height:g}",
+            "width": f"{_PIXELS * width:.0f}",
+            "height": f"{_PIXELS * height:.0f}",
+            "role": "img",
+            "aria-labelledby": f"{name}-title {name}-desc",
+            "stroke-linejoin": "round",
+            "preserveAspectRatio": "xMidYMid meet",
+        }
+    )
+    root.attrib.pop("version", None)
+    for position, (tag, text) in enumerate((("title", title), ("desc", description))):
+        label = ElementTree.Element(f"{{{_SVG}}}{tag}", {"id": f"{name}-{tag}"})
+        label.text = text
+        root.insert(position, label)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def dark_rules(html: str) -> str:
+    """Style for the dark: lines and areas that would sink into the background get a lighter tone of their colour.
+
+    Args:
+        html: A page, or drawings of :func:`inline_svg`.
+
+    Example:
+        >>> print(dark_rules('<path stroke="#56138e"/><path fill="#56b4e9"/>'))
+        @media screen and (prefers-color-scheme: dark) {
+          .plot [fill="#56138e"] { fill: #966db9; }
+          .plot [stroke="#56138e"] { stroke: #966db9; }
+        }
+        <BLANKLINE>
+    """
+    rules = [
+        f'  .plot [{paint}="{color}"] {{ {paint}: {lighter}; }}\n'
+        for color in sorted(set(_PAINT.findall(html)))
+        if (lighter := _readable_on_dark(color)) != color
+        for paint in ("fill", "stroke")
+    ]
+    return f"@media screen and (prefers-color-scheme: dark) {{\n{''.join(rules)}}}\n" if rules else ""
+
+
+def _readable_on_dark(color: str) -> str:
+    """The colour, with as much white as it needs to stand out."""
+    own = bytes.fromhex(color[1:])
+    mixed = own
+    for step in range(_STEPS):
+        mixed = bytes(round(value + (255 - value) * step / _STEPS) for value in own)
+        if (_luminance(mixed) + 0.05) / (_luminance(_DARK_CARD) + 0.05) >= _MIN_CONTRAST:
+            break
+    return f"#{mixed.hex()}"
+
+
+def _luminance(color: bytes) -> float:
+    """Relative luminance, as the guidelines for accessible pages define it."""
+    shares = [value / 255 for value in color]
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _drop(element: ElementTree.Element) -> None:
+    for child in list(element):
+        if child.tag in _DROPPED:
+            element.remove(child)
+        else:
+            _drop(child)
+
+
+def _rewrite(element: ElementTree.Element, name: str) -> None:
+    """Ids of the page's own, attributes in place of styles, ink and paper in place of black and white."""
+    attributes = element.attrib
+    for pair in attributes.pop("style", "").split(";"):
+        key, _, value = (part.strip() for part in pair.partition(":"))
+        if key == "font-family":
+            continue  # the page's own, which is not wider than the one that was measured with
+        if key == "font":  # how older versions of matplotlib write it
+            size = _FONT_SIZE.search(value)
+            attributes["font-size"] = size[1] if size else "10"
+            if "bold" in value or re.search(r"\b[67]00\b", value):
+                attributes["font-weight"] = "bold"
+        elif key and value:
+            attributes[key] = value
+    for key, value in list(attributes.items()):
+        if key == "id":
+            attributes[key] = f"{name}-{value}"
+        elif key in ("href", f"{{{_XLINK}}}href"):
+            attributes[key] = value.replace("#", f"#{name}-", 1)
+        elif "url(#" in value:
+            attributes[key] = _REFERENCE.sub(rf"url(#{name}-\1)", value)
+    for paint in ("fill", "stroke"):
+        _neutral(attributes, paint)
+    if element.tag.endswith("}text") and "fill" not in attributes:
+        attributes["fill"] = "currentColor"
+
+
+def _neutral(attributes: dict[str, str], paint: str) -> None:
+    """A grey is ink that lets the paper through; white is the paper itself."""
+    match = _HEX.match(attributes.get(paint, "").lower())
+    if match is None:
+        return
+    channels = bytes.fromhex(match[1])
+    if max(channels) - min(channels) > 4:
+        return
+    if min(channels) == 255:
+        attributes["class"] = f"{attributes.get('class', '')} paper-{paint}".strip()
+        return
+    attributes[paint] = "currentColor"
+    opacity = (1 - max(channels) / 255) * float(attributes.get(f"{paint}-opacity", "1"))
+    if opacity < 1:
+        attributes[f"{paint}-opacity"] = f"{opacity:.3g}"

@@ -1,0 +1,182 @@
+"""Tables of a report: one object each, which becomes HTML, Markdown, LaTeX, CSV and JSON.
+
+HTML shows everything of a cell under one another. Markdown and LaTeX print a number a cell, with published numbers in
+columns of their own; CSV and JSON hold one record a cell, with all digits and every seed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from maxsup.core.storage import json_text
+from maxsup.reports.page import Column, Table
+
+HOLE = "-"
+"""What stands where there is no number."""
+
+FORMATS = ("md", "tex", "csv", "json")
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "\u2013": "--",
+    "\u2212": "$-$",
+    "\n": " ",
+}
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$&])")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands over a column."""
+
+    title: str
+    group: str = ""
+    is_number: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as it is printed, and what belongs to it.
+
+    Args:
+        text: What is printed.
+        value: What sorting goes by.
+        is_bold: Whether it may be printed bold.
+        is_baseline: Whether others are compared with it.
+        difference: To the baseline, with its interval.
+        evidence: Behind the difference.
+        published: The same number in the paper.
+        label: Where in the paper.
+        gap: Why there is no number, or not as many as there should be.
+    """
+
+    text: str
+    value: float | None = None
+    is_bold: bool = False
+    is_baseline: bool = False
+    difference: str = ""
+    evidence: str = ""
+    published: str = ""
+    label: str = ""
+    gap: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row under its name."""
+
+    title: str
+    cells: Sequence[Cell]
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """Rows under columns, and the records behind them."""
+
+    name: str
+    caption: str
+    corner: str
+    heads: Sequence[Head]
+    rows: Sequence[Row]
+    records: Sequence[Mapping[str, Any]] = field(repr=False)
+    kind: ClassVar[str] = "matrix"
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether rows come in groups."""
+        return any(row.group for row in self.rows)
+
+    def grid(self) -> tuple[list[str], list[list[tuple[str, bool]]]]:
+        """Heads, and rows of text with whether it is bold: published numbers beside ours.
+
+        Example:
+            >>> row = Row("ls", [Cell("97.3", is_bold=True, published="76.4", label="tab:x")])
+            >>> ReportTable("t", "", "loss", [Head("acc")], [row], []).grid()
+            (['loss', 'acc', 'acc, published (tab:x)'], [[('ls', False), ('97.3', True), ('76.4', False)]])
+        """
+        heads = [*(["group"] if self.has_groups else []), self.corner]
+        published: list[bool] = []
+        for place, head in enumerate(self.heads):
+            title = f"{head.group}: {head.title}" if head.group else head.title
+            labels = dict.fromkeys(row.cells[place].label for row in self.rows if row.cells[place].published)
+            heads += [title, *([f"{title}, published ({', '.join(labels)})"] if labels else [])]
+            published.append(bool(labels))
+        lines = []
+        for row in self.rows:
+            line = [*([(row.group, False)] if self.has_groups else []), (row.title, False)]
+            for cell, has_published in zip(row.cells, published, strict=True):
+                line += [(cell.text, cell.is_bold), *([(cell.published or HOLE, False)] if has_published else [])]
+            lines.append(line)
+        return heads, lines
+
+    def markdown(self) -> str:
+        """A table as GitHub shows it."""
+        heads, lines = self.grid()
+        num_names = 2 if self.has_groups else 1
+        aligned = [True] * num_names + [not head.is_number for head in self._grid_heads()]
+        rules = ["---" if is_left else "---:" for is_left in aligned]
+        rows = [[f"**{_markdown(text)}**" if is_bold else _markdown(text) for text, is_bold in line] for line in lines]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in [[_markdown(head) for head in heads], rules, *rows])
+        return f"{table}\n\n{_markdown(self.caption)}\n"
+
+    def latex(self) -> str:
+        r"""A table for LaTeX; it needs ``\usepackage{booktabs}``."""
+        heads, lines = self.grid()
+        num_names = 2 if self.has_groups else 1
+        columns = "l" * num_names + "".join("r" if head.is_number else "l" for head in self._grid_heads())
+        rows = [
+            [rf"\textbf{{{_latex(text)}}}" if is_bold else _latex(text) for text, is_bold in line] for line in lines
+        ]
+        body = "\n".join(f"    {' & '.join(row)} \\\\" for row in rows)
+        return (
+            "\\begin{table}\n  \\centering\n"
+            f"  \\caption{{{_latex(self.caption)}}}\n  \\begin{{tabular}}{{{columns}}}\n    \\toprule\n"
+            f"    {' & '.join(_latex(head) for head in heads)} \\\\\n    \\midrule\n{body}\n    \\bottomrule\n"
+            "  \\end{tabular}\n\\end{table}\n"
+        )
+
+    def csv(self) -> str:
+        """One line a record."""
+        keys = list(dict.fromkeys(key for record in self.records for key in record))
+        return Table("", [Column(key) for key in keys], [[r.get(key) for key in keys] for r in self.records]).csv()
+
+    def json(self) -> str:
+        """The records under the table's name."""
+        content = {"name": self.name, "caption": self.caption, "records": list(self.records)}
+        return json_text(content, indent=2) + "\n"
+
+    def files(self) -> dict[str, str]:
+        """Content by the ending of the file."""
+        return dict(zip(FORMATS, (self.markdown(), self.latex(), self.csv(), self.json()), strict=True))
+
+    def _grid_heads(self) -> list[Head]:
+        """A head for each column of the grid that is not a name."""
+        found = []
+        for place, head in enumerate(self.heads):
+            has_published = any(row.cells[place].published for row in self.rows)
+            found += [head] * (2 if has_published else 1)
+        return found
+
+
+def _markdown(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text)

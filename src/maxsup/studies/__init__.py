@@ -1,0 +1,74 @@
+"""Studies: the tables and figures of the paper as files, what they make one train, and paired statistics.
+
+A ``.yaml`` file in this folder is the whole registration of a study. Names load what they need on first use, so that
+listing studies costs neither pydantic nor numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxsup.studies.files import describe_studies, load_study, study_names, study_path
+    from maxsup.studies.parts import Cell, DataChoice, Metric
+    from maxsup.studies.plans import (
+        ComparedCells,
+        PlannedAnalysis,
+        PlannedRun,
+        comparisons,
+        expand,
+        planned_analyses,
+    )
+    from maxsup.studies.power import detectable_difference, seeds_needed, smallest_p_value
+    from maxsup.studies.schema import Study
+    from maxsup.studies.statistics import PairedComparison, compare_losses, holm, paired_comparison
+    from maxsup.studies.verdicts import BOLD_RULE, Quantity, verdict_sentences
+
+__all__ = [
+    "BOLD_RULE",
+    "Cell",
+    "ComparedCells",
+    "DataChoice",
+    "Metric",
+    "PairedComparison",
+    "PlannedAnalysis",
+    "PlannedRun",
+    "Quantity",
+    "Study",
+    "compare_losses",
+    "comparisons",
+    "describe_studies",
+    "detectable_difference",
+    "expand",
+    "holm",
+    "load_study",
+    "paired_comparison",
+    "planned_analyses",
+    "seeds_needed",
+    "smallest_p_value",
+    "study_names",
+    "study_path",
+    "verdict_sentences",
+]
+
+_HOMES = {
+    "files": ("describe_studies", "load_study", "study_names", "study_path"),
+    "parts": ("Cell", "DataChoice", "Metric"),
+    "plans": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
+    "power": ("detectable_difference", "seeds_needed", "smallest_p_value"),
+    "schema": ("Study",),
+    "statistics": ("PairedComparison", "compare_losses", "holm", "paired_comparison"),
+    "verdicts": ("BOLD_RULE", "Quantity", "verdict_sentences"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'maxsup.studies' has no attribute {name!r}")
+    return getattr(import_module(f"maxsup.studies.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,241 @@
+"""``maxsup compare``: losses on one data set, as a study that is put together on the spot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.config import LossConfig, Recipe
+from maxsup.core.errors import hint
+from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
+from maxsup.core.rundir import RunDir
+from maxsup.losses import LOSSES
+from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
+from maxsup.studies.schema import Study
+
+# The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
+LOSS_OPTIONS: dict[str, dict[str, Any]] = {
+    "ce": {},
+    "ls": {"alpha": 0.1},
+    "zipf_ls": {"alpha": 0.1, "ranking": "dense"},
+    "ols": {"alpha": 0.5},
+    "maxsup": {"alpha": 0.1},
+    "logit_penalty": {"beta": 0.002},
+}
+TUNED_FACTORS = (0.5, 1.0, 2.0)
+"""Strengths tried by tuning, as multiples of the usual one: the same number of trials for every loss that has one."""
+
+_FACTORS = {"x": "place (x)", "hue": "hue"}
+
+METRICS = {
+    "accuracy": Metric(title="accuracy", factor=100, unit="%", digits=2, direction="higher"),
+    "nll": Metric(name="nll", title="NLL", digits=3, direction="lower"),
+    "ece": Metric(name="ece", title="ECE", digits=3, direction="lower"),
+    "aurc": Metric(source="calibration", name="aurc", title="AURC", digits=4, direction="lower"),
+    "confidence_wrong": Metric(name="confidence_wrong", title="confidence on errors", digits=3, direction="none"),
+    "within": Metric(source="collapse", name="train_within", title="within (train)", digits=3, direction="none"),
+    "r_squared": Metric(
+        source="collapse", name="train_r_squared", title="r_squared (train)", digits=3, direction="none"
+    ),
+}
+
+
+def comparison(
+    recipe: str | Recipe,
+    losses: Sequence[str] = tuple(LOSS_OPTIONS),
+    *,
+    num_seeds: int = 6,
+    baseline: str | None = None,
+    overrides: Iterable[str] = (),
+    strengths: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Study:
+    """A study of some losses under one recipe.
+
+    Args:
+        recipe: Name or file of the recipe that all losses share.
+        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance.
+        num_seeds: How many paired seeds, counted from 0.
+        baseline: The loss that others are compared with; ``ls`` where it is among them, else the first.
+        overrides: ``key.sub=value`` each, for every run.
+        strengths: Options of losses by name, as tuning found them.
+
+    Example:
+        >>> study = comparison("digits_cnn", ["ce", "ls", "maxsup:0.2"])
+        >>> study.baseline, [row.title for row in study.rows], len(study.scales["full"].seeds)
+        ('ls', ['ce', 'ls', 'maxsup 0.2'], 6)
+    """
+    if num_seeds < 1:
+        raise ValueError(f"seeds must be at least 1; got {num_seeds!r}. Six are the fewest that can show anything.")
+    name = str(recipe)
+    base = load_recipe(name, overrides)
+    rows = [_row(word, strengths or {}) for word in dict.fromkeys(losses)]
+    arms = [row.name for row in rows]
+    if len(arms) < 2:
+        raise ValueError(f"losses must be two or more; got {', '.join(arms) or 'none'}. Write --losses ce,ls,maxsup.")
+    baseline = baseline or ("ls" if "ls" in arms else arms[0])
+    if baseline not in arms:
+        raise ValueError(f"baseline must be one of the losses; got {baseline!r}. {hint(baseline, arms)}")
+    metrics, analyses = _measured(base)
+    scale = Scale(recipe=name, overrides=tuple(overrides), seeds=tuple(range(num_seeds)), note=_note(base))
+    return Study(
+        name="compare",
+        label="",
+        title=f"{len(arms)} losses on {base.data.name}",
+        question=f"Which of {', '.join(arms)} is better than {baseline} on {base.data.name}, and in what?",
+        stated=(),
+        unstated=_choices(base),
+        baseline=baseline,
+        rows=tuple(rows),
+        columns=tuple(Entry(name=key, title=metric.title, metric=metric) for key, metric in metrics.items()),
+        analyses=tuple(analyses),
+        scales={"full": scale, "tiny": scale},
+    )
+
+
+def recipe_for(data: str) -> str:
+    """The recipe that fits a data set: the quickest of the package's for it, else one that takes any images.
+
+    Example:
+        >>> recipe_for("digits"), recipe_for("folder:photos"), recipe_for("cifar10")
+        ('digits_cnn', 'folder_finetune', 'cifar10_quick')
+    """
+    name = data.partition(":")[0]
+    if name == "folder":
+        return "folder_finetune"
+    if name == "synthetic":
+        return "synthetic_compare"
+    fitting = [
+        (recipe.endswith("_quick"), recipe)
+        for recipe in list_recipes()
+        if read_yaml(recipe_path(recipe)).get("data", {}).get("name") == name
+    ]
+    return max(fitting)[1] if fitting else "digits_cnn"
+
+
+def tuning(study: Study, recipe: str, overrides: Iterable[str] = ()) -> Study:
+    """The study that chooses strengths: every loss with each of a few multiples of its own, on seeds of their own."""
+    rows = []
+    for row in study.rows:
+        assert row.loss is not None
+        strength = strength_of(row.loss.name)
+        usual = None if strength is None else row.loss.options.get(strength)
+        if strength is None or not isinstance(usual, int | float):
+            continue
+        for factor in TUNED_FACTORS:
+            options = {**row.loss.options, strength: round(usual * factor, 6)}
+            rows.append(
+                Entry(
+                    name=f"{row.name}_{TUNED_FACTORS.index(factor)}",
+                    title=f"{row.name} {strength}={options[strength]:g}",
+                    loss=LossConfig(name=row.loss.name, **options),
+                )
+            )
+    if not rows:
+        raise ValueError("tune must have losses with a strength to choose; got none. Leave --tune out.")
+    scale = Scale(recipe=recipe, overrides=tuple(overrides), seeds=(1000, 1001), note="tuning")
+    return study.model_copy(
+        update={
+            "name": "tuning",
+            "baseline": rows[0].name,
+            "rows": tuple(rows),
+            "columns": (Entry(name="accuracy", title="accuracy", metric=METRICS["accuracy"]),),
+            "analyses": (),
+            "scales": {"full": scale, "tiny": scale},
+        }
+    )
+
+
+def chosen_strengths(folders: Mapping[str, Sequence[Path]], rows: Sequence[Entry]) -> dict[str, dict[str, Any]]:
+    """Options of each loss whose runs have the best mean validation accuracy; the lower NLL decides between equals.
+
+    Args:
+        folders: Run directories by the name of the row they belong to.
+        rows: The rows of the tuning study.
+    """
+    best: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {}
+    for row in rows:
+        assert row.loss is not None
+        found = [json.loads(RunDir(path).summary.read_text())["val"]["last"] for path in folders[row.name]]
+        score = (
+            sum(entry["accuracy"] for entry in found) / len(found),
+            -sum(entry["nll"] for entry in found) / len(found),
+        )
+        if row.loss.name not in best or score > best[row.loss.name][0]:
+            best[row.loss.name] = (score, dict(row.loss.options))
+    return {name: options for name, (_, options) in best.items()}
+
+
+def strength_of(loss: str) -> str | None:
+    """What a loss calls its strength; None for plain cross-entropy.
+
+    Example:
+        >>> strength_of("maxsup"), strength_of("logit_penalty"), strength_of("ce")
+        ('alpha', 'beta', None)
+    """
+    return None if loss == "ce" else LOSSES[loss].strength
+
+
+def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:
+    name, colon, value = word.partition(":")
+    LOSSES[name]  # an unknown name is an error that says the nearest
+    options = dict(strengths.get(name, LOSS_OPTIONS.get(name, {})))
+    title = name
+    strength = strength_of(name)
+    if colon:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if strength is None or number < 0:
+            raise ValueError(
+                f"loss must be written name or name:strength; got {word!r}. Write for instance maxsup:0.2."
+            )
+        options[strength] = number
+        title = f"{name} {number:g}"
+    elif strength is not None and strength in strengths.get(name, {}):
+        title = f"{name} {strengths[name][strength]:g}"
+    suffix = "".join(char if char.isalnum() else "_" for char in value)
+    return Entry(name=f"{name}_{suffix}" if colon else name, title=title, loss=LossConfig(name=name, **options))
+
+
+def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
+    """The numbers of a comparison; where factors within classes are known, what a probe finds of them too."""
+    analyses = [
+        AnalysisPlan(name="calibration", what="calibration"),
+        AnalysisPlan(name="collapse", what="collapse"),
+        AnalysisPlan(name="logits", what="logits"),
+    ]
+    metrics = dict(METRICS)
+    if recipe.data.name == "synthetic":
+        analyses.append(AnalysisPlan(name="probe", what="probe"))
+        for factor, title in _FACTORS.items():
+            metrics[f"factor_{factor}"] = Metric(
+                source="probe", name=f"r_squared_{factor}", title=f"probe: {title}", digits=3, direction="none"
+            )
+    analyses += [AnalysisPlan(name="projection", what="projection"), AnalysisPlan(name="gradcam", what="gradcam")]
+    return metrics, analyses
+
+
+def _note(recipe: Recipe) -> str:
+    return f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs."
+
+
+def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
+    """What a reader must know to repeat the comparison."""
+    optimizer = recipe.optimizer
+    return (
+        Unstated(what="Model and data", choice=f"{recipe.model.name} on {recipe.data.name}."),
+        Unstated(
+            what="Optimiser",
+            choice=f"{optimizer.name}, learning rate {optimizer.lr:g}, {recipe.epochs} epochs, batches of "
+            f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
+        ),
+        Unstated(
+            what="Pairs",
+            choice="Under one seed all losses see the same initial weights, the same order of images and the same "
+            "augmentation.",
+        ),
+        Unstated(what="Weights", choice="Those of the last epoch; nothing is chosen on the test images."),
+    )

@@ -1,0 +1,216 @@
+"""From a study to its folder: what has to be trained and analysed, done by a launcher, and what came of it.
+
+::
+
+    OUT/study.json      the study, the scale, and every run with its place in the table
+    OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe: no run is trained twice
+    OUT/summary.json    the numbers (see ``results``)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from maxsup.analysis import ANALYSES, analyze
+from maxsup.core.config import Recipe
+from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.rundir import RunDir
+from maxsup.data import DATASETS, load_data
+from maxsup.studies.launch import Job, JobState, Launcher, OnChange
+from maxsup.studies.parts import Cell, DataChoice
+from maxsup.studies.plans import PlannedAnalysis, PlannedRun, expand, planned_analyses
+from maxsup.studies.schema import ScaleName, Study
+from maxsup.studies.worker import JOB, data_overrides
+from maxsup.training.run import recipe_digest
+
+STUDY_FILE = "study.json"
+_RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A study laid out on disk: which run is where."""
+
+    path: Path
+    study: Study
+    scale: ScaleName
+    runs: dict[str, PlannedRun]
+    analyses: tuple[PlannedAnalysis, ...]
+
+    def folder(self, name: str) -> Path:
+        """The run directory of that name."""
+        return self.path / _RUNS / name
+
+    def jobs(self) -> list[Job]:
+        """One job a run."""
+        return [Job(name, self.folder(name), run.recipe.epochs) for name, run in self.runs.items()]
+
+
+def lay_out(
+    study: Study,
+    output: str | Path,
+    scale: ScaleName = "tiny",
+    *,
+    overrides: Iterable[str] = (),
+    data_root: str | Path | None = None,
+) -> StudyFolder:
+    """Write down what a study needs, before anything runs.
+
+    A folder that already holds this study is taken up again: finished runs stay, also where seeds or losses were added.
+
+    Args:
+        study: The study.
+        output: Its folder.
+        scale: ``full`` or ``tiny``.
+        overrides: ``key.sub=value`` each, for every recipe.
+        data_root: Where data sets are.
+    """
+    words = [*overrides, *([f"data.root={Path(data_root).resolve()}"] if data_root else [])]
+
+    def is_available(choice: DataChoice) -> bool:
+        return _is_available(choice.name, json.dumps(choice.options), None if data_root is None else str(data_root))
+
+    planned = expand(study, scale, is_available=is_available, overrides=words)
+    analyses = tuple(planned_analyses(study, scale, is_available=is_available))
+    runs = {f"{run.arm}-s{run.seed}-{recipe_digest(run.recipe)}": run for run in planned}
+    folder = StudyFolder(Path(output), study, scale, runs, analyses)
+    _require_same_study(folder)
+    for name, run in runs.items():
+        directory = RunDir(folder.folder(name))
+        job = {
+            "recipe": run.recipe.model_dump(mode="json"),
+            "name": study.name,
+            "analyses": [analysis_call(analysis, run.recipe, study.weights) for analysis in _single(analyses)],
+        }
+        directory.write_json(directory.path / JOB, job)
+    record = {
+        "study": study.model_dump(mode="json"),
+        "scale": scale,
+        "runs": {name: {"arm": run.arm, "seed": run.seed, "cells": run.cells} for name, run in runs.items()},
+        "recipes": {name: run.recipe.model_dump(mode="json") for name, run in runs.items()},
+        "analyses": [asdict(analysis) | {"data": _dumped(analysis.data)} for analysis in analyses],
+    }
+    RunDir(folder.path).write_json(folder.path / STUDY_FILE, record)
+    return folder
+
+
+def read_folder(path: str | Path) -> StudyFolder:
+    """A folder that :func:`lay_out` made."""
+    file = Path(path) / STUDY_FILE
+    if not file.is_file():
+        raise MaxsupError(
+            f"folder must be one that maxsup compare or maxsup study run made; got {str(path)!r}, which has no "
+            f"{STUDY_FILE}. Give its --output."
+        )
+    record = json.loads(file.read_text())
+    runs = {
+        name: PlannedRun(
+            Recipe.model_validate(record["recipes"][name]),
+            run["arm"],
+            run["seed"],
+            tuple(Cell(*cell) for cell in run["cells"]),
+        )
+        for name, run in record["runs"].items()
+    }
+    analyses = tuple(
+        PlannedAnalysis(**(entry | {"data": DataChoice.model_validate(entry["data"]) if entry["data"] else None}))
+        for entry in record["analyses"]
+    )
+    return StudyFolder(Path(path), Study.model_validate(record["study"]), record["scale"], runs, analyses)
+
+
+def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
+    """Train and analyse everything that is not there yet; a run that fails does not stop the others."""
+    states = launcher.launch(folder.jobs(), on_change)
+    done = {state.job.name for state in states if state.status == "done"}
+    for analysis in folder.analyses:
+        if _is_joint(analysis):
+            _analyze_together(folder, analysis, [name for name in folder.runs if name in done])
+    return states
+
+
+def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
+    """What a worker is asked to do for a planned analysis of a run."""
+    options, data = dict(analysis.options), analysis.data
+    if data is not None and analysis.what == "probe":  # it brings its own data beside the run's
+        options["target"], data = data.name, None
+    elif data is not None and data.name == recipe.data.name:
+        data = None
+    return {
+        "name": analysis.name,
+        "what": analysis.what,
+        "split": analysis.split,
+        "weights": weights,
+        "options": options,
+        "data": _dumped(data),
+    }
+
+
+def _single(analyses: Sequence[PlannedAnalysis]) -> list[PlannedAnalysis]:
+    return [analysis for analysis in analyses if not _is_joint(analysis)]
+
+
+def _is_joint(analysis: PlannedAnalysis) -> bool:
+    """Whether runs that are compared must agree on something first, such as the classes to show."""
+    return ANALYSES[analysis.what].is_joint
+
+
+def _analyze_together(folder: StudyFolder, analysis: PlannedAnalysis, names: Sequence[str]) -> None:
+    """One call for all runs of a seed on the same data, unless its results are there."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        run = folder.runs[name]
+        groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
+    for members in groups.values():
+        call = analysis_call(analysis, folder.runs[members[0]].recipe, folder.study.weights)
+        seed = folder.runs[members[0]].seed
+        marker = folder.path / "figures" / f"{analysis.name}-s{seed}.txt"
+        text = "\n".join([*members, json.dumps(call)])
+        if marker.is_file() and marker.read_text() == text:
+            continue
+        analyze(
+            [folder.folder(name) for name in members],
+            [analysis.what],
+            output=marker.parent / f"seed-{seed}",
+            split=call["split"],
+            weights=call["weights"],
+            overrides=data_overrides(call["data"]),
+            options={analysis.what: call["options"]},
+        )
+        RunDir(folder.path).write_text(marker, text)
+
+
+def _require_same_study(folder: StudyFolder) -> None:
+    """Another study or another scale in the same folder would mix two tables."""
+    file = folder.path / STUDY_FILE
+    if not file.is_file():
+        return
+    record = json.loads(file.read_text())
+    for key, own in (("name", folder.study.name), ("scale", folder.scale)):
+        other = record["study"]["name"] if key == "name" else record["scale"]
+        if own != other:
+            raise MaxsupError(
+                f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
+                "Choose another --output."
+            )
+
+
+@lru_cache(maxsize=64)
+def _is_available(name: str, options: str, root: str | None) -> bool:
+    """Whether data can be loaded; found out by loading it."""
+    if name.partition(":")[0] not in DATASETS.names():
+        return False
+    try:
+        load_data(name, root=None if root is None else Path(root), **json.loads(options))
+    except DataError:
+        return False
+    return True
+
+
+def _dumped(choice: DataChoice | None) -> dict[str, Any] | None:
+    return None if choice is None else choice.model_dump(mode="json")

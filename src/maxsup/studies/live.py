@@ -1,0 +1,172 @@
+"""What a launch shows: a table of all runs on a terminal, a plain line when a run starts or ends elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from maxsup.studies.launch import JobState, Status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_ORDER: tuple[Status, ...] = ("running", "failed", "queued", "done")
+_STYLES = {"running": "bold", "failed": "red", "queued": "dim", "done": "green"}
+_BAR_WIDTH = 20
+
+
+class View:
+    """Shows nothing; the base of those that do. ``update`` is what a launcher calls."""
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+
+    def update(self, states: Sequence[JobState]) -> None:
+        """The runs are so far."""
+
+
+class LineView(View):
+    """One line when a run starts or ends.
+
+    Args:
+        stream: Where to; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._known: dict[str, str] = {}
+
+    def update(self, states: Sequence[JobState]) -> None:
+        """Print what has changed."""
+        num_over = sum(state.is_final for state in states)
+        for state in states:
+            name = state.job.name
+            before, self._known[name] = self._known.get(name), state.status
+            if state.status == before or (state.status == "queued" and before is None):
+                continue
+            text = "is there already" if before is None and state.status == "done" else _news(state)
+            print(f"[{num_over}/{len(states)}] {name} {text}", file=self._stream, flush=True)
+
+
+class TableView(View):
+    """A table of all runs, twice a second; where they do not fit, those that run and those that failed come first.
+
+    Args:
+        console: Where to; standard error by default.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=2, transient=False)
+
+    def __enter__(self) -> TableView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, states: Sequence[JobState]) -> None:
+        """Redraw."""
+        self._live.update(state_table(states, height=self._console.size.height))
+
+
+def create_view() -> View:
+    """A table where standard error is a terminal, lines where it is not."""
+    return TableView() if sys.stderr.isatty() else LineView()
+
+
+def state_table(states: Sequence[JobState], height: int = 25) -> Table:
+    """The runs as a table of at most so many lines."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    room = max(height - 5, 1)
+    shown = list(states)
+    if len(shown) > room:
+        # Python's sort keeps the order of equals.
+        shown = sorted(shown, key=lambda state: _ORDER.index(state.status))[: max(room - 1, 1)]
+    table = Table(title=_title(states), title_justify="left", title_style="", box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True, overflow="ellipsis")
+    table.add_column("status")
+    table.add_column("", width=_BAR_WIDTH)
+    table.add_column("epoch", justify="right")
+    table.add_column("left", justify="right")
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for state in shown:
+        has_bar = state.status == "running" or (state.epoch and not state.is_final)
+        bar: Any = ProgressBar(state.job.epochs, state.epoch, width=_BAR_WIDTH) if has_bar else ""
+        left = "" if state.status != "running" or state.seconds_left is None else duration(state.seconds_left)
+        epoch = f"{state.epoch}/{state.job.epochs}"
+        # Text, not strings: names and sentences may hold what rich takes for markup.
+        style = _STYLES[state.status]
+        cells = [Text(state.job.name), Text(state.status, style=style), bar, epoch, left, Text(state.sentence)]
+        table.add_row(*cells)
+    if len(shown) < len(states):
+        hidden = Counter(state.status for state in states)
+        hidden.subtract(state.status for state in shown)
+        words = ", ".join(f"{hidden[status]} {status}" for status in _ORDER if hidden[status])
+        table.add_row(Text(f"and {words}", style="dim"))
+    return table
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Example:
+        >>> duration(7.4), duration(90), duration(3700)
+        ('7 s', '1 min 30 s', '1 h 01 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def total_seconds_left(states: Sequence[JobState]) -> float | None:
+    """When all runs will have been trained, going on as now; None before the first epoch is over."""
+    epochs = [(state.seconds, state.epoch) for state in states if state.seconds is not None and state.epoch]
+    running = [state for state in states if state.status == "running"]
+    if not epochs or not running:
+        return None
+    each = sum(seconds for seconds, _ in epochs) / sum(epoch for _, epoch in epochs)
+    waiting = sum(state.job.epochs - state.epoch for state in states if state.status == "queued")
+    unknown = [each * (state.job.epochs - state.epoch) for state in running if state.seconds_left is None]
+    known = [state.seconds_left for state in running if state.seconds_left is not None]
+    return (waiting * each + sum(unknown) + sum(known)) / len(running)
+
+
+def _title(states: Sequence[JobState]) -> str:
+    counts = Counter(state.status for state in states)
+    words = [f"{counts[status]} {status}" for status in ("done", "running", "queued", "failed") if counts[status]]
+    left = total_seconds_left(states)
+    if left is not None:
+        words.append(f"about {duration(left)} left")
+    return f"{len(states)} runs: {', '.join(words)}"
+
+
+def _news(state: JobState) -> str:
+    if state.status == "running":
+        return f"goes on after epoch {state.epoch}" if state.epoch else "has started"
+    if state.status == "queued":
+        return "waits for another attempt"
+    if state.status == "done":
+        return "is done" if state.seconds is None else f"is done in {duration(state.seconds)}"
+    where = f" Log: {state.log}" if state.log else ""
+    return f"has failed: {state.sentence}{where}"

@@ -1,0 +1,224 @@
+"""What a study is made of: entries of its axes, metrics, analyses, scales, published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from maxsup.core.config import LossConfig, Section
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+
+EMBEDDED = ("digits", "synthetic")
+"""Data sets that come with the package's dependencies and are always there."""
+
+
+class Cell(NamedTuple):
+    """A place in the table, by the names of its row and its column."""
+
+    row: str
+    column: str
+
+
+class Metric(Section):
+    """Which number of a run a cell shows, and how it is printed.
+
+    ``source`` is ``test`` (the evaluation of the test split in ``summary.json``), ``timing`` (mean over the epochs in
+    ``timing.jsonl``), or the name of an analysis of the study. The printed number is ``factor`` times the stored one.
+    """
+
+    source: str = "test"
+    name: str = "accuracy"
+    title: str = "accuracy"
+    factor: float = Field(default=1.0, gt=0.0)
+    digits: int = Field(default=2, ge=0, le=8)
+    unit: str = ""
+    direction: Literal["higher", "lower", "none"] = "higher"
+    form: Literal["number", "duration"] = "number"
+
+    def text(self, printed: float, std: float | None = None) -> str:
+        """A number that is already in printed units, as the table shows it.
+
+        Example:
+            >>> Metric(digits=2).text(76.411, 0.1), Metric(form="duration").text(231.0)
+            ('76.41 ± 0.10', '3 min 51 s')
+        """
+        if self.form == "duration":
+            minutes, seconds = divmod(round(printed), 60)
+            length = f"{minutes} min {seconds} s" if minutes else f"{printed:.{self.digits}f} s"
+            return length if std is None else f"{length} ± {std:.{self.digits}f} s"
+        spread = "" if std is None else f" ± {std:.{self.digits}f}"
+        return f"{printed:.{self.digits}f}{spread}"
+
+
+class Entry(Section):
+    """A row or a column: what it is called, and what it means for the cells in it.
+
+    ``arm`` is what is compared (the name, where it is not given); entries of one ``group`` are compared with the one
+    whose arm is the study's baseline. ``losses`` are options for the losses of the other axis, by the loss's name.
+    """
+
+    name: Name
+    title: str
+    group: str = ""
+    arm: Name | None = None
+    loss: LossConfig | None = None
+    losses: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    metric: Metric | None = None
+
+    @property
+    def compared_as(self) -> str:
+        """Name in a comparison."""
+        return self.arm or self.name
+
+
+class DataChoice(Section):
+    """Data to train or to analyse on; ``options`` and ``image_size`` are those of a recipe's ``data``.
+
+    ``overrides`` hold where a run trains on this choice, for instance fewer epochs where there are more images.
+    """
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    image_size: int | None = Field(default=None, gt=0)
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it needs no file."""
+        return self.name in EMBEDDED
+
+
+def _check_last(choices: Sequence[DataChoice]) -> None:
+    if choices and not choices[-1].is_embedded:
+        raise ValueError(
+            f"the last choice of data must always be there; got {choices[-1].name!r}. End the list with one of "
+            f"{', '.join(EMBEDDED)}."
+        )
+
+
+class AnalysisPlan(Section):
+    """An analysis of every run: ``what`` is its registered name, ``name`` what metrics call its result.
+
+    ``data`` is the set to analyse on where it is not the run's own: the target of a probe, corrupted images.
+    """
+
+    name: Name
+    what: str
+    split: Literal["train", "val", "test"] = "test"
+    options: dict[str, Any] = Field(default_factory=dict)
+    data: str | None = None
+
+
+class AnalysisScale(Section):
+    """What changes of an analysis at a scale; ``data`` are choices, of which the first that is there is used."""
+
+    options: dict[str, Any] = Field(default_factory=dict)
+    data: tuple[DataChoice, ...] = ()
+
+    @model_validator(mode="after")
+    def _ends_with_what_is_there(self) -> AnalysisScale:
+        _check_last(self.data)
+        return self
+
+
+class EntryScale(Section):
+    """What the cells of a row or column train at a scale, on top of what the scale says.
+
+    ``left_out`` says why these cells stay empty; published numbers are still shown.
+    """
+
+    recipe: str | None = None
+    overrides: tuple[str, ...] = ()
+    data: tuple[DataChoice, ...] = ()
+    left_out: str = ""
+
+    @model_validator(mode="after")
+    def _ends_with_what_is_there(self) -> EntryScale:
+        _check_last(self.data)
+        return self
+
+
+class Scale(Section):
+    """Recipe, overrides and seeds of all runs; ``note`` is what a reader must know of the numbers before all else.
+
+    ``data`` are choices, of which the first that is there is used; without any, the recipe's own data is.
+    ``{seed}`` in an override stands for the seed of the run.
+    """
+
+    note: str = ""
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    data: tuple[DataChoice, ...] = ()
+    rows: dict[str, EntryScale] = Field(default_factory=dict)
+    columns: dict[str, EntryScale] = Field(default_factory=dict)
+    analyses: dict[str, AnalysisScale] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> Scale:
+        _check_last(self.data)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must differ; got {list(self.seeds)}. A seed counts once.")
+        return self
+
+    def entry(self, cell: Cell) -> tuple[EntryScale, EntryScale]:
+        """What is said of the cell's row and of its column."""
+        nothing = EntryScale()
+        return self.rows.get(cell.row, nothing), self.columns.get(cell.column, nothing)
+
+
+class PublishedValue(Section):
+    """A printed mean, with its standard deviation where there is one; ``76.41±0.10`` in YAML."""
+
+    mean: float
+    std: float | None = Field(default=None, ge=0.0)
+
+
+def _parsed_value(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"mean": value}
+    if isinstance(value, str):
+        mean, sign, std = value.partition("±")
+        try:
+            return {"mean": float(mean), "std": float(std) if sign else None}
+        except ValueError:
+            raise ValueError(f"published value must be a number or mean±std; got {value!r}. Correct it.") from None
+    return value
+
+
+class PublishedTable(Section):
+    """Numbers as the paper prints them, row by row; ``label`` is the table's label in the paper's source."""
+
+    label: str = Field(pattern=r"^[a-z]+:[A-Za-z0-9:_-]+$")
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[Annotated[PublishedValue, BeforeValidator(_parsed_value)], ...]]
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> PublishedTable:
+        for name, values in self.rows.items():
+            if len(values) != len(self.columns):
+                raise ValueError(
+                    f"published row must have a number for each of {len(self.columns)} columns; got {len(values)} in "
+                    f"{name!r}. Correct it."
+                )
+        return self
+
+
+class PublishedNumber(NamedTuple):
+    """One printed number and where it stands."""
+
+    label: str
+    row: str
+    column: str
+    mean: float
+    std: float | None
+
+
+class Unstated(Section):
+    """Something the paper leaves open, and what is done here."""
+
+    what: str
+    choice: str

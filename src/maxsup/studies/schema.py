@@ -1,0 +1,160 @@
+"""Studies as typed, frozen values: which runs fill which cells of a table, and what was published for them.
+
+A study has two axes, rows and columns; a cell belongs to one entry of each. One of the two says which loss is trained;
+either may say which number is read off. What a cell trains depends on the scale: ``full`` is the paper's setting,
+``tiny`` the same table on small data, small models and few epochs, for seeing that all of it works.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from maxsup.core.config import Section
+from maxsup.core.errors import hint
+from maxsup.studies.parts import (
+    AnalysisPlan,
+    Cell,
+    Entry,
+    Metric,
+    Name,
+    PublishedNumber,
+    PublishedTable,
+    Scale,
+    Unstated,
+)
+
+ScaleName = Literal["full", "tiny"]
+
+SCALES: tuple[ScaleName, ...] = ("full", "tiny")
+
+# Where numbers of every run are found without an analysis.
+_BUILT_IN_SOURCES = ("test", "timing")
+
+
+class Study(Section):
+    """A table or figure of the paper: its question, its runs, its numbers."""
+
+    name: Name
+    label: str
+    also: tuple[str, ...] = ()
+    kind: Literal["table", "figure"] = "table"
+    title: str
+    question: str
+    stated: tuple[str, ...]
+    unstated: tuple[Unstated, ...]
+    errata: tuple[str, ...] = ()
+    baseline: str
+    metric: Metric = Metric(factor=100.0, unit="%")
+    weights: Literal["last", "best"] = "last"
+    rows: tuple[Entry, ...] = Field(min_length=1)
+    columns: tuple[Entry, ...] = Field(min_length=1)
+    analyses: tuple[AnalysisPlan, ...] = ()
+    published: tuple[PublishedTable, ...] = ()
+    scales: dict[ScaleName, Scale]
+
+    def row(self, name: str) -> Entry:
+        """The row of that name."""
+        return _named(self.rows, name, "row")
+
+    def column(self, name: str) -> Entry:
+        """The column of that name."""
+        return _named(self.columns, name, "column")
+
+    def cells(self) -> Iterator[Cell]:
+        """All places of the table, row by row."""
+        return (Cell(row.name, column.name) for row in self.rows for column in self.columns)
+
+    def metric_of(self, cell: Cell) -> Metric:
+        """The number that a cell shows."""
+        return self.row(cell.row).metric or self.column(cell.column).metric or self.metric
+
+    def left_out(self, scale: ScaleName, cell: Cell) -> str:
+        """Why a cell stays empty at a scale; empty where it does not."""
+        row, column = self.scales[scale].entry(cell)
+        return row.left_out or column.left_out
+
+    def published_numbers(self) -> list[PublishedNumber]:
+        """Every printed number with its label and place.
+
+        A duration counts in seconds, everything else in the units of the table.
+        """
+        return [
+            PublishedNumber(table.label, row, column, value.mean, value.std)
+            for table in self.published
+            for row, values in table.rows.items()
+            for column, value in zip(table.columns, values, strict=True)
+        ]
+
+    @property
+    def compared_axis(self) -> Literal["rows", "columns"]:
+        """The axis along which arms are compared with the baseline."""
+        return "rows" if self.baseline in {entry.compared_as for entry in self.rows} else "columns"
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> Study:
+        for kind, names in (
+            ("row", [entry.name for entry in self.rows]),
+            ("column", [entry.name for entry in self.columns]),
+            ("analysis", [plan.name for plan in self.analyses]),
+            ("published number", [f"{number.row}/{number.column}" for number in self.published_numbers()]),
+        ):
+            if repeated := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"{kind} must have a name of its own; got {repeated[0]!r} twice. Rename one.")
+        self._check_meaning()
+        self._check_scales()
+        for number in self.published_numbers():
+            self.row(number.row), self.column(number.column)
+        return self
+
+    def _check_meaning(self) -> None:
+        for cell in self.cells():
+            row, column = self.row(cell.row), self.column(cell.column)
+            if (row.loss is None) == (column.loss is None):
+                raise ValueError(
+                    f"loss must be given by either the row or the column; got {cell} with "
+                    f"{'both' if row.loss else 'none'}. Correct one of them."
+                )
+            if row.metric is not None and column.metric is not None:
+                raise ValueError(f"metric must be given by either the row or the column; got both in {cell}. Drop one.")
+            _require(
+                self.metric_of(cell).source, [*_BUILT_IN_SOURCES, *(plan.name for plan in self.analyses)], "source"
+            )
+        groups: dict[str, list[str]] = {}
+        for entry in getattr(self, self.compared_axis):
+            groups.setdefault(entry.group, []).append(entry.compared_as)
+        for group, arms in groups.items():
+            if arms.count(self.baseline) != 1:
+                raise ValueError(
+                    f"baseline must be in every group once; got {arms.count(self.baseline)} of {self.baseline!r} in "
+                    f"{group or 'the table'} with {', '.join(arms)}. Correct baseline, arm or group."
+                )
+
+    def _check_scales(self) -> None:
+        if missing := [name for name in SCALES if name not in self.scales]:
+            raise ValueError(f"scales must be {' and '.join(SCALES)}; got no {missing[0]}. Add it.")
+        if not self.scales["tiny"].note:
+            raise ValueError("note of the tiny scale must say what was reduced; got none. Write it.")
+        for scale in self.scales.values():
+            for kind, named, known in (
+                ("row", scale.rows, [entry.name for entry in self.rows]),
+                ("column", scale.columns, [entry.name for entry in self.columns]),
+                ("analysis", scale.analyses, [plan.name for plan in self.analyses]),
+            ):
+                for name in named:
+                    _require(name, known, kind)
+
+
+def _named(entries: Iterable[Entry], name: str, kind: str) -> Entry:
+    found = {entry.name: entry for entry in entries}
+    _require(name, found, kind)
+    return found[name]
+
+
+def _require(name: str, known: Iterable[str], kind: str) -> None:
+    names = list(known)
+    if name not in names:
+        raise ValueError(f"{kind} must be one that the study has; got {name!r}. {hint(name, names)}")

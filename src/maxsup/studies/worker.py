@@ -1,0 +1,294 @@
+"""What a worker does for one run: train it, then analyse it; what is there already is not done again.
+
+``python -m maxsup.studies.worker FOLDER`` does one job and exits with the code of what went wrong. Without a folder it
+takes jobs from standard input, one folder in JSON a line, and answers each with a line; the end of the input, also by
+the death of whoever writes it, makes it save and leave.
+
+A run's folder is all that is needed::
+
+    job.json       recipe, name and analyses: what is to be done
+    started.json   an attempt has begun; process and host, for people
+    failure.json   why the last attempt failed: sentence and exit code
+    worker.log     all that attempts have printed
+    analysis/.done/  one file an analysis that is over: what was asked for, what was written
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.core.interrupt import SignalGuard
+from maxsup.core.rundir import RunDir
+
+if TYPE_CHECKING:
+    from maxsup.training.progress import Reporter
+
+JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker.log"
+
+WAIT_SECONDS = 120.0
+"""How long a worker waits for another one to leave its folder: one whose launcher has died saves first."""
+
+_LOOK_SECONDS = 0.2
+
+
+def read_job(folder: Path) -> dict[str, Any]:
+    """What ``job.json`` asks for."""
+    path = folder / JOB
+    try:
+        job: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise MaxsupError(f"{path} must be a job in JSON; got {error}. Plan the runs again.") from error
+    return job
+
+
+def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
+    """The file that says that an analysis of a job is over, and what it wrote.
+
+    Example:
+        >>> analysis_marker(Path("run"), {"what": "collapse", "split": "test"}).as_posix()
+        'run/analysis/.done/collapse-e4861d81.json'
+    """
+    text = json.dumps(request, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    return RunDir(folder).analysis / ".done" / f"{request['what']}-{digest}.json"
+
+
+def is_done(folder: Path) -> bool:
+    """Whether a run is trained and all its analyses are over."""
+    if not RunDir(folder).summary.exists():
+        return False
+    return not _open_requests(folder, read_job(folder))
+
+
+def run_job(folder: str | Path, reporter: Reporter | None = None) -> None:
+    """Train what ``job.json`` says, then do the analyses that are not there yet.
+
+    An analysis that fails does not keep the others from being made; the first error is raised at the end.
+
+    Args:
+        folder: The run directory with its ``job.json``.
+        reporter: Shows how training goes; nothing by default.
+    """
+    import torch
+
+    from maxsup.core.config import parse_recipe
+    from maxsup.training import train
+    from maxsup.training.progress import Reporter
+
+    folder = Path(folder)
+    job = read_job(folder)
+    run = RunDir(folder)
+    if not run.summary.exists():
+        recipe = parse_recipe(job["recipe"], source=str(folder / JOB))
+        train(recipe, folder, name=job["name"], reporter=reporter or Reporter())
+    errors: list[Exception] = []
+    for request in _open_requests(folder, job):
+        try:
+            run.write_json(analysis_marker(folder, request), _analyzed(folder, request))
+        except Interruption:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            errors.append(error)
+        # Training may have asked for more; analyses are a worker's business like everything else.
+        torch.set_num_threads(1)
+    if errors:
+        raise errors[0]
+
+
+def attempt(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> int:
+    """:func:`run_job` on one thread, with its log, alone in its folder; what goes wrong is left in ``failure.json``.
+
+    Args:
+        folder: The run directory with its ``job.json``.
+        wait_seconds: How long to wait for another process that works there.
+
+    Returns:
+        The exit code: 0, that of the error, or 130 or 143 after a signal, which is no failure: the run is saved.
+    """
+    run = RunDir(folder)
+    run.path.mkdir(parents=True, exist_ok=True)
+    with (run.path / LOG).open("a", buffering=1, encoding="utf-8") as log, _redirected(log):
+        try:
+            with SignalGuard(), _claimed(run, wait_seconds, log):
+                (run.path / FAILURE).unlink(missing_ok=True)
+                run.write_json(run.path / STARTED, {"process": os.getpid(), "host": socket.gethostname()})
+                _run_on_one_thread(run.path, log)
+        except Interruption as stop:
+            print(stop, file=log)
+            return stop.exit_code
+        except Exception as error:
+            traceback.print_exc(file=log)
+            code = _exit_code(error)
+            sentence = str(error) or type(error).__name__
+            if code == 1:
+                sentence = f"{type(error).__name__}: {sentence}"
+            run.write_json(run.path / FAILURE, {"sentence": sentence, "exit_code": code})
+            return code
+    return 0
+
+
+def _run_on_one_thread(folder: Path, log: TextIO) -> None:
+    import torch
+
+    from maxsup.training.progress import LineReporter
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        run_job(folder, LineReporter(log))
+    finally:
+        torch.set_num_threads(before)
+
+
+def _open_requests(folder: Path, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [request for request in job.get("analyses", ()) if not _is_analyzed(folder, request)]
+
+
+def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
+    try:
+        marker = json.loads(analysis_marker(folder, request).read_text())
+    except (OSError, ValueError):
+        return False
+    return all((folder / name).exists() for name in marker["files"])
+
+
+def _analyzed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Make an analysis; gives the content of its marker."""
+    from maxsup.analysis import analyze
+
+    name = request["what"]
+    done = analyze(
+        [folder],
+        [name],
+        split=request.get("split") or "test",
+        weights=request.get("weights") or "last",
+        overrides=data_overrides(request.get("data")),
+        options={name: request.get("options") or {}},
+    )
+    base = folder.resolve()
+    return {
+        "request": dict(request),
+        "files": [str(file.resolve().relative_to(base)) for file in done.files],
+        "skipped": done.skipped,
+    }
+
+
+def data_overrides(data: Mapping[str, Any] | None) -> list[str]:
+    """The choice of data of an analysis as words for the recipe.
+
+    Example:
+        >>> data_overrides({"name": "cifar10_c", "options": {"severity": 3}, "image_size": None})
+        ['data.name="cifar10_c"', 'data.options={"severity": 3}']
+    """
+    return [f"data.{key}={json.dumps(value)}" for key, value in (data or {}).items() if value not in (None, {})]
+
+
+def _exit_code(error: Exception) -> int:
+    """As the command line exits; 1 for what nobody foresaw."""
+    if isinstance(error, MaxsupError):
+        return error.exit_code
+    if isinstance(error, OSError):
+        return 5
+    return 2 if isinstance(error, ImportError | TypeError | ValueError) else 1
+
+
+@contextmanager
+def _claimed(run: RunDir, seconds: float, log: TextIO) -> Iterator[None]:
+    """Be the only worker of a run; wait for another one, since what it does need not be done again."""
+    # Beside the lock of training, which is let go of when analyses begin.
+    place = RunDir(run.path / ".worker")
+    end, is_told = time.monotonic() + seconds, False
+    while True:
+        try:
+            release = place.lock()
+            break
+        except MaxsupError as refusal:
+            if time.monotonic() >= end:
+                raise
+            if not is_told:
+                print(f"waiting for at most {seconds:.0f} s: {refusal}", file=log)
+            is_told = True
+            time.sleep(_LOOK_SECONDS)
+    try:
+        yield
+    finally:
+        release()
+
+
+@contextmanager
+def _redirected(log: TextIO) -> Iterator[None]:
+    """All that this process prints goes to a file, also what libraries print past Python."""
+    kept = {number: os.dup(number) for number in (1, 2)}
+    _flush()
+    for number in kept:
+        os.dup2(log.fileno(), number)
+    try:
+        yield
+    finally:
+        _flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _serve(lines: Iterator[str], answer: Callable[[str], None]) -> int:
+    """Do jobs as their folders come in; a failure ends the process, so that the next job finds a fresh one."""
+    folders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    is_busy = threading.Event()
+
+    def listen() -> None:
+        for line in lines:
+            is_busy.set()
+            folders.put(json.loads(line))
+        folders.put(None)
+        if is_busy.is_set():
+            # Whoever wanted the job is gone or wants to stop: save and leave.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while (folder := folders.get()) is not None:
+        code = attempt(folder)
+        if code:
+            return code
+        is_busy.clear()
+        answer("done")
+    return 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Do the job of one folder, or those that standard input names; gives the exit code."""
+    if len(words) > 1:
+        print(f"folders must be at most one; got {len(words)}. Start one worker each.", file=sys.stderr)
+        return 2
+    if words:
+        return attempt(words[0])
+    with os.fdopen(os.dup(1), "w", buffering=1) as channel:
+        return _serve(iter(sys.stdin.readline, ""), lambda word: print(word, file=channel))
+
+
+if __name__ == "__main__":
+    _code = main(sys.argv[1:])
+    _flush()
+    # All is written, and Python would spend seconds on taking torch apart.
+    os._exit(_code)

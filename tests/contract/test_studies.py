@@ -1,0 +1,223 @@
+"""Every study of the package: complete, paired, and made of losses, models, data and analyses that exist."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from maxsup.analysis import ANALYSES, analyze
+from maxsup.analysis.registry import check_options
+from maxsup.core.config import Recipe, differing_keys, flat_items
+from maxsup.data import DATASETS, dataset_options
+from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
+from maxsup.studies.parts import EMBEDDED
+from maxsup.studies.power import MIN_SEEDS
+from maxsup.studies.schema import SCALES, ScaleName
+from maxsup.training import train
+from maxsup.training.check import check_recipe
+from maxsup.training.evaluate import PredictionSums
+from maxsup.training.parts import build_loss
+from maxsup.training.progress import Reporter
+
+STUDIES = [
+    "app_tab_comparison_new",
+    "fig_comparison",
+    "fig_gradcam",
+    "fig_logit_analysis",
+    "tab_ablation_alpha",
+    "tab_alpha",
+    "tab_comparison_new",
+    "tab_complexity",
+    "tab_corrupted",
+    "tab_deit_small_comparison",
+    "tab_extended_feature",
+    "tab_feature",
+    "tab_feature2",
+    "tab_fine_grained",
+    "tab_general_training",
+    "tab_lt",
+    "tab_pre",
+    "tab_validation_performance",
+]
+NUM_PUBLISHED = 260
+
+each_study = pytest.mark.parametrize("name", STUDIES)
+each_scale = pytest.mark.parametrize("scale", SCALES)
+
+
+@lru_cache
+def planned(name: str, scale: ScaleName) -> list[PlannedRun]:
+    return expand(load_study(name), scale)
+
+
+def distinct(scale: ScaleName, section: str) -> list[Recipe]:
+    """One recipe for every different section of that name in all studies."""
+    found: dict[str, Recipe] = {}
+    for name in STUDIES:
+        for run in expand(load_study(name), scale, is_available=lambda choice: True):
+            found.setdefault(getattr(run.recipe, section).model_dump_json(), run.recipe)
+    return list(found.values())
+
+
+def is_complete(study: Study) -> bool:
+    """Whether every comparison has the runs of every seed in each of its cells."""
+    for scale in SCALES:
+        served = {(cell, run.seed) for run in planned(study.name, scale) for cell in run.cells}
+        for table in comparisons(study, scale):
+            if not {(cell, seed) for cell in table.cells.values() for seed in study.scales[scale].seeds} <= served:
+                return False
+    return True
+
+
+def test_all_studies_were_seen() -> None:
+    assert study_names() == STUDIES
+    assert len(STUDIES) == 18
+    assert sum(len(load_study(name).published_numbers()) for name in STUDIES) == NUM_PUBLISHED
+
+
+@each_study
+def test_a_study_says_what_it_asks_and_what_was_chosen(name: str) -> None:
+    study = load_study(name)
+    assert study.name == name == study.label.replace(":", "_").replace("-", "_")
+    assert study.question.endswith(("?", "."))
+    assert study.stated
+    assert len(study.unstated) >= 2
+    assert all(open_point.what and open_point.choice for open_point in study.unstated)
+    assert bool(study.published) == (study.kind == "table")
+    assert study.analyses or study.kind == "table"
+
+
+@each_study
+def test_every_comparison_has_all_its_runs(name: str) -> None:
+    study = load_study(name)
+    assert is_complete(study)
+    assert comparisons(study, "full")
+    assert len(comparisons(study, "full")) >= len(comparisons(study, "tiny")) > 0
+
+
+@each_study
+@each_scale
+def test_runs_that_are_compared_differ_in_the_loss_alone(name: str, scale: ScaleName) -> None:
+    study = load_study(name)
+    runs = {(cell, run.seed): run.recipe for run in planned(study.name, scale) for cell in run.cells}
+    num_pairs = 0
+    for table in comparisons(study, scale):
+        for seed in study.scales[scale].seeds:
+            baseline = runs[table.cells[study.baseline], seed]
+            for arm, cell in table.cells.items():
+                if arm != study.baseline:
+                    differing = differing_keys(baseline, runs[cell, seed])
+                    assert differing
+                    assert all(key.startswith("loss.") for key in differing)
+                    num_pairs += 1
+    assert num_pairs > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scale", "num_models"), [("full", 11), ("tiny", 9)])
+def test_every_model_can_be_built(scale: ScaleName, num_models: int) -> None:
+    checked = [check_recipe(recipe) for recipe in distinct(scale, "model")]
+    assert len(checked) == num_models
+    assert all(facts["num_parameters"] > 500 for facts in checked)
+
+
+@each_scale
+def test_every_loss_can_be_built_from_its_options(scale: ScaleName) -> None:
+    losses = [build_loss(recipe.loss) for recipe in distinct(scale, "loss")]
+    assert len(losses) == 20
+
+
+@each_scale
+def test_every_data_set_exists_with_its_options(scale: ScaleName) -> None:
+    found = distinct(scale, "data")
+    for recipe in found:
+        assert set(recipe.data.options) <= set(dataset_options(recipe.data.name.partition(":")[0]))
+    assert len(found) >= 6
+
+
+@each_study
+def test_strengths_are_written_out(name: str) -> None:
+    # A default that moves must not move a study, and runs that two studies share must be spelled alike.
+    for run in planned(name, "full"):
+        strength = build_loss(run.recipe.loss).strength
+        assert strength is None or strength in run.recipe.loss.options
+
+
+@each_study
+def test_the_full_scale_can_conclude_something_and_the_tiny_one_is_tiny(name: str) -> None:
+    study = load_study(name)
+    assert len(study.scales["full"].seeds) >= MIN_SEEDS
+    tiny = planned(name, "tiny")
+    assert all(run.recipe.data.name in EMBEDDED for run in tiny)
+    assert all(run.recipe.threads == 1 for run in tiny)
+    # An epoch takes from 0.15 s (digits) to 0.8 s (drawn digits) of one core.
+    assert sum(run.recipe.epochs for run in tiny) <= 110
+    assert "say nothing about the paper's" in study.scales["tiny"].note
+
+
+@each_study
+@each_scale
+def test_analyses_exist_with_their_options(name: str, scale: ScaleName) -> None:
+    study = load_study(name)
+    planned = planned_analyses(study, scale)
+    for analysis in planned:
+        check_options(analysis.what, analysis.options)
+        if analysis.data is not None:
+            assert analysis.data.name.partition(":")[0] in DATASETS.names()
+    assert len(planned) == len(study.analyses)
+    assert {analysis.what for analysis in planned} <= set(ANALYSES)
+
+
+@each_study
+def test_numbers_of_the_test_split_are_those_that_evaluation_gives(name: str) -> None:
+    study = load_study(name)
+    given = set(PredictionSums().compute())
+    for cell in study.cells():
+        metric = study.metric_of(cell)
+        assert metric.source != "test" or metric.name in given
+        assert metric.source != "timing" or metric.name == "seconds"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("tab_feature", "tab_comparison_new"),
+        ("tab_feature2", "tab_comparison_new"),
+        ("tab_validation_performance", "tab_comparison_new"),
+        ("tab_extended_feature", "tab_comparison_new"),
+        ("tab_complexity", "tab_comparison_new"),
+        ("fig_logit_analysis", "tab_comparison_new"),
+        ("fig_gradcam", "tab_deit_small_comparison"),
+    ],
+)
+def test_studies_of_the_same_networks_share_their_runs(part: str, whole: str) -> None:
+    def experiments(name: str) -> set[str]:
+        return {json.dumps(flat_items(run.recipe.model_dump(mode="json"))) for run in planned(name, "full")}
+
+    assert experiments(part) <= experiments(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in STUDIES if load_study(name).analyses])
+def test_analyses_give_the_numbers_that_cells_show(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    [run, *_] = expand(study, "tiny", overrides=["epochs=1"])
+    train(run.recipe, tmp_path / "run", name=name, reporter=Reporter())
+    num_found = 0
+    for analysis in {plan.what: plan for plan in planned_analyses(study, "tiny")}.values():
+        options = dict(analysis.options)
+        if analysis.what == "probe" and analysis.data is not None:
+            options["target"] = analysis.data.name
+        done = analyze([tmp_path / "run"], [analysis.what], split=analysis.split, options={analysis.what: options})
+        if analysis.what == "longtail":
+            # Drawn digits have no long tail.
+            assert done.skipped
+            continue
+        [result] = done.results[analysis.what].values()
+        for cell in study.cells():
+            metric = study.metric_of(cell)
+            if metric.source == analysis.name:
+                assert metric.direction == result["numbers"][metric.name]["direction"]
+                num_found += 1
+    assert num_found > 0 or name == "tab_lt"

@@ -1,0 +1,55 @@
+"""Tiny jobs, and a launch of them in a process of its own, so that it can be killed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import Interruption
+from maxsup.studies.launch import Job, JobState, create_launcher
+from maxsup.studies.live import LineView
+from maxsup.studies.worker import JOB
+from tests.integration.runs import tiny_recipe
+
+COLLAPSE = {"what": "collapse", "split": "test", "weights": "last", "options": {}, "data": None}
+
+
+def plan_jobs(folder: Path, images: Path, num_jobs: int, *words: str, has_analysis: bool = False) -> list[Job]:
+    jobs = []
+    for seed in range(num_jobs):
+        recipe = tiny_recipe(images, f"seed={seed}", "threads=1", *words)
+        job = Job(f"tiny-s{seed}", folder / "runs" / f"tiny-s{seed}", recipe.epochs)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        analyses = [COLLAPSE] if has_analysis else []
+        content = {"recipe": recipe.model_dump(mode="json"), "name": "tiny", "analyses": analyses}
+        (job.folder / JOB).write_text(json.dumps(content))
+        jobs.append(job)
+    return jobs
+
+
+def planned(folder: Path) -> list[Job]:
+    """The jobs that :func:`plan_jobs` wrote there."""
+    found = sorted((folder / "runs").iterdir())
+    return [Job(path.name, path, json.loads((path / JOB).read_text())["recipe"]["epochs"]) for path in found]
+
+
+def numbers_of(jobs: list[Job]) -> list[Any]:
+    return [json.loads((job.folder / "summary.json").read_text())["test"] for job in jobs]
+
+
+def complaints(states: list[JobState]) -> list[str]:
+    return [f"{state.job.name} {state.status}: {state.sentence}" for state in states if state.status != "done"]
+
+
+def main(folder: str, num_workers: str) -> None:
+    try:
+        states = create_launcher("local", num_workers=int(num_workers)).launch(planned(Path(folder)), LineView().update)
+    except Interruption as stop:
+        sys.exit(stop.exit_code)
+    sys.exit(bool(complaints(states)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

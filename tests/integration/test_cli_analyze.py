@@ -1,0 +1,177 @@
+"""`maxsup analyze` as a user meets it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from maxsup.analysis import ANALYSES
+from maxsup.cli import main
+from tests.unit.analysis.made import make_run
+
+CHEAP = ["corruption.num_images=20", "collapse.num_resamples=20", "calibration.num_resamples=20"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [make_run(folder / loss, loss, f"seed={seed}") for seed, loss in enumerate(("ce", "ls", "maxsup"))]
+
+
+@pytest.fixture
+def cli(
+    made: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Outcome]:
+    """Runs one command in this process and in a folder that holds the runs ce, ls and maxsup."""
+    for path in made:
+        shutil.copytree(path, tmp_path / path.name, symlinks=True)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def test_tables_line_up_and_say_where_everything_went(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "ce", "ls", "maxsup", "--what", "logits,repair")
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert lines[0] == "logits: digits, test split, last weights"
+    assert lines[1].split() == ["CE", "LS", "MaxSup", "better"]
+    rows = lines[2 : lines.index("")]
+    width = lines[1].index("MaxSup") + len("MaxSup")
+    assert all(row[:width].rstrip()[-1].isdigit() for row in rows)
+    assert "repair: digits, test split, last weights" in lines
+    assert lines[-2:] == ["figures: figures", "numbers: analysis/ in each run directory"]
+    assert Path("figures/repair-test.svg").is_file()
+    assert json.loads(Path("ls/analysis/logits-test.json").read_text())["facts"]["loss"] == "ls"
+
+
+def test_one_run_shows_intervals(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "maxsup", "--what", "calibration", "--split", "val", "calibration.num_resamples=20")
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[1].split() == ["MaxSup", "95", "%", "interval", "better"]
+    [line] = [line for line in outcome.out.splitlines() if line.startswith("accuracy ")]
+    _, value, low, _, high, better = line.split()
+    assert float(low) <= float(value) <= float(high)
+    assert better == "higher"
+    assert Path("maxsup/figures/reliability-val.png").is_file()
+
+
+@pytest.mark.slow
+def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "ce", "ls", "maxsup", "--output", "pictures", *CHEAP)
+    assert outcome.code == 0
+    applied = set(ANALYSES) - {"longtail"}
+    assert len(applied) == 8
+    for loss in ("ce", "ls", "maxsup"):
+        stems = {path.name.partition("-")[0] for path in Path(loss, "analysis").iterdir()}
+        assert stems == applied
+    told = [line for line in outcome.err.splitlines() if line.startswith("maxsup: ")]
+    assert told == [
+        "maxsup: longtail does not apply to CE, LS, MaxSup: all classes have alike many training images (139 to 146)."
+    ]
+    assert len(list(Path("pictures").glob("*.png"))) == len(list(Path("pictures").glob("*.svg"))) == 11
+    # One line a stage, since this is not a terminal.
+    assert "CE, LS, MaxSup: corrupted images" in outcome.err.splitlines()
+
+
+def test_an_analysis_that_does_not_apply_is_no_error(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "ls", "--what", "longtail")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err == (
+        "maxsup: longtail does not apply to LS: all classes have alike many training images (139 to 146).\n"
+    )
+
+
+def test_json_holds_numbers_files_and_what_was_left_out(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "ce", "ls", "--what", "longtail,logits", "--json")
+    found = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert set(found) == {"results", "skipped", "files"}
+    assert set(found["results"]["logits"]) == {"CE", "LS"}
+    assert found["results"]["logits"]["CE"]["numbers"]["confidence_wrong"]["direction"] == "lower"
+    assert len(found["skipped"]) == 1
+    assert all(Path(file).is_file() for file in found["files"])
+
+
+def test_options_of_an_analysis_and_of_the_recipe_are_words(cli: Callable[..., Outcome]) -> None:
+    words = ("projection.classes=[1, 7, 8]", "projection.num_samples=9", "data.tolerance=0.1")
+    outcome = cli("analyze", "ce", *words, "--what", "projection", "--json")
+    [result] = json.loads(outcome.out)["results"]["projection"].values()
+    assert result["options"] == {"classes": ["1", "7", "8"], "num_samples": 9}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["ce", "--what", "colapse"], 2, "got 'colapse'. Did you mean 'collapse'?"),
+        (["ce", "--what", "logits", "--split", "tests"], 2, "split must be one of 'train', 'val', 'test'"),
+        (["ce", "--what", "logits", "--weights", "first"], 2, "weights must be one of 'last', 'best'; got 'first'"),
+        (["ce", "--what", "logits", "prob.target=digits"], 2, "got 'prob.target'. Did you mean 'probe'?"),
+        (["ce", "--what", "probe", "probe.tarjet=digits"], 2, "got 'tarjet'. Did you mean 'target'?"),
+        (["probe.target=digits"], 2, "RUN must be given at least once; got none"),
+        (["elsewhere", "--what", "logits"], 2, "got 'elsewhere', which has no config.yaml"),
+        (["ce", "--what", "probe", "probe.target=cifar100"], 4, "data set 'cifar100' must be at"),
+        (["ce", "--what", "projection", "projection.classes=[1, 2, cat]"], 2, "class must be one of the data"),
+    ],
+)
+def test_a_mistake_is_one_sentence(cli: Callable[..., Outcome], words: list[str], code: int, sentence: str) -> None:
+    outcome = cli("analyze", *words)
+    assert outcome.code == code
+    assert outcome.out == ""
+    last = outcome.err.splitlines()[-1]
+    assert last.startswith("maxsup: ")
+    assert sentence in last
+
+
+def test_missing_data_of_a_run_is_one_sentence(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    text = Path("ce/config.yaml").read_text().replace("name: digits", "name: mnist_of_mine", 1)
+    Path("ce/config.yaml").write_text(text.replace("mnist_of_mine", "fashion_mnist"))
+    outcome = cli("analyze", "ce", "--what", "logits", "--data-root", str(tmp_path / "nothing"))
+    assert outcome.code == 4
+    assert "data set 'fashion_mnist' must be at" in outcome.err
+
+
+def test_an_unfinished_run_is_one_sentence(cli: Callable[..., Outcome]) -> None:
+    shutil.rmtree("ce/checkpoints")
+    outcome = cli("analyze", "ce", "--what", "logits")
+    assert outcome.code == 2
+    assert "must have a checkpoint 'last'; got none" in outcome.err
+
+
+def test_analyses_are_listed(cli: Callable[..., Outcome]) -> None:
+    rows = json.loads(cli("ls", "analyses", "--json").out)
+    assert [row["name"] for row in rows] == ANALYSES.names()
+    assert "tab:extended_feature" in cli("ls", "analyses").out
+
+
+@pytest.mark.slow
+def test_trained_runs_are_analysed_from_training_to_pictures(cli: Callable[..., Outcome]) -> None:
+    quick = ["digits_cnn", "epochs=3", "batch_size=128", "model.options.widths=[8, 16]"]
+    for loss in ("ce", "ls", "maxsup"):
+        assert cli("train", *quick, f"loss.name={loss}", "--output", f"trained_{loss}").code == 0
+    names = [f"trained_{loss}" for loss in ("ce", "ls", "maxsup")]
+    outcome = cli("analyze", *names, "--json", "--weights", "best", *CHEAP)
+    found = json.loads(outcome.out)["results"]
+    assert outcome.code == 0
+    assert set(found) == set(ANALYSES) - {"longtail"}
+    assert all(set(results) == {"CE", "LS", "MaxSup"} for results in found.values())
+    numbers = found["calibration"]["MaxSup"]["numbers"]
+    summary = json.loads(Path("trained_maxsup/summary.json").read_text())["test"]["best"]
+    for name in ("accuracy", "nll", "ece"):
+        # The same images, weights and arithmetic as at the end of training.
+        assert numbers[name]["value"] == pytest.approx(summary[name], abs=1e-6)

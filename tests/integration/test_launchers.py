@@ -1,0 +1,231 @@
+"""Launchers with real runs: killed, interrupted, on three engines, always with the numbers of an undisturbed launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from maxsup.core.rundir import RunDir
+from maxsup.studies.launch import Job, JobState, create_launcher, read_state
+from maxsup.studies.worker import FAILURE, LOG, STARTED, is_done
+from tests.integration.launching import complaints, numbers_of, plan_jobs, planned
+from tests.integration.runs import image_folder
+
+pytestmark = [pytest.mark.slow, pytest.mark.distributed]
+
+NUM_JOBS = 4
+NUM_KILLS = 20
+# Enough epochs to be caught in the middle.
+LONGER = ("epochs=12",)
+STORE_BYTES = 80 << 20
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return image_folder(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The numbers of a launch that nothing disturbs."""
+    jobs = plan_jobs(tmp_path_factory.mktemp("undisturbed"), images, NUM_JOBS, *LONGER)
+    states = create_launcher("local").launch(jobs)
+    assert complaints(states) == []
+    return numbers_of(jobs)
+
+
+def start(folder: Path, num_workers: int = 2) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "tests.integration.launching", str(folder), str(num_workers)]
+    return subprocess.Popen(words, stderr=subprocess.DEVNULL)
+
+
+def workers_of(process: int) -> list[int]:
+    """Children of a process."""
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_somewhere_in_training(jobs: Sequence[Job]) -> bool:
+    return any(RunDir(job.folder).metrics.exists() and not is_done(job.folder) for job in jobs)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for_a_moment(launcher: subprocess.Popen[bytes], jobs: Sequence[Job], dice: random.Random) -> None:
+    """Any moment of a worker's life, imports included; every other time one at which a run is under way."""
+    before = num_epochs(jobs)
+    is_in_training = dice.random() < 0.5
+
+    def has_come() -> bool:
+        if launcher.poll() is not None:
+            return True
+        return num_epochs(jobs) > before if is_in_training else bool(workers_of(launcher.pid))
+
+    wait_until(has_come)
+    time.sleep(dice.uniform(0.0, 0.3 if is_in_training else 2.0))
+
+
+def num_epochs(jobs: Sequence[Job]) -> int:
+    return sum(read_state(job).epoch for job in jobs)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
+    images: Path, expected: list[Any], tmp_path: Path
+) -> None:
+    dice = random.Random(20)
+    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
+    kills = {"worker": 0, "launcher": 0}
+    launcher = start(tmp_path)
+    try:
+        while sum(kills.values()) < NUM_KILLS:
+            wait_for_a_moment(launcher, jobs, dice)
+            if launcher.poll() is not None:
+                # Done, or given up on a run that was killed too often: begin again, from nothing where all is done.
+                if all(is_done(job.folder) for job in jobs):
+                    assert numbers_of(jobs) == expected
+                    jobs = plan_jobs(tmp_path / f"after{sum(kills.values())}", images, NUM_JOBS, *LONGER)
+                launcher = start(jobs[0].folder.parents[1])
+                continue
+            workers = workers_of(launcher.pid)
+            if workers and dice.random() < 0.75:
+                os.kill(dice.choice(workers), signal.SIGKILL)
+                kills["worker"] += 1
+            else:
+                launcher.kill()
+                launcher.wait()
+                kills["launcher"] += 1
+    finally:
+        launcher.kill()
+        launcher.wait()
+    assert min(kills.values()) > 0
+    states = create_launcher("local").launch(jobs)
+    assert complaints(states) == []
+    assert numbers_of(jobs) == expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+def test_the_workers_of_a_killed_launcher_save_and_leave(images: Path, tmp_path: Path) -> None:
+    jobs = plan_jobs(tmp_path, images, 1, "epochs=300")
+    launcher = start(tmp_path, 1)
+    wait_until(lambda: is_somewhere_in_training(jobs))
+    [worker] = workers_of(launcher.pid)
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not is_alive(worker), 20.0)
+    assert "Give the same command again to go on" in (jobs[0].folder / LOG).read_text()
+    assert (jobs[0].folder / "checkpoints/last").exists()
+    assert not (jobs[0].folder / FAILURE).exists()
+
+
+def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[Any], tmp_path: Path) -> None:
+    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
+    launcher = start(tmp_path)
+    wait_until(lambda: is_somewhere_in_training(jobs))
+    workers = workers_of(launcher.pid)
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(60) == 130
+    assert not any(is_alive(worker) for worker in workers)
+    assert not any((job.folder / FAILURE).exists() for job in jobs)
+    assert not all(is_done(job.folder) for job in jobs)
+    assert complaints(create_launcher("local").launch(jobs)) == []
+    assert numbers_of(jobs) == expected
+
+
+def test_runs_that_fail_are_named_and_the_others_are_made(images: Path, tmp_path: Path) -> None:
+    jobs = plan_jobs(tmp_path, images, 3, "epochs=1", has_analysis=True)
+    for job, key, value in ((jobs[0], "data", {"name": "folder:nowhere"}), (jobs[1], "optimizer", {"lr": 1e30})):
+        content = json.loads((job.folder / "job.json").read_text())
+        content["recipe"][key] |= value
+        (job.folder / "job.json").write_text(json.dumps(content))
+    states = create_launcher("local").launch(jobs)
+    assert [state.status for state in states] == ["failed", "failed", "done"]
+    assert "must be at nowhere/train" in states[0].sentence
+    codes = [json.loads((job.folder / FAILURE).read_text())["exit_code"] for job in jobs[:2]]
+    assert codes == [4, 3]
+    assert all(state.log is not None and "Traceback" in state.log.read_text() for state in states[:2])
+    assert "within" in (jobs[2].folder / "analysis/collapse-test.json").read_text()
+
+
+def test_the_local_executor_of_submitit_gives_the_same_numbers(
+    images: Path, expected: list[Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("submitit")
+    jobs = plan_jobs(tmp_path, images, 2, *LONGER)
+    seen: set[str] = set()
+    states = create_launcher("slurm", cluster="local", timeout_min=5).launch(
+        jobs, lambda states: seen.update(state.status for state in states)
+    )
+    assert complaints(states) == []
+    assert numbers_of(jobs) == expected[:2]
+    assert seen >= {"queued", "running", "done"}
+    assert list((tmp_path / "slurm").iterdir())
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that takes no runs, and two nodes of one processor each."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
+    # Paths of sockets must be short, so the folder of the test will not do.
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as scratch:
+        head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False, "temp_dir": scratch}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+def test_a_node_that_goes_away_changes_no_number(
+    cluster: Any, images: Path, expected: list[Any], tmp_path: Path
+) -> None:
+    nodes = [cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES) for _ in range(2)]
+    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
+    removed: list[list[str]] = []
+
+    def look(states: Sequence[JobState]) -> None:
+        running = [state.job.name for state in states if state.status == "running" and state.epoch > 0]
+        if running and not removed:
+            removed.append(running)
+            cluster.remove_node(nodes[0], allow_graceful=False)
+
+    states = create_launcher("ray", address=cluster.address).launch(jobs, look)
+    assert removed
+    assert complaints(states) == []
+    assert numbers_of(jobs) == expected
+
+
+def test_the_planned_jobs_are_found_again(images: Path, tmp_path: Path) -> None:
+    jobs = plan_jobs(tmp_path, images, 2)
+    assert planned(tmp_path) == jobs
+    assert not (jobs[0].folder / STARTED).exists()

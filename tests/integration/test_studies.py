@@ -1,0 +1,39 @@
+"""Every study at the tiny scale, from its file to its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maxsup.reports import write_report
+from maxsup.studies.engine import execute, lay_out
+from maxsup.studies.files import load_study, study_names
+from maxsup.studies.launch import create_launcher
+from maxsup.studies.results import summarize
+
+NAMES = study_names()
+
+
+def test_there_is_a_study_for_every_table_and_figure() -> None:
+    assert len(NAMES) == 18
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_runs_at_the_tiny_scale_and_stands_beside_the_published_numbers(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    folder = lay_out(study, tmp_path, "tiny")
+    states = execute(folder, create_launcher("local", num_workers=1), lambda states: None)
+    assert [state.sentence for state in states if state.status != "done"] == []
+    summary = summarize(folder)
+    cells = summary["table"]["cells"]
+    for cell in study.cells():
+        entry = cells[cell.row][cell.column]
+        assert entry["left_out"] or entry["mean"] is not None, f"{cell} has no number"
+    printed = [entry["published"] for row in cells.values() for entry in row.values() if entry["published"]]
+    assert len(printed) == len(study.published_numbers())
+    write_report(folder.path)
+    page = (folder.path / "report.html").read_text()
+    assert summary["note"].split(",")[0] in page
+    assert all(number["text"] in page for number in printed)

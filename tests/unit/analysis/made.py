@@ -1,0 +1,91 @@
+"""Runs for tests that nobody trained: a seeded body and a head from a closed formula, so that their numbers are stable.
+
+Training amplifies the last bits of a machine's arithmetic; a forward pass and a ridge regression do not.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor, nn
+
+from maxsup.core.config import Recipe
+from maxsup.core.recipes import load_recipe
+from maxsup.core.rundir import RunDir
+from maxsup.data import DataBundle, Split, load_data
+from maxsup.models import Classifier
+from maxsup.training.checkpoint import packed
+from maxsup.training.parts import build_data, build_model, split_pipeline
+
+SCALES = {"ce": 9.0, "ls": 4.0, "maxsup": 3.0}
+WIDTHS = "model.options.widths=[8, 16, 24]"
+
+
+def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = "digits_cnn") -> Path:
+    """A finished run directory without a training run: weights, recipe and a summary."""
+    settings = [f"loss.name={loss}", *([] if any("model" in word for word in overrides) else [WIDTHS]), *overrides]
+    checked = load_recipe(recipe, settings)
+    bundle = build_data(checked)
+    model = build_model(checked, bundle)
+    if isinstance(model.head, nn.Linear):
+        _fit(checked, bundle, model, SCALES.get(loss, 5.0))
+    run = RunDir(folder)
+    shutil.rmtree(run.checkpoints, ignore_errors=True)
+    run.write_text(run.config, yaml.safe_dump(checked.model_dump(mode="json"), sort_keys=False))
+    values: dict[str, Any] = {
+        "best": "step-00000001",
+        "data": {
+            "num_train": len(bundle.train),
+            "num_val": len(bundle.val),
+            "num_classes": bundle.num_classes,
+            "mean": list(bundle.mean),
+            "std": list(bundle.std),
+        },
+    }
+    run.save_checkpoint("step-00000001", "step-00000001", packed(model.state_dict(), {}, values))
+    return folder
+
+
+def _fit(recipe: Recipe, bundle: DataBundle, model: Classifier, scale: float) -> None:
+    images = plain_images(recipe, bundle, bundle.train)
+    with torch.no_grad():
+        model.train()
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.momentum = None
+        for batch in images.split(256):
+            model(batch)
+        model.eval()
+        features = torch.cat([model.features(batch) for batch in images.split(256)]).double()
+        rows = torch.nn.functional.pad(features, (0, 1), value=1.0)
+        targets = scale * torch.nn.functional.one_hot(bundle.train.labels, bundle.num_classes).double()
+        penalty = 1e-3 * rows.square().sum(dim=0).mean() * torch.eye(rows.shape[1], dtype=torch.float64)
+        solution = torch.linalg.solve(rows.T @ rows + penalty, rows.T @ targets)
+        model.head.weight.copy_(solution[:-1].T)
+        model.head.bias.copy_(solution[-1])
+
+
+def plain_images(recipe: Recipe, bundle: DataBundle, split: Split) -> Tensor:
+    """All images of a split as the model sees them in evaluation."""
+    return torch.cat([batch.images for batch in split_pipeline(recipe, bundle, split).epoch(0)])
+
+
+def long_tail(folder: Path) -> Path:
+    """Digits, fewer from class to class: 150 images of the first, 8 of the last."""
+    data = load_data("digits", val_share=0.0)
+    kept = []
+    for label in range(10):
+        members = (data.train.labels == label).nonzero().flatten()
+        kept.append(members[: round(140 * (8 / 140) ** (label / 9))])
+    chosen = torch.cat(kept)
+    parts = {"train": data.train.subset(chosen), "test": data.test}
+    arrays = {f"{name}_images": part.images.permute(0, 2, 3, 1).numpy() for name, part in parts.items()}
+    arrays |= {f"{name}_labels": part.labels.numpy() for name, part in parts.items()}
+    path = folder / "tail.npz"
+    np.savez(path, class_names=np.array(data.class_names), **arrays)
+    return path

@@ -1,0 +1,259 @@
+"""Arrays from files of any origin: read right, or refused in one sentence, and never executed."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from maxsup.analysis.array_checks import checked
+from maxsup.analysis.array_files import MAX_BYTES, read_array_files
+from maxsup.core.errors import DataError
+
+LOGITS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+LABELS = np.arange(12) % 3
+FEATURES = np.random.default_rng(1).normal(size=(12, 4))
+
+
+class Trap:
+    """Unpickled, it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return open, (str(self.path), "w")
+
+
+def written(folder: Path, ending: str, **arrays: np.ndarray) -> Path:
+    """A file with some arrays, or with one."""
+    path = folder / f"{'-'.join(arrays)}{ending}"
+    [first, *_] = arrays.values()
+    if ending == ".npy":
+        np.save(path, first)
+    elif ending == ".npz":
+        np.savez_compressed(path, **arrays)
+    elif ending == ".safetensors":
+        save_file({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}, path)
+    else:
+        np.savetxt(path, first, delimiter=",")
+    return path
+
+
+def refusal(*files: Any, **options: Any) -> str:
+    """The sentence with which files are refused."""
+    with pytest.raises(DataError) as caught:
+        read_array_files(*files, **options)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".csv"])
+def test_every_format_gives_the_same_arrays(tmp_path: Path, ending: str) -> None:
+    files = [
+        written(tmp_path, ending, logits=LOGITS),
+        written(tmp_path, ending, labels=LABELS),
+        written(tmp_path, ending, features=FEATURES),
+    ]
+    found = read_array_files(*files)
+    torch.testing.assert_close(found.logits, torch.from_numpy(LOGITS), rtol=1e-6, atol=1e-6)
+    assert found.labels.tolist() == LABELS.tolist()
+    assert found.features is not None
+    assert found.features.dtype == torch.float32
+    torch.testing.assert_close(found.features.double(), torch.from_numpy(FEATURES), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors"])
+def test_one_file_may_hold_everything(tmp_path: Path, ending: str) -> None:
+    found = read_array_files(written(tmp_path, ending, logits=LOGITS, labels=LABELS, features=FEATURES))
+    assert found.logits.shape == (12, 3)
+    assert found.features is not None
+
+
+def test_an_array_of_another_name_is_chosen_behind_a_colon(tmp_path: Path) -> None:
+    path = written(tmp_path, ".npz", test_logits=LOGITS, test_labels=LABELS)
+    assert read_array_files(f"{path}:test_logits", f"{path}:test_labels").labels.tolist() == LABELS.tolist()
+    assert "test_labels, test_logits" in refusal(path)
+    assert "nothing" in refusal(f"{path}:nothing")
+
+
+@pytest.mark.parametrize("kind", ["<f2", ">f4", "<f8", "<i4"])
+def test_other_kinds_of_numbers_become_float32(tmp_path: Path, kind: str) -> None:
+    values = (4 * LOGITS).round().astype(kind)
+    np.save(tmp_path / "l.npy", np.asfortranarray(values))
+    found = checked(np.load(tmp_path / "l.npy"), LABELS)
+    assert found.logits.dtype == torch.float32
+    assert found.logits.tolist() == values.astype(np.float32).tolist()
+
+
+def test_the_file_of_a_mapped_array_stays_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, ".npy", logits=LOGITS)
+    before = path.read_bytes()
+    read_array_files(path, written(tmp_path, ".npy", labels=LABELS)).logits.add_(1)
+    assert path.read_bytes() == before
+
+
+def test_the_header_of_a_csv_names_the_classes(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text('cat,"dog, small",<b>\n' + "\n".join("1,2,3.5" for _ in range(12)))
+    (tmp_path / "y.csv").write_text("label\n" + "\n".join(str(label) for label in LABELS))
+    found = read_array_files(tmp_path / "l.csv", tmp_path / "y.csv")
+    assert found.class_names == ("cat", "dog, small", "<b>")
+
+
+def test_class_names_come_from_a_file_and_must_be_as_many_as_classes(tmp_path: Path) -> None:
+    path = written(tmp_path, ".npz", logits=LOGITS, labels=LABELS)
+    names = tmp_path / "names.txt"
+    names.write_text("a\nb\nc\n")
+    assert read_array_files(path, class_names=names).class_names == ("a", "b", "c")
+    names.write_text("a\nb\n")
+    assert "class names must be 3" in refusal(path, class_names=names)
+    assert "text file" in refusal(path, class_names=tmp_path / "none.txt")
+
+
+def with_value(value: float) -> np.ndarray:
+    array = LOGITS.copy()
+    array[7, 1] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "words"),
+    [
+        (with_value(np.nan), LABELS, "got nan in row 7"),
+        (with_value(np.inf), LABELS, "got inf in row 7"),
+        (np.full((12, 3), 1e300), LABELS, "got inf in row 0"),
+        (LOGITS, LABELS[:-1], "12 rows of logits; got (11,)"),
+        (LOGITS, np.eye(3)[LABELS], "got (12, 3)"),
+        (LOGITS, LABELS + 1, "from 0 to 2, the columns of the logits; got 3"),
+        (LOGITS, LABELS - 1, "got -1"),
+        (LOGITS, LABELS + 0.5, "whole numbers; got 0.5"),
+        (LOGITS, np.where(LABELS == 1, np.nan, LABELS), "whole numbers; got nan"),
+        (LOGITS, np.array([str(label) for label in LABELS]), "whole numbers"),
+        (LOGITS, np.zeros(12, dtype=int), "at least two classes; got 0"),
+        (torch.from_numpy(LOGITS).softmax(1).numpy(), LABELS, "got probabilities"),
+        (np.eye(3)[LABELS], LABELS, "got probabilities"),
+        (LOGITS[:, :1], LABELS, "at least 2 classes; got 1"),
+        (LOGITS[:0], LABELS[:0], "got (0, 3)"),
+        (LOGITS[:, 0], LABELS, "got (12,)"),
+        (LOGITS.astype(complex), LABELS, "real numbers"),
+        (LOGITS > 0, LABELS, "real numbers; got bool"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, logits: Any, labels: Any, words: str) -> None:
+    np.save(tmp_path / "l.npy", logits)
+    np.save(tmp_path / "y.npy", labels)
+    assert words in refusal(tmp_path / "l.npy", tmp_path / "y.npy")
+
+
+def test_features_of_other_samples_are_refused() -> None:
+    with pytest.raises(DataError, match="12 rows of logits; got 11"):
+        checked(LOGITS, LABELS, FEATURES[:-1])
+
+
+def test_logits_between_0_and_1_are_logits_unless_rows_sum_to_1() -> None:
+    assert checked(np.full((12, 3), 0.5, dtype=np.float32), LABELS).logits.shape == (12, 3)
+
+
+def test_log_probabilities_are_logits() -> None:
+    assert len(checked(torch.from_numpy(LOGITS).log_softmax(1), LABELS).labels) == 12
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_a_pickle_in_a_file_is_refused_and_not_run(tmp_path: Path, ending: str) -> None:
+    trap = tmp_path / "trap"
+    array = np.empty(1, dtype=object)
+    array[0] = Trap(trap)
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array, allow_pickle=True)
+    path = tmp_path / f"l{ending}"
+    if ending == ".npy":
+        path.write_bytes(stream.getvalue())
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("logits.npy", stream.getvalue())
+    sentence = refusal(path, path)
+    assert "object" in sentence.lower()
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".csv"])
+def test_a_bare_pickle_under_any_ending_is_not_run(tmp_path: Path, ending: str) -> None:
+    trap = tmp_path / "trap"
+    path = tmp_path / f"l{ending}"
+    path.write_bytes(pickle.dumps(Trap(trap)))
+    assert f"readable {ending} file" in refusal(path, path)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors"])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_half_a_file_is_refused(tmp_path: Path, ending: str, share: float) -> None:
+    path = written(tmp_path, ending, logits=LOGITS)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert f"readable {ending} file" in refusal(path, path)
+
+
+def test_an_empty_file_an_unknown_ending_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "l.npy").touch()
+    assert "0 bytes" in refusal(tmp_path / "l.npy")
+    assert "got 'l.pt'" in refusal(tmp_path / "l.pt")
+    assert "file that is there" in refusal(tmp_path / "none.npy")
+
+
+def test_labels_must_be_given_unless_they_are_in_the_same_file(tmp_path: Path) -> None:
+    assert "Add --labels" in refusal(written(tmp_path, ".npy", logits=LOGITS))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2,3\n4,oops,6\n", "'oops'"),
+        ("1,2,3\n4,5\n", "number of columns"),
+        ("a,b,c\n", "got (0, "),
+        ("name,1,2\nx,3,4\n", "'name'"),
+        ("1,2,nan\n" * 12, "got nan in row 0"),
+    ],
+)
+def test_a_csv_that_is_no_matrix_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "l.csv").write_text(text)
+    assert words in refusal(tmp_path / "l.csv", written(tmp_path, ".npy", labels=LABELS))
+
+
+def zip_bomb(path: Path, shape: tuple[int, ...], content: bytes) -> None:
+    stream = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("logits.npy", stream.getvalue() + content)
+
+
+def test_a_header_that_declares_more_than_there_is_takes_no_memory(tmp_path: Path) -> None:
+    zip_bomb(tmp_path / "l.npz", (10**9, 10**6), b"")
+    assert str(MAX_BYTES) in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
+
+
+def test_an_archive_that_unfolds_a_hundredfold_is_refused_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxsup.analysis.array_files._RATIO_FROM", 1 << 16)
+    zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
+    assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
+
+
+def test_a_directory_that_lies_about_a_member_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, ".npz", logits=LOGITS)
+    content = bytearray(path.read_bytes())
+    entry = content.rfind(b"PK\x01\x02")
+    size = int.from_bytes(content[entry + 24 : entry + 28], "little")
+    content[entry + 24 : entry + 28] = (size - 16).to_bytes(4, "little")
+    path.write_bytes(bytes(content))
+    assert "readable .npz file" in refusal(path, path)

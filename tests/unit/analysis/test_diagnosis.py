@@ -1,0 +1,282 @@
+"""The damage report: each verdict on a model made to deserve it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.analysis.diagnosis import Diagnosis, diagnose
+from maxsup.analysis.outputs import Outputs
+from maxsup.analysis.repair import normalized_confidence
+from maxsup.analysis.smoothing import SmoothingEstimate, plateau_gap
+from maxsup.analysis.verdicts import (
+    LEVELS,
+    MIN_ERRORS,
+    REFERENCES,
+    Verdict,
+    calibration_verdict,
+    collapse_verdict,
+    confidence_verdict,
+    probe_verdict,
+    selection_verdict,
+    smoothing_verdict,
+)
+from maxsup.core.errors import DataError
+from maxsup.core.storage import json_text
+from maxsup.metrics import (
+    accuracy,
+    aurc,
+    class_separation,
+    expected_calibration_error,
+    mean_confidence,
+    negative_log_likelihood,
+)
+from maxsup.reports.diagnosis import diagnosis_page
+
+NUM_CLASSES = 6
+
+
+def calibrated(num_samples: int = 4000, scale: float = 1.0, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Logits whose softmax is the chance of each label, and the same times a number."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2.0 * torch.randn(num_samples, NUM_CLASSES, generator=generator)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
+    return scale * logits, labels
+
+
+def verdict_of(diagnosis: Diagnosis, topic: str) -> Verdict:
+    [found] = [verdict for verdict in diagnosis.verdicts if verdict.topic == topic]
+    return found
+
+
+@pytest.fixture(scope="module")
+def honest() -> Diagnosis:
+    return diagnose(Outputs(*calibrated()))
+
+
+@pytest.fixture(scope="module")
+def boastful() -> Diagnosis:
+    return diagnose(Outputs(*calibrated(scale=3.0)))
+
+
+def test_a_calibrated_model_is_fine(honest: Diagnosis) -> None:
+    for topic in ("Confidence on errors", "Calibration", "Selective classification"):
+        assert verdict_of(honest, topic).level == "good"
+    assert honest.numbers["temperature"]["value"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_boastful_model_is_damaged_and_the_temperature_repairs_it(boastful: Diagnosis) -> None:
+    assert verdict_of(boastful, "Calibration").level == "bad"
+    assert verdict_of(boastful, "Confidence on errors").level == "bad"
+    numbers = boastful.numbers
+    assert numbers["temperature"]["value"] == pytest.approx(3.0, rel=0.05)
+    assert numbers["ece_after"]["value"] < 0.3 * numbers["ece_before"]["value"]
+    assert "Divide the logits by" in verdict_of(boastful, "Calibration").advice
+
+
+def test_the_temperature_is_fitted_on_samples_that_are_not_judged(boastful: Diagnosis) -> None:
+    data = boastful.data
+    assert (data["num_fitted"], data["num_judged"]) == (2000, 2000)
+    assert "fitted on one half and judged on the other" in verdict_of(boastful, "Calibration").sentence
+
+
+def test_a_validation_split_is_fitted_on_where_there_is_one() -> None:
+    judged, validation = Outputs(*calibrated(scale=3.0)), Outputs(*calibrated(scale=1.0, seed=1))
+    found = diagnose(judged, validation=validation)
+    assert found.numbers["temperature"]["value"] == pytest.approx(1.0, abs=0.05)
+    assert found.data["num_judged"] == 4000
+    assert "fitted on the validation split" in verdict_of(found, "Calibration").sentence
+
+
+def test_numbers_are_those_of_the_metrics(boastful: Diagnosis) -> None:
+    logits, labels = calibrated(scale=3.0)
+    confidence = mean_confidence(logits, labels)
+    expected = {
+        "accuracy": accuracy(logits, labels),
+        "nll": negative_log_likelihood(logits, labels),
+        "ece": expected_calibration_error(logits, labels),
+        "aurc": aurc(logits, labels),
+        "confidence_correct": confidence.correct,
+        "confidence_wrong": confidence.wrong,
+    }
+    for name, value in expected.items():
+        found = boastful.numbers[name]
+        assert found["value"] == pytest.approx(value, abs=1e-9)
+        assert found["low"] <= found["value"] <= found["high"]
+
+
+def test_a_calibrated_model_has_the_confidence_on_errors_that_calibration_implies(honest: Diagnosis) -> None:
+    numbers = honest.numbers
+    # 4,000 samples: about 0.01 apart by chance.
+    assert numbers["confidence_wrong"]["value"] == pytest.approx(
+        numbers["confidence_wrong_if_calibrated"]["value"], abs=0.03
+    )
+
+
+def test_logits_whose_norm_hides_errors_gain_from_normalisation() -> None:
+    logits, labels = calibrated(num_samples=6000)
+    # The larger the norm, the more the softmax is sure; here it says nothing about being right.
+    disturbed = logits * torch.exp(torch.randn(6000, 1, generator=torch.Generator().manual_seed(2)))
+    found = diagnose(Outputs(disturbed, labels))
+    verdict = verdict_of(found, "Selective classification")
+    assert verdict.level in ("watch", "bad")
+    power = int(found.numbers["norm_power"]["value"])
+    assert f"_{power} in place of the top probability" in verdict.advice
+    assert aurc(disturbed, labels, normalized_confidence(disturbed, power)) < aurc(disturbed, labels)
+
+
+def test_few_errors_decide_nothing() -> None:
+    labels = torch.arange(600) % NUM_CLASSES
+    logits = 8.0 * F.one_hot(labels) + torch.randn(600, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
+    found = diagnose(Outputs(logits, labels))
+    assert found.data["num_wrong"] < MIN_ERRORS
+    for topic in ("Confidence on errors", "Selective classification"):
+        assert verdict_of(found, topic).level == "unknown"
+
+
+def test_smoothing_is_read_from_training_images_where_they_are_given() -> None:
+    labels = torch.arange(1000) % NUM_CLASSES
+    noise = 0.2 * torch.randn(1000, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
+    seen = Outputs(plateau_gap(0.2, NUM_CLASSES) * F.one_hot(labels) + noise, labels)
+    found = diagnose(Outputs(*calibrated()), train=seen, recipe="ls 0.2")
+    assert found.smoothing.verdict == "smoothed"
+    assert found.smoothing.alpha == pytest.approx(0.2, abs=0.01)
+    assert found.data["traced"] == "training images"
+    assert "The recipe says ls 0.2." in verdict_of(found, "Label smoothing").advice
+
+
+def test_features_add_collapse_and_probe() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % 3
+    features = torch.randn(3, 5, generator=generator)[labels] + 0.3 * torch.randn(600, 5, generator=generator)
+    weight = torch.randn(3, 5, generator=generator)
+    found = diagnose(Outputs(features @ weight.T, labels, features), weight=weight, bias=torch.zeros(3))
+    assert [verdict.topic for verdict in found.verdicts][-2:] == ["Collapse", "Probe"]
+    separation = class_separation(features, labels)
+    assert found.numbers["within"]["value"] == pytest.approx(separation.within, abs=1e-9)
+    assert found.numbers["r_squared"]["value"] == pytest.approx(separation.r_squared, abs=1e-9)
+    assert math.isfinite(found.numbers["nc3"]["value"])
+    assert found.numbers["probe_accuracy"]["value"] > 0.9
+
+
+def test_of_many_classes_the_most_frequent_are_probed() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.cat([torch.arange(100).repeat(12), torch.arange(100, 150)])
+    features = torch.randn(150, 64, generator=generator)[labels] + 0.1 * torch.randn(1250, 64, generator=generator)
+    logits = F.one_hot(labels, 150) + 0.1 * torch.randn(1250, 150, generator=generator)
+    found = diagnose(Outputs(logits, labels, features))
+    assert found.numbers["num_probe_classes"]["value"] == 100
+    assert found.numbers["num_probe_judged"]["value"] == 600
+    assert found.numbers["probe_accuracy"]["value"] > 0.95
+    assert "among the 100 most frequent classes" in verdict_of(found, "Probe").sentence
+
+
+@pytest.mark.parametrize("num_samples", [2, 3, 7, 40])
+def test_a_handful_of_samples_gives_a_report_and_no_opinion(num_samples: int) -> None:
+    labels = torch.arange(num_samples) % 2
+    generator = torch.Generator().manual_seed(0)
+    logits, features = (torch.randn(num_samples, size, generator=generator) for size in (3, 4))
+    found = diagnose(Outputs(logits, labels, features))
+    assert verdict_of(found, "Label smoothing").level == "unknown"
+    assert verdict_of(found, "Probe").level == "unknown"
+    assert diagnosis_page(found).startswith("<!doctype html>")
+
+
+def test_a_diagnosis_is_json_and_the_same_every_time(honest: Diagnosis) -> None:
+    again = diagnose(Outputs(*calibrated()))
+    assert json_text(again.as_dict()) == json_text(honest.as_dict())
+    assert json.loads(json_text(honest.as_dict()))["protocol"] == 1
+
+
+def test_classes_have_names_or_numbers() -> None:
+    logits, labels = calibrated(num_samples=300)
+    names = tuple("abcdef")
+    named = diagnose(Outputs(logits, labels, class_names=names)).data["classes"]
+    assert [row["name"] for row in named] == list(names)
+    numbered = diagnose(Outputs(logits, labels)).data["classes"]
+    assert numbered[0]["name"] == "class 0"
+    assert numbered[0]["count"] == int((labels == 0).sum())
+    assert numbered[0]["accuracy"] == pytest.approx(float((logits[labels == 0].argmax(1) == 0).double().mean()))
+
+
+def test_what_is_wrong_with_arrays_is_a_data_error() -> None:
+    with pytest.raises(DataError, match="got nan in row 0"):
+        diagnose(Outputs(torch.full((10, 3), torch.nan), torch.arange(10) % 3))
+
+
+def numbers(**values: float) -> dict[str, dict[str, float]]:
+    return {name: {"value": value, "low": value, "high": value} for name, value in values.items()}
+
+
+def test_every_verdict_is_one_sentence_with_its_number_and_threshold() -> None:
+    estimate = SmoothingEstimate(0.1, 0.08, 0.12, "smoothed", "so it is", 0.1, 0.1, 0.2)
+    plain = replace(estimate, alpha=0.0, low=0.0, high=0.004, verdict="none")
+    unknown = replace(estimate, alpha=None, low=None, high=None, verdict="cannot tell")
+    calibration = {"temperature": 1.5, "mean_confidence": 0.9, "accuracy": 0.8}
+    found = [
+        *(smoothing_verdict(each, 10, "ce") for each in (estimate, plain, unknown)),
+        *(
+            confidence_verdict(numbers(confidence_wrong=value, confidence_wrong_if_calibrated=0.5), 100)
+            for value in (0.3, 0.5, 0.56, 0.7)
+        ),
+        confidence_verdict({}, 3),
+        *(
+            calibration_verdict(numbers(ece_before=before, ece_after=after, **calibration), "fitted on a split")
+            for before, after in ((0.01, 0.01), (0.03, 0.01), (0.09, 0.08))
+        ),
+        *(
+            selection_verdict(numbers(aurc_before=0.1, aurc_after=after), power, 100, "fitted on a split")
+            for after, power in ((0.1, None), (0.099, 3), (0.09, 4), (0.05, 5))
+        ),
+        selection_verdict({}, None, 3, ""),
+        *(
+            collapse_verdict(numbers(within=within, r_squared=0.5), num_classes)
+            for within in (0.1, 0.3)
+            for num_classes in (10, 1000)
+        ),
+        *(
+            probe_verdict(
+                numbers(
+                    accuracy_judged=0.9,
+                    probe_accuracy=value,
+                    knn_accuracy=value,
+                    num_probe_judged=5000,
+                    num_probe_classes=100,
+                ),
+                num_classes,
+            )
+            for value, num_classes in ((0.89, 100), (0.6, 1000))
+        ),
+    ]
+    levels = [verdict.level for verdict in found]
+    assert levels == [
+        *("note", "good", "unknown"),
+        *("note", "good", "watch", "bad", "unknown"),
+        *("good", "watch", "bad"),
+        *("good", "good", "watch", "bad", "unknown"),
+        *("note", "watch", "note", "good"),
+        *("good", "watch"),
+    ]
+    assert set(levels) == set(LEVELS)
+    for verdict in found:
+        assert verdict.sentence.endswith(".")
+        assert ". " not in verdict.sentence
+        assert verdict.advice.endswith(".")
+        assert verdict.threshold is not None
+
+
+def test_the_k_minus_1_convention_is_told_too() -> None:
+    estimate = SmoothingEstimate(0.1, 0.08, 0.12, "smoothed", "so it is", 0.1, 0.1, 0.2)
+    assert "epsilon is 0.090" in smoothing_verdict(estimate, 10).advice
+
+
+def test_references_carry_the_label_of_the_paper() -> None:
+    sentence = collapse_verdict(numbers(within=0.2, r_squared=0.4), 1000).sentence
+    assert "tab:feature2" in sentence
+    assert all(str(REFERENCES[name][0]) in sentence for name in ("CE", "LS", "MaxSup"))

@@ -1,0 +1,83 @@
+"""Numbers of runs that nobody trained, as they were when they were checked.
+
+To renew them after a change of definition: ``python -m tests.unit.analysis.test_goldens``.
+"""
+
+import json
+import math
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxsup.analysis import ANALYSES, RunOutputs
+from tests.unit.analysis.made import long_tail, make_run
+
+FILE = Path(__file__).with_name("goldens.json")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "calibration": {"num_resamples": 2},
+    "collapse": {"num_resamples": 2},
+    "corruption": {"num_images": 60},
+    "gradcam": {"num_scored": 40},
+    "projection": {"classes": ["1", "7", "8"]},
+}
+# A single sample moves these by leaps, and the last bits of a machine may move a sample.
+JUMPY = {"fpr95_before", "fpr95_after", "fpr95", "norm_power", "strength"}
+# One of 359 test images is 0.0028; the rest is rounding.
+TOLERANCE = 0.006
+
+
+@cache
+def _runs(folder: Path) -> dict[str, Path]:
+    tail = f"data.name=arrays:{long_tail(folder)}"
+    return {
+        "ce": make_run(folder / "ce", "ce"),
+        "ls": make_run(folder / "ls", "ls", "seed=1"),
+        "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
+        "tail": make_run(folder / "tail", "maxsup", tail),
+    }
+
+
+def _numbers(name: str, folder: Path) -> dict[str, dict[str, float]]:
+    """Numbers of an analysis by run; of those it applies to."""
+    wanted = {"longtail": ["tail"], "gradcam": ["drawn"], "probe": ["ce", "drawn"], "corruption": ["ls"]}
+    found = {}
+    for label in wanted.get(name, ["ce", "ls"]):
+        run = RunOutputs(_runs(folder)[label])
+        result = ANALYSES[name].compute(run, split="test", **OPTIONS.get(name, {}))
+        found[label] = {key: entry["value"] for key, entry in result["numbers"].items() if key not in JUMPY}
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("goldens")
+
+
+@pytest.mark.parametrize("name", ANALYSES.names())
+def test_numbers_are_what_they_were(name: str, folder: Path) -> None:
+    golden = json.loads(FILE.read_text())[name]
+    found = _numbers(name, folder)
+    assert set(found) == set(golden)
+    for label, expected in golden.items():
+        assert set(found[label]) == set(expected)
+        for key, value in expected.items():
+            number = found[label][key]
+            if value is None:
+                assert math.isnan(number), (label, key)
+            else:
+                assert number == pytest.approx(value, rel=TOLERANCE, abs=TOLERANCE), (label, key)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        goldens = {
+            name: {
+                label: {key: None if math.isnan(value) else float(f"{value:.6g}") for key, value in numbers.items()}
+                for label, numbers in _numbers(name, Path(place)).items()
+            }
+            for name in ANALYSES.names()
+        }
+    FILE.write_text(json.dumps(goldens, indent=1) + "\n")

@@ -1,0 +1,227 @@
+"""The estimate of alpha against models of known strength: trained ones, small ones made here, and ideal ones."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.analysis.outputs import RunOutputs
+from maxsup.analysis.smoothing import (
+    MIN_SAMPLES,
+    LogitTraces,
+    SmoothingEstimate,
+    alpha_of_gap,
+    estimate_alpha,
+    estimate_from,
+    logit_traces,
+    plateau_gap,
+)
+from maxsup.core.recipes import load_recipe
+from maxsup.losses import create_loss
+from maxsup.training import train
+from maxsup.training.progress import Reporter
+
+TOLERANCE = 0.03
+
+
+@cache
+def trained(loss: str, alpha: float, num_classes: int = 10, num_steps: int = 400) -> tuple[Tensor, Tensor]:
+    """Logits and labels of fresh samples, from a small network trained on groups of similar Gaussian classes."""
+    generator = torch.Generator().manual_seed(num_classes)
+    groups = 1.5 * torch.randn(max(1, num_classes // 5), 16, generator=generator)
+    means = groups[torch.arange(num_classes) % len(groups)] + torch.randn(num_classes, 16, generator=generator)
+    labels = torch.arange(2000) % num_classes
+    seen, fresh = (means[labels] + torch.randn(2000, 16, generator=generator) for _ in range(2))
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(16, 128), torch.nn.BatchNorm1d(128), torch.nn.ReLU(), torch.nn.Linear(128, num_classes)
+    )
+    criterion = create_loss(loss, **({"alpha": alpha} if alpha else {}))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.2, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, num_steps)
+    for _ in range(num_steps):
+        batch = torch.randint(2000, (128,))
+        optimizer.zero_grad()
+        criterion(network(seen[batch]), labels[batch]).backward()
+        optimizer.step()
+        decay.step()
+    with torch.no_grad():
+        return network.eval()(fresh), labels
+
+
+def ideal(alpha: float, num_classes: int, num_samples: int = 1000, spread: float = 0.2) -> tuple[Tensor, Tensor]:
+    """Logits at the minimum of label smoothing, and a little noise."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(num_samples) % num_classes
+    gap = plateau_gap(alpha, num_classes)
+    noise = spread * torch.randn(num_samples, num_classes, generator=generator)
+    return gap * F.one_hot(labels, num_classes) + noise, labels
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("num_classes", [5, 10, 100, 1000])
+def test_the_minimum_of_label_smoothing_gives_its_strength(alpha: float, num_classes: int) -> None:
+    found = estimate_alpha(*ideal(alpha, num_classes, num_samples=max(1000, 6 * num_classes)))
+    assert found.verdict == "smoothed"
+    assert found.alpha == pytest.approx(alpha, abs=0.01)
+    assert found.low < alpha < found.high
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.4])
+@pytest.mark.parametrize("num_classes", [2, 10, 1000])
+def test_gap_and_strength_are_inverse(alpha: float, num_classes: int) -> None:
+    gap = plateau_gap(alpha, num_classes)
+    assert alpha_of_gap(gap, num_classes) == pytest.approx(alpha, rel=1e-12)
+    # At that gap the probability of the true class is the smoothed target.
+    logits = gap * F.one_hot(torch.tensor(0), num_classes).double()
+    assert float(logits.softmax(0)[0]) == pytest.approx(1 - alpha + alpha / num_classes, rel=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "alpha"), [("ls", 0.1), ("ls", 0.2), ("maxsup", 0.1), ("maxsup", 0.2)])
+def test_a_trained_network_gives_the_strength_it_was_trained_with(loss: str, alpha: float) -> None:
+    found = estimate_alpha(*trained(loss, alpha))
+    assert found.verdict == "smoothed"
+    assert found.alpha == pytest.approx(alpha, abs=TOLERANCE)
+    assert found.low < alpha < found.high
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 5, 10])
+def test_cross_entropy_shows_no_smoothing(num_classes: int) -> None:
+    found = estimate_alpha(*trained("ce", 0.0, num_classes))
+    assert (found.verdict, found.alpha, found.low) == ("none", 0.0, 0.0)
+    assert abs(found.by_scale) < 0.02
+
+
+@pytest.mark.parametrize("temperature", [2.0, 3.0, 4.0])
+def test_cross_entropy_under_a_temperature_does_not_pass_for_smoothing(temperature: float) -> None:
+    logits, labels = trained("ce", 0.0)
+    found = estimate_alpha(logits / temperature, labels)
+    assert found.verdict != "smoothed"
+
+
+def test_a_smoothed_model_that_was_calibrated_afterwards_is_not_called_plain() -> None:
+    logits, labels = trained("ls", 0.1)
+    found = estimate_alpha(logits / 0.6, labels)
+    assert found.by_scale < 0.03
+    assert found.verdict == "cannot tell"
+
+
+@pytest.mark.parametrize("loss", ["ce", "ls"])
+def test_an_untrained_network_gives_no_answer(loss: str) -> None:
+    assert estimate_alpha(*trained(loss, 0.1 if loss == "ls" else 0.0, num_steps=3)).verdict == "cannot tell"
+
+
+def test_two_classes_give_the_number_but_no_verdict() -> None:
+    found = estimate_alpha(*trained("ls", 0.2, num_classes=2))
+    assert found.verdict == "cannot tell"
+    assert found.by_scale == pytest.approx(0.2, abs=TOLERANCE)
+    assert "2 classes" in found.reason
+
+
+def test_a_strength_beyond_any_use_is_not_believed() -> None:
+    found = estimate_alpha(*ideal(0.6, 10))
+    assert found.verdict == "cannot tell"
+    assert "more than any usual smoothing" in found.reason
+
+
+def test_few_right_predictions_are_too_few() -> None:
+    logits, labels = ideal(0.1, 10, num_samples=MIN_SAMPLES - 1)
+    assert estimate_alpha(logits, labels).verdict == "cannot tell"
+
+
+def test_logits_that_are_all_alike_give_no_answer() -> None:
+    found = estimate_alpha(torch.zeros(500, 10), torch.arange(500) % 10)
+    assert found.verdict == "cannot tell"
+    assert math.isnan(found.by_scale)
+
+
+def test_nothing_depends_on_a_shift_of_the_logits_or_the_order_of_classes() -> None:
+    logits, labels = trained("ls", 0.1)
+    order = torch.randperm(10)
+    moved = estimate_alpha((logits + 7.0)[:, order], order.argsort()[labels])
+    assert moved.by_scale == pytest.approx(estimate_alpha(logits, labels).by_scale, rel=1e-5)
+
+
+def test_the_scale_is_the_strength_for_which_no_other_scale_is_better() -> None:
+    logits, labels = trained("ls", 0.1)
+    found = estimate_alpha(logits, labels).by_scale
+
+    def loss(scale: float) -> float:
+        return float(F.cross_entropy(scale * logits.double(), labels, label_smoothing=found))
+
+    assert loss(1.0) < min(loss(0.99), loss(1.01))
+
+
+def test_traces_are_those_of_a_plain_loop() -> None:
+    logits, labels = torch.randn(40, 3), torch.arange(40) % 3
+    found = logit_traces(logits, labels)
+    for row in range(40):
+        z = logits[row].double()
+        q = z.softmax(0)
+        assert float(found.lead[row]) == pytest.approx(float(z[labels[row]] - q @ z), abs=1e-12)
+        others = [float(value) for index, value in enumerate(z) if index != int(z.argmax())]
+        assert float(found.gap[row]) == pytest.approx(float(z.max()) - sum(others) / 2, abs=1e-12)
+    predicted = logits.argmax(1)
+    pairs = [
+        float(logits[predicted == top].double().softmax(1)[:, other].mean())
+        for top in range(3)
+        for other in range(3)
+        if top != other and int((predicted == top).sum()) >= 5
+    ]
+    assert found.left_over.tolist() == pytest.approx(sorted(pairs), abs=1e-12)
+
+
+def test_of_very_many_classes_only_frequent_ones_are_paired() -> None:
+    logits, labels = ideal(0.1, 3000, num_samples=9000)
+    assert len(logit_traces(logits, labels).left_over) <= 1000 * 999
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    logits, labels = trained("ls", 0.1)
+    assert estimate_alpha(logits, labels) == estimate_alpha(logits, labels)
+
+
+def test_labels_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="one label a row"):
+        estimate_alpha(torch.zeros(4, 3), torch.zeros(5, dtype=torch.long))
+
+
+def test_a_verdict_of_another_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="verdict must be one of"):
+        SmoothingEstimate(None, None, None, "perhaps", "", 0.0, 0.0, 0.0)
+
+
+def test_an_uneven_rest_speaks_against_smoothing() -> None:
+    traces = logit_traces(*ideal(0.1, 10))
+    steep = LogitTraces(
+        traces.num_classes,
+        traces.lead,
+        traces.height,
+        traces.gap,
+        traces.is_correct,
+        torch.logspace(-5, -1, 90, dtype=torch.float64),
+    )
+    assert estimate_from(traces).verdict == "smoothed"
+    assert estimate_from(steep).verdict == "cannot tell"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "alpha"), [("ce", None), ("ls", 0.1), ("ls", 0.2), ("maxsup", 0.1)], ids=lambda value: str(value)
+)
+def test_the_digits_recipe_gives_the_strength_it_was_trained_with(
+    tmp_path: Path, loss: str, alpha: float | None
+) -> None:
+    strength = [] if alpha is None else [f"loss.alpha={alpha}"]
+    train(load_recipe("digits_cnn", [f"loss.name={loss}", *strength]), tmp_path / "run", reporter=Reporter())
+    run = RunOutputs(tmp_path / "run")
+    for split in ("train", "test"):
+        found = estimate_alpha(run.split(split).logits, run.split(split).labels)
+        assert found.verdict == ("none" if alpha is None else "smoothed")
+        assert found.alpha == pytest.approx(alpha or 0.0, abs=TOLERANCE)

@@ -1,0 +1,159 @@
+"""One table, five formats, the same numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxsup.reports import write_report
+from maxsup.reports.folders import read_view
+from maxsup.reports.sections_tables import differences_table, results_table, runs_table
+from maxsup.reports.tables import Cell, Head, ReportTable, Row
+from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
+
+
+class Cells(HTMLParser):
+    """Means and row names of the first table of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._is_inside = False
+        self._target = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if tag == "table":
+            self._is_inside = "results" in (attributes.get("class") or "").split()
+        elif tag == "tr" and self._is_inside:
+            self.rows.append([])
+        elif self._is_inside and (attributes.get("scope") == "row" or attributes.get("class") == "mean"):
+            self.rows[-1].append("")
+            self._target = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._target:
+            self._target = ""
+        if tag == "table":
+            self._is_inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._target:
+            self.rows[-1][-1] += data
+
+
+def summary_of(path: Path, **options: Any) -> dict[str, Any]:
+    return dict(read_view(make_folder(path, has_analyses=False, **options)).summary)
+
+
+def markdown_rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[re.sub(r"\\(.)", r"\1", cell).strip(" *") for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def latex_rows(text: str) -> list[list[str]]:
+    body = text.split("\\midrule")[1].split("\\bottomrule")[0]
+    plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", body).replace("$\\pm$", "±").replace("\\_", "_")
+    return [
+        [cell.strip() for cell in line.strip().removesuffix("\\\\").split("&")] for line in plain.strip().splitlines()
+    ]
+
+
+def test_five_formats_print_the_same_numbers(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "a", has_analyses=False, failed=[("maxsup", 1)])
+    write_report(folder)
+    texts = {ending: (folder / "tables" / f"results.{ending}").read_text() for ending in ("md", "tex", "csv", "json")}
+    parser = Cells()
+    parser.feed((folder / "report.html").read_text())
+    records = json.loads(texts["json"])["records"]
+    expected = [[loss, *(r["text"] for r in records if r["row"] == loss)] for loss in LOSSES]
+    assert [len(row) for row in expected] == [3, 3, 3]
+    assert [row for row in parser.rows if row] == expected
+    assert markdown_rows(texts["md"]) == expected
+    assert latex_rows(texts["tex"]) == expected
+    lines = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert [line["text"] for line in lines] == [record["text"] for record in records]
+    assert [float(line["mean"]) for line in lines] == [record["mean"] for record in records]
+
+
+def test_records_hold_every_seed_with_all_digits(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path / "a")
+    record = json.loads(results_table(summary).json())["records"][0]
+    values = summary["table"]["cells"]["ce"]["accuracy"]["values"]
+    assert {seed: record[f"seed_{seed}"] for seed in values} == values
+    assert record["factor"] == 100
+
+
+def test_bold_is_bold_in_every_format_that_has_it(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path / "a")
+    text = summary["table"]["cells"]["maxsup"]["nll"]["text"]
+    assert summary["table"]["cells"]["maxsup"]["nll"]["is_bold"]
+    table = results_table(summary)
+    assert f"**{text}**" in table.markdown()
+    assert f"\\textbf{{{text.replace('±', '$' + chr(92) + 'pm$')}}}" in table.latex()
+
+
+def test_published_numbers_stand_beside_ours_under_their_label(tmp_path: Path) -> None:
+    heads, lines = results_table(summary_of(tmp_path / "a", published=True)).grid()
+    place = heads.index("accuracy, published (tab:some)")
+    assert heads[place - 1] == "accuracy"
+    assert [line[place][0] for line in lines] == ["76.41 ± 0.10"] * 3
+    assert "NLL, published" not in " ".join(heads)
+
+
+def test_a_loss_without_any_run_is_a_hole(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path / "a", seeds=(0,), failed=[("maxsup", 0)])
+    cell = results_table(summary).rows[2].cells[0]
+    assert (cell.text, cell.value, cell.gap) == ("-", None, "no number")
+
+
+def test_a_cell_says_how_many_seeds_are_missing(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path / "a", failed=[("maxsup", 1)])
+    assert results_table(summary).rows[2].cells[0].gap == "5 of 6 seeds"
+
+
+def test_a_cell_that_was_left_out_says_why(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path / "a")
+    cell = summary["table"]["cells"]["ce"]["nll"]
+    cell |= {"left_out": "takes too long", "mean": None, "text": "-"}
+    assert results_table(summary).rows[0].cells[1].gap == "left out: takes too long"
+
+
+def test_the_table_of_differences_names_the_baseline(tmp_path: Path) -> None:
+    table = differences_table(summary_of(tmp_path / "a"))
+    assert [cell.text for cell in table.rows[1].cells] == ["baseline", "baseline"]
+    assert table.rows[0].cells[0].text.startswith(("+", "-"))
+    assert {record["row"] for record in table.records} == {"ce", "maxsup"}
+
+
+def test_the_list_of_runs_says_what_happened_to_the_failed_one(tmp_path: Path) -> None:
+    table = runs_table(summary_of(tmp_path / "a", failed=[("maxsup", 1)]))
+    [record] = [record for record in table.records if record["status"] != "done"]
+    assert (record["arm"], record["seed"], record["status"]) == ("maxsup", 1, "failed")
+    assert "must be finite" in record["sentence"]
+    assert "must be finite" in table.markdown()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_latex_and_markdown_keep_names_in_their_cells(name: str) -> None:
+    rows = [Row(name, [Cell("1", 1.0)]), Row("ls", [Cell("2", 2.0)])]
+    table = ReportTable("t", name, "loss", [Head("acc")], rows, [{"row": name}])
+    latex = table.latex()
+    assert len(re.findall(r"(?<!\\)&", latex)) == 3
+    assert re.search(r"(?<!\\)[%#]", latex) is None
+    assert latex.count("\\begin") == latex.count("\\end") == 2
+    table_lines = [line for line in table.markdown().splitlines() if re.search(r"(?<!\\)\|", line)]
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in table_lines] == [3, 3, 3, 3]
+    assert re.search(r"(?<!\\)<\w", table.markdown()) is None
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
+    table = ReportTable("t", "", "loss", [], [], [{"row": "=1+1", "mean": 0.5}])
+    assert table.csv() == "row,mean\n'=1+1,0.5\n"

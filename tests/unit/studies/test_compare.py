@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from maxsup.studies.compare import chosen_strengths, comparison, recipe_for, strength_of, tuning
+from maxsup.studies.plans import expand
+from tests.unit.studies.made import finish_run
+
+RECIPE = "digits_cnn"
+
+
+def test_every_loss_is_trained_with_every_seed_and_nothing_else_differs() -> None:
+    study = comparison(RECIPE, ["ce", "ls", "maxsup"], num_seeds=3, overrides=["epochs=2"])
+    runs = expand(study, "full")
+    assert sorted((run.arm, run.seed) for run in runs) == [
+        (arm, seed) for arm in ("ce", "ls", "maxsup") for seed in range(3)
+    ]
+    shared = {run.recipe.model_dump_json(exclude={"loss", "seed"}) for run in runs}
+    assert len(shared) == 1
+    assert all(run.recipe.epochs == 2 for run in runs)
+
+
+def test_a_strength_behind_the_name_is_used_and_gives_the_loss_a_name_of_its_own() -> None:
+    study = comparison(RECIPE, ["maxsup", "maxsup:0.25", "logit_penalty:0.01"])
+    assert [row.name for row in study.rows] == ["maxsup", "maxsup_0_25", "logit_penalty_0_01"]
+    assert study.rows[1].loss.options["alpha"] == 0.25
+    assert study.rows[2].loss.options["beta"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (["ce"], "losses must be two or more"),
+        (["ce", "maxsub"], "Did you mean 'maxsup'"),
+        (["ce", "maxsup:strong"], "name:strength"),
+        (["ce", "ce:0.1"], "name:strength"),
+        (["ce", "maxsup:-1"], "name:strength"),
+    ],
+)
+def test_losses_that_cannot_be_compared_are_refused_in_one_sentence(losses: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        comparison(RECIPE, losses)
+
+
+def test_the_baseline_must_be_among_the_losses() -> None:
+    with pytest.raises(ValueError, match="baseline must be one of the losses; got 'focal'"):
+        comparison(RECIPE, ["ce", "maxsup"], baseline="focal")
+
+
+def test_no_seed_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="seeds must be at least 1; got 0"):
+        comparison(RECIPE, ["ce", "ls"], num_seeds=0)
+
+
+def test_label_smoothing_is_the_baseline_where_it_takes_part() -> None:
+    assert comparison(RECIPE, ["ce", "ls", "maxsup"]).baseline == "ls"
+    assert comparison(RECIPE, ["maxsup", "ce"]).baseline == "maxsup"
+
+
+def test_what_a_probe_finds_of_known_factors_is_asked_only_where_they_are_known() -> None:
+    known = {column.name for column in comparison("synthetic_compare", ["ce", "ls"]).columns}
+    unknown = {column.name for column in comparison(RECIPE, ["ce", "ls"]).columns}
+    assert known - unknown == {"factor_x", "factor_hue"}
+    assert {"accuracy", "nll", "ece", "aurc", "confidence_wrong", "within", "r_squared"} <= unknown
+
+
+def test_data_without_a_recipe_of_its_own_gets_a_small_network() -> None:
+    assert recipe_for("arrays:some.npz") == "digits_cnn"
+    assert recipe_for("synthetic") == "synthetic_compare"
+
+
+def test_tuning_gives_every_loss_with_a_strength_the_same_number_of_runs() -> None:
+    study = comparison(RECIPE, ["ce", "ls", "maxsup", "logit_penalty"])
+    trials = tuning(study, RECIPE)
+    counts: dict[str, int] = {}
+    for run in expand(trials, "full"):
+        counts[run.recipe.loss.name] = counts.get(run.recipe.loss.name, 0) + 1
+    assert counts == {"ls": 6, "maxsup": 6, "logit_penalty": 6}
+
+
+def test_tuning_and_comparison_share_no_seed() -> None:
+    study = comparison(RECIPE, ["ce", "ls"])
+    assert not set(tuning(study, RECIPE).scales["full"].seeds) & set(study.scales["full"].seeds)
+
+
+def test_tuning_takes_the_strength_that_is_best_on_validation_and_the_lower_nll_of_equals(tmp_path: Path) -> None:
+    trials = tuning(comparison(RECIPE, ["ce", "ls", "maxsup"]), RECIPE)
+    scores = {"ls_0": (0.9, 0.5), "ls_1": (0.8, 0.1), "ls_2": (0.7, 0.1)}
+    scores |= {"maxsup_0": (0.9, 0.5), "maxsup_1": (0.9, 0.5), "maxsup_2": (0.9, 0.4)}
+    folders = {}
+    for name, (accuracy, nll) in scores.items():
+        folders[name] = [tmp_path / name]
+        # Test numbers say the opposite: they must not be looked at.
+        finish_run(tmp_path / name, 1 - accuracy, nll=nll, val_accuracy=accuracy)
+    chosen = chosen_strengths(folders, trials.rows)
+    assert chosen["ls"]["alpha"] == pytest.approx(0.05)
+    assert chosen["maxsup"]["alpha"] == pytest.approx(0.2)
+
+
+def test_tuned_strengths_are_what_is_then_compared() -> None:
+    study = comparison(RECIPE, ["ce", "maxsup"], strengths={"maxsup": {"alpha": 0.05}})
+    assert study.rows[1].loss.options["alpha"] == 0.05
+    assert study.rows[1].title == "maxsup 0.05"
+
+
+def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
+    assert strength_of("ce") is None
+    assert strength_of("logit_norm") == "tau"

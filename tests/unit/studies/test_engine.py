@@ -1,0 +1,155 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from maxsup.core.errors import MaxsupError
+from maxsup.studies.compare import comparison
+from maxsup.studies.engine import StudyFolder, execute, lay_out, read_folder
+from maxsup.studies.launch import Job, JobState, read_state
+from maxsup.studies.results import summarize
+from maxsup.studies.runs import folder_of_runs
+from tests.unit.studies.made import finish_run, without_analyses
+
+ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
+
+
+class PretendLauncher:
+    """Writes the numbers that training would have given, and remembers which jobs it got."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.names: list[str] = []
+        self.failing = failing
+
+    def launch(self, jobs: Sequence[Job], on_change: object = None) -> list[JobState]:
+        for job in jobs:
+            if read_state(job).status == "done":
+                continue
+            self.names.append(job.name)
+            if self.failing and job.name.startswith(self.failing):
+                (job.folder / "failure.json").write_text(json.dumps({"sentence": "no luck.", "exit_code": 3}))
+                continue
+            arm, seed = job.name.split("-s")[0], int(job.name.split("-s")[1].split("-")[0])
+            finish_run(job.folder, ACCURACIES[arm] + 0.001 * seed)
+        return [read_state(job) for job in jobs]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StudyFolder:
+    study = comparison("digits_cnn", list(ACCURACIES), overrides=["epochs=1"]).model_copy(update={"analyses": ()})
+    columns = tuple(column for column in study.columns if column.metric.source == "test")
+    made = lay_out(study.model_copy(update={"columns": columns}), tmp_path / "out", "full")
+    without_analyses(made)
+    return made
+
+
+def test_a_run_is_named_after_its_content_so_that_another_experiment_gets_another_folder(tmp_path: Path) -> None:
+    first, second = (
+        lay_out(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=[word]), tmp_path / word, "full")
+        for word in ("epochs=1", "epochs=2")
+    )
+    assert not set(first.runs) & set(second.runs)
+
+
+def test_a_folder_read_back_is_the_one_that_was_laid_out(folder: StudyFolder) -> None:
+    assert read_folder(folder.path) == folder
+
+
+def test_finished_runs_are_not_run_again(folder: StudyFolder) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    again = PretendLauncher()
+    states = execute(folder, again, lambda states: None)
+    assert again.names == []
+    assert len(states) == 18
+    assert all(state.status == "done" for state in states)
+
+
+def test_adding_a_seed_keeps_the_runs_that_are_there(folder: StudyFolder) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    scale = folder.study.scales["full"].model_copy(update={"seeds": tuple(range(7))})
+    more = folder.study.model_copy(update={"scales": {"full": scale, "tiny": scale}})
+    larger = lay_out(more, folder.path, "full")
+    without_analyses(larger)
+    launcher = PretendLauncher()
+    execute(larger, launcher, lambda states: None)
+    assert sorted(name.split("-s")[0] for name in launcher.names) == ["ce", "ls", "maxsup"]
+
+
+def test_another_study_in_the_same_folder_is_refused(folder: StudyFolder) -> None:
+    other = folder.study.model_copy(update={"name": "other"})
+    with pytest.raises(MaxsupError, match="output must hold one study"):
+        lay_out(other, folder.path, "full")
+
+
+def test_a_folder_without_a_study_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(MaxsupError, match=r"which has no study.json. Give its --output"):
+        read_folder(tmp_path)
+
+
+def test_the_summary_has_mean_spread_values_difference_interval_and_p_of_every_loss(folder: StudyFolder) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    summary = summarize(folder, kind="comparison")
+    assert json.loads((folder.path / "summary.json").read_text())["baseline"] == "ls"
+    found = {entry["loss"]: entry["metrics"]["accuracy"] for entry in summary["losses"]}
+    assert found["maxsup"]["mean"] == pytest.approx(0.9525, abs=1e-12)
+    assert found["maxsup"]["difference"] == pytest.approx(0.03, abs=1e-12)
+    assert found["maxsup"]["p"] == pytest.approx(2 / 64)
+    assert found["maxsup"]["adjusted_p"] == pytest.approx(4 / 64)
+    assert found["maxsup"]["is_conclusive"]
+    assert found["maxsup"]["values"]["5"] == pytest.approx(0.955)
+    assert found["ls"]["difference"] is None
+    assert found["ce"]["difference"] == pytest.approx(-0.02, abs=1e-12)
+    assert summary["table"]["cells"]["maxsup"]["accuracy"]["text"] == "95.25 ± 0.19"
+    assert summary["table"]["cells"]["maxsup"]["accuracy"]["is_bold"]
+    assert not summary["table"]["cells"]["ls"]["accuracy"]["is_bold"]
+
+
+def test_a_failed_run_is_a_hole_that_is_named_and_breaks_only_its_pair(folder: StudyFolder) -> None:
+    states = execute(folder, PretendLauncher(failing="maxsup-s2"), lambda states: None)
+    assert [state.sentence for state in states if state.status == "failed"] == ["no luck."]
+    summary = summarize(folder, kind="comparison")
+    failed = [run for run in summary["runs"] if run["status"] != "done"]
+    assert [(run["arm"], run["seed"], run["status"], run["sentence"]) for run in failed] == [
+        ("maxsup", 2, "failed", "no luck.")
+    ]
+    accuracy = summary["table"]["cells"]["maxsup"]["accuracy"]
+    assert accuracy["comparison"]["num_pairs"] == 5
+    assert not accuracy["is_bold"]
+    assert summary["table"]["cells"]["ce"]["accuracy"]["comparison"]["num_pairs"] == 6
+
+
+def test_the_same_folder_gives_the_same_bytes(folder: StudyFolder) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    summarize(folder, kind="comparison")
+    first = (folder.path / "summary.json").read_bytes()
+    summarize(read_folder(folder.path), kind="comparison")
+    assert (folder.path / "summary.json").read_bytes() == first
+
+
+def _write_configs(folder: StudyFolder) -> list[Path]:
+    import yaml
+
+    paths = []
+    for name, run in folder.runs.items():
+        (folder.folder(name) / "config.yaml").write_text(yaml.safe_dump(run.recipe.model_dump(mode="json")))
+        (folder.folder(name) / "job.json").unlink()
+        paths.append(folder.folder(name))
+    return paths
+
+
+def test_run_directories_that_no_study_made_become_one_table(folder: StudyFolder, tmp_path: Path) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    paths = _write_configs(folder)
+    summary = summarize(folder_of_runs(paths, tmp_path / "report"), kind="runs")
+    found = {entry["loss"]: entry["metrics"]["accuracy"]["mean"] for entry in summary["losses"]}
+    assert found == pytest.approx({"ce": 0.9025, "ls": 0.9225, "maxsup": 0.9525})
+
+
+def test_runs_of_different_experiments_are_not_put_into_one_table(folder: StudyFolder, tmp_path: Path) -> None:
+    execute(folder, PretendLauncher(), lambda states: None)
+    paths = _write_configs(folder)
+    config = paths[-1] / "config.yaml"
+    config.write_text(config.read_text().replace("batch_size: 64", "batch_size: 32"))
+    with pytest.raises(MaxsupError, match="got batch_size=32 beside 64"):
+        folder_of_runs(paths, tmp_path / "report")
