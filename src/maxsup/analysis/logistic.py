@@ -28,6 +28,10 @@ from torch import Tensor
 # Where the step that is left promises less than this share of the objective, a strength is done.
 TOLERANCE = 1e-6
 MAX_STEPS = 1000
+# One short step may be a wrong guess of the curvature: two in a row, or one where the path has led there.
+NUM_SMALL = 2
+# A strength that is not between the last one and this part of it is a jump, not the next on a path.
+MAX_RATIO = 10.0
 # Steps that L-BFGS remembers.
 MEMORY = 20
 # A line search asks for this share of the promised decrease, and for a slope of at most this share of the first one.
@@ -103,13 +107,19 @@ class LogisticPath:
         before = self._weights
         start = self._logits.clone()
         objective = self._evaluated(self._logits) + self._penalty(strength, self._weights)
-        objective = self._followed(strength, objective)
+        is_jump = self._last is None or not 1.0 <= self._last[1] / strength <= MAX_RATIO
+        if is_jump:
+            # What was learnt elsewhere would mislead here.
+            self._pairs.clear()
+        else:
+            objective = self._followed(strength, objective)
         scale = self._scale(penalty)
         gradient = self._residual.T @ self._inputs
-        num_steps = 0
+        num_steps, num_small = 0, 0 if is_jump else 1
         while num_steps < MAX_STEPS:
             direction, slope = self._direction(gradient + penalty * self._weights, penalty, scale)
-            if -slope / 2 <= tolerance * objective:
+            num_small = num_small + 1 if -slope / 2 <= tolerance * objective else 0
+            if num_small == NUM_SMALL or not slope < 0:
                 break
             ahead = self._inputs @ direction.T
             found = self._searched(strength, direction, ahead, objective, slope, 1.0)

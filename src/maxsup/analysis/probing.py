@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from maxsup.analysis.charts import few_ticks
 from maxsup.analysis.factors import factor_r_squared
 from maxsup.analysis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
@@ -87,11 +86,10 @@ def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
 
 
 def _draw_accuracy(results: Mapping[str, Result]) -> Figure:
-    from matplotlib.lines import Line2D
-
     looks = run_looks(results)
     with styled():
-        figure, [[path, dots]] = panels(1, 2, height=2.1, width_ratios=[3, 2])
+        low = 0.17 * len(results)
+        figure, [[path], [dots]] = panels(2, 1, height=2.25 + low, height_ratios=[1.3, low])
         for place, (label, result) in enumerate(results.items()):
             look, data = looks[label], result["data"]
             percents = [100 * found for found in data["val_accuracies"]]
@@ -99,24 +97,20 @@ def _draw_accuracy(results: Mapping[str, Result]) -> Figure:
             chosen = result["numbers"]["strength"]["value"]
             nearest = min(range(len(percents)), key=lambda spot: abs(math.log(data["strengths"][spot] / chosen)))
             path.plot([chosen], [percents[nearest]], **look.marks)
-            for name, face in (("accuracy", look.color), ("knn_accuracy", "white")):
-                value = 100 * result["numbers"][name]["value"]
-                dots.plot([place], [value], look.marker, color=look.color, markerfacecolor=face)
+            pair = [100 * result["numbers"][name]["value"] for name in ("accuracy", "knn_accuracy")]
+            dots.plot(pair, [place, place], color=look.color, linewidth=1.0, zorder=1)
+            dots.plot(pair[:1], [place], **look.marks)
+            dots.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
         path.set_xscale("log")
         path.set_xlabel("strength of the L2 penalty")
-        path.set_ylabel("validation accuracy (%)")
+        path.set_ylabel("val. accuracy (%)")
         path.grid()
-        dots.set_xticks(range(len(results)), list(results), rotation=35, ha="right", rotation_mode="anchor")
-        dots.set_xlim(-0.5, len(results) - 0.5)
-        dots.set_ylabel("test accuracy (%)")
-        dots.margins(y=0.2)
-        few_ticks(dots, axis="y", count=5)
-        dots.grid(axis="y")
-        handles = [
-            Line2D([], [], color="#4D4D4D", marker="o", linestyle="none", markerfacecolor=face, label=name)
-            for name, face in (("linear", "#4D4D4D"), ("k-NN", "white"))
-        ]
-        dots.legend(handles=handles, loc="best", handletextpad=0.1, borderpad=0.2)
+        dots.set_yticks(range(len(results)), list(results))
+        dots.set_ylim(len(results) - 0.5, -0.5)
+        dots.set_xlabel("test accuracy (%): filled linear probe, hollow k-NN")
+        dots.margins(x=0.1)
+        dots.tick_params(axis="y", length=0)
+        dots.grid(axis="x")
         legend_above(figure, list(looks.values()))
     return figure
 

@@ -164,10 +164,15 @@ def panels(
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import MaxNLocator
 
     layout = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, hspace=pad / 2, wspace=pad / 2, compress=is_square)
     figure = Figure(figsize=(width, height), layout=layout)
     grid = figure.subplots(num_rows, num_columns, squeeze=False, **options)
+    for axes in grid.flat:
+        # A number of ticks that does not change with the size of the axes, else the layout is made for other labels.
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     return figure, [list(row) for row in grid]
 
 
