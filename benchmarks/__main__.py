@@ -9,12 +9,19 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import head, launch, losses, train_loop
+from benchmarks import head, launch, losses, metrics, probe, train_loop
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = {"losses": losses.run, "head": head.run, "train_loop": train_loop.run, "launch": launch.run}
+PARTS = {
+    "losses": losses.run,
+    "head": head.run,
+    "train_loop": train_loop.run,
+    "metrics": metrics.run,
+    "probe": probe.run,
+    "launch": launch.run,
+}
 
 
 def main() -> None:

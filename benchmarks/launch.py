@@ -28,7 +28,7 @@ LIMIT = 0.6
 ALL_THREADS = "one after another, all threads"
 # Threads of one run wait for each other where others use the machine; this line is what remains without that.
 ONE_THREAD = "one after another, one thread"
-# Each round makes all runs twice, by the clock on the wall: a few rounds take minutes.
+# Each round makes all runs three times, by the clock on the wall: a few rounds take minutes.
 MAX_ROUNDS = 3
 
 
@@ -62,7 +62,7 @@ def launched(folder: Path, num_runs: int, epochs: int) -> float:
 
 
 def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of both, in turn, and their ratio in each round."""
+    """Seconds of all three, in turn, and the ratio in each round."""
     num_runs, epochs = (4, 1) if is_quick else (NUM_RUNS, NUM_EPOCHS)
     before = torch.get_num_threads()
     times: dict[str, list[float]] = {ALL_THREADS: [], ONE_THREAD: [], "launched": []}

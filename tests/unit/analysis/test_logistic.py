@@ -107,7 +107,7 @@ def test_every_strength_reaches_the_optimum_of_scikit_learn(case: str) -> None:
 def test_some_strengths_reach_the_optimum_of_scikit_learn() -> None:
     data = noisy()
     for found in path_of(data, [100.0, 1.0, 0.01]):
-        assert objective(found.weight, found.bias, data, found.strength) <= converged(data, found) * (1 + 1e-5)
+        assert objective(found.weight, found.bias, data, found.strength) <= converged(data, found) * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)
