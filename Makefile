@@ -16,10 +16,10 @@ demo: $(VENV)/lab.stamp ## compare six losses on embedded data: a table and a re
 	@$(BIN)/maxsup compare --output comparison
 
 test: $(VENV)/dev.stamp ## run the whole test suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: lint ## lint, types and the fast tests (under a minute once installed)
-	$(BIN)/python -m pytest -n 2 -q -m "not slow and not distributed and not browser"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not distributed and not browser"
 
 lint: $(VENV)/dev.stamp ## ruff and mypy
 	$(BIN)/ruff check .

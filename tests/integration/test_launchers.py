@@ -197,7 +197,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
     # Paths of sockets must be short, so the folder of the test will not do.
     with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as scratch:
-        head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False, "temp_dir": scratch}
+        monkeypatch.setenv("RAY_TMPDIR", scratch)
+        head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             yield cluster
