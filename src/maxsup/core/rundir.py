@@ -6,6 +6,8 @@
     metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second, one line an epoch
     summary.json      final numbers                  bad_files.csv images that could not be read
     checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json
+    outputs/          logits, features, labels of a split, extracted once
+    analysis/*.json   numbers of analyses            figures/      pictures of this run alone
 
 A checkpoint is a folder that is complete before it gets its name. ``last`` and ``best`` are links that are replaced in
 one step, so both lead to a complete checkpoint at any moment. Its state says which checkpoint was the best one then:
