@@ -19,6 +19,8 @@ from maxsup.analysis.style import LOOKS, save, styled
 from maxsup.core.storage import json_text
 from tests.unit.analysis.made import long_tail, make_run
 
+pytestmark = pytest.mark.slow
+
 NAMES = ANALYSES.names()
 CHEAP = {"corruption": {"num_images": 20}, "collapse": {"num_resamples": 10}, "calibration": {"num_resamples": 10}}
 FIGURES = {

@@ -20,6 +20,8 @@ from maxsup.training.evaluate import PredictionSums
 from maxsup.training.parts import build_loss
 from maxsup.training.progress import Reporter
 
+pytestmark = pytest.mark.slow
+
 STUDIES = [
     "app_tab_comparison_new",
     "fig_comparison",

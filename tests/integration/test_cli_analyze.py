@@ -12,6 +12,8 @@ from maxsup.analysis import ANALYSES
 from maxsup.cli import main
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 CHEAP = ["corruption.num_images=20", "collapse.num_resamples=20", "calibration.num_resamples=20"]
 
 

@@ -26,6 +26,8 @@ from tests.integration.command import run_command
 from tests.integration.runs import image_folder
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 TOPICS = ["Label smoothing", "Confidence on errors", "Calibration", "Selective classification"]
 
 

@@ -9,6 +9,8 @@ from maxsup.analysis.style import save
 from maxsup.core.errors import StorageError
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def runs(digit_runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

@@ -11,6 +11,8 @@ from maxsup.data import CORRUPTIONS, SEVERITIES, corrupt
 from maxsup.metrics import expected_calibration_error
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_published_calibration_error_is_a_mean_over_batches() -> None:
     generator = torch.Generator().manual_seed(0)

@@ -39,6 +39,8 @@ from maxsup.metrics import (
 )
 from maxsup.reports.diagnosis import diagnosis_page
 
+pytestmark = pytest.mark.slow
+
 NUM_CLASSES = 6
 
 

@@ -15,6 +15,8 @@ import pytest
 from maxsup.analysis import ANALYSES, RunOutputs
 from tests.unit.analysis.made import long_tail, make_run
 
+pytestmark = pytest.mark.slow
+
 FILE = Path(__file__).with_name("goldens.json")
 OPTIONS: dict[str, dict[str, Any]] = {
     "calibration": {"num_resamples": 2},

@@ -14,6 +14,8 @@ from maxsup.core.errors import StorageError
 from maxsup.models import Classifier, create_model
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 
 def corner_model() -> Classifier:
     """Class 0 is how bright the red channel is, class 1 the green one; features are the channels themselves."""

@@ -13,6 +13,8 @@ from maxsup.analysis import logistic
 from maxsup.analysis.logistic import LogisticPath
 from maxsup.analysis.probe import default_strengths
 
+pytestmark = pytest.mark.slow
+
 Data = tuple[Tensor, Tensor]
 STRENGTHS = sorted(default_strengths(), reverse=True)
 

@@ -8,6 +8,8 @@ from maxsup.analysis.factors import factor_r_squared
 from maxsup.analysis.probe import fit_probe
 from tests.unit.analysis.made import make_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_probe_is_fitted_on_plain_features_and_judged_on_test(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])

@@ -27,6 +27,8 @@ from maxsup.losses import create_loss
 from maxsup.training import train
 from maxsup.training.progress import Reporter
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 0.03
 
 

@@ -31,6 +31,8 @@ from maxsup.metrics import (
 from maxsup.metrics.draws import class_counts, counts
 from tests.unit.metrics.cases import Case
 
+pytestmark = pytest.mark.slow
+
 OF_LOGITS = {
     accuracy: {},
     negative_log_likelihood: {},

@@ -13,6 +13,8 @@ from maxsup.analysis.diagnosis import Diagnosis, diagnose
 from maxsup.analysis.outputs import Outputs
 from maxsup.reports.diagnosis import MAX_CLASS_ROWS, diagnosis_page
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

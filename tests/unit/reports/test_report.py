@@ -16,6 +16,8 @@ from maxsup.reports.plots_analyses import short_labels
 from maxsup.reports.sections import short_verdicts
 from tests.unit.reports.made import hostile_names, make_folder
 
+pytestmark = pytest.mark.slow
+
 FIGURES = (
     "Published against measured",
     "Seed by seed",

@@ -18,6 +18,8 @@ from maxsup.reports.sections_tables import differences_table, results_table, run
 from maxsup.reports.tables import Cell, Head, ReportTable, Row
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
 
+pytestmark = pytest.mark.slow
+
 
 class Cells(HTMLParser):
     """Means and row names of the first table of a page."""

@@ -16,6 +16,8 @@ from maxsup.studies.launch_local import LocalLauncher
 from maxsup.studies.worker import LOG
 from tests.unit.studies.launching import make_jobs
 
+pytestmark = pytest.mark.slow
+
 PRETENDING = """
 import json, os, sys, time
 for line in sys.stdin:

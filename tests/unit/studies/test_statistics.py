@@ -11,6 +11,8 @@ from maxsup.studies.power import detectable_difference, seeds_needed, smallest_p
 from maxsup.studies.resampling import MAX_EXACT_BOOTSTRAP, bca_intervals, sign_flip_p_values
 from maxsup.studies.statistics import compare_losses, holm, paired_comparison
 
+pytestmark = pytest.mark.slow
+
 NULLS = {
     "normal": lambda dice, shape: dice.normal(size=shape),
     "heavy tails": lambda dice, shape: dice.standard_t(3, size=shape),
