@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
-from maxsup.cli.studies import (
-    LauncherOption,
-    WorkersOption,
-    announce,
-    finish,
-    print_summary,
-    run_folder,
-)
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments
+from maxsup.cli.studies import LauncherOption, WorkersOption, carry_out, exit_with, run_folder
 
 if TYPE_CHECKING:
     from maxsup.studies.engine import StudyFolder
-    from maxsup.studies.launch import JobState
     from maxsup.studies.schema import Study
 
 MAIN_LOSSES = "ce,ls,zipf_ls,ols,maxsup,logit_penalty"
@@ -78,14 +70,7 @@ def compare(
             strengths = _tuned(study, base, words, output, launcher, workers, data_root)
             study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
         folder = lay_out(study, output, "full", data_root=data_root)
-        announce(folder, workers)
-        states = run_folder(folder, launcher, workers)
-        summary = finish(folder, kind="comparison")
-        if as_json:
-            print_json(summary)
-        else:
-            print_summary(summary, output)
-        exit_with(states)
+        carry_out(folder, launcher, workers, kind="comparison", as_json=as_json)
 
 
 def _tuned(
@@ -112,19 +97,3 @@ def _tuned(
     for loss, options in chosen.items():
         typer.echo(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", err=True)
     return chosen
-
-
-def exit_with(states: list[JobState]) -> None:
-    """Name what failed and leave with its exit code; 1 where a worker died without a word."""
-    import json
-
-    from maxsup.studies.worker import FAILURE
-
-    codes = []
-    for state in states:
-        if state.status != "done":
-            typer.echo(f"{state.job.name} failed: {state.sentence} Log: {state.log}", err=True)
-            path = state.job.folder / FAILURE
-            codes.append(int(json.loads(path.read_text())["exit_code"]) if path.is_file() else 1)
-    if codes:
-        raise typer.Exit(max(codes))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maxsup.cli.options import print_json
+
 if TYPE_CHECKING:
     from maxsup.studies.engine import StudyFolder
     from maxsup.studies.launch import JobState
@@ -75,6 +77,34 @@ def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
     summary = summarize(folder, kind=kind)
     write_report(folder.path)
     return summary
+
+
+def carry_out(folder: StudyFolder, launcher: str, workers: int | None, *, kind: str, as_json: bool) -> None:
+    """Announce, run, report and print a study; leaves with the exit code of what failed."""
+    announce(folder, workers)
+    states = run_folder(folder, launcher, workers)
+    summary = finish(folder, kind=kind)
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary, folder.path)
+    exit_with(states)
+
+
+def exit_with(states: list[JobState]) -> None:
+    """Name what failed and leave with its exit code; 1 where a worker died without a word."""
+    import json
+
+    from maxsup.studies.worker import FAILURE
+
+    codes = []
+    for state in states:
+        if state.status != "done":
+            typer.echo(f"{state.job.name} failed: {state.sentence} Log: {state.log}", err=True)
+            path = state.job.folder / FAILURE
+            codes.append(int(json.loads(path.read_text())["exit_code"]) if path.is_file() else 1)
+    if codes:
+        raise typer.Exit(max(codes))
 
 
 def print_summary(summary: dict[str, Any], output: Path) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxsup.cli.compare import exit_with
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
-from maxsup.cli.studies import LauncherOption, WorkersOption, announce, finish, print_summary, run_folder
+from maxsup.cli.studies import LauncherOption, WorkersOption, carry_out, finish, print_summary
 
 if TYPE_CHECKING:
     from maxsup.core.config import LossConfig
@@ -87,14 +86,7 @@ def run(
         loaded = load_study(name)
         path = output or Path("studies") / f"{loaded.name}-{scale}"
         folder = lay_out(loaded, path, _checked(scale), overrides=overrides or [], data_root=data_root)
-        announce(folder, workers)
-        states = run_folder(folder, launcher, workers)
-        summary = finish(folder, kind="study")
-        if as_json:
-            print_json(summary)
-        else:
-            print_summary(summary, path)
-        exit_with(states)
+        carry_out(folder, launcher, workers, kind="study", as_json=as_json)
 
 
 @study.command("report")
