@@ -1,7 +1,14 @@
 """What the examples in docstrings may take for granted."""
 
+import os
+import tempfile
+
 import pytest
 import torch
+
+# Keras would look for TensorFlow, and write its settings into the home folder of whoever runs the tests.
+os.environ.setdefault("KERAS_BACKEND", "torch")
+os.environ.setdefault("KERAS_HOME", tempfile.gettempdir())
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,6 @@
 """Two gloo processes train what one process trains with the same global batch."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ from safetensors.torch import load_file
 from maxsup.core.config import parse_recipe
 from maxsup.training import train
 from maxsup.training.progress import Reporter
+from tests.integration.integrations.launch import run_two_ranks
 from tests.integration.runs import what_is_kept
 from tests.integration.two_ranks import CUT
 
@@ -40,19 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of one process, the run of two, and one of two that was cut."""
     folder = tmp_path_factory.mktemp("runs")
     train(parse_recipe({}, WORDS), folder / "one", reporter=Reporter())
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*launch, "-m", "tests.integration.two_ranks", str(folder), *WORDS]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as launcher:
-        try:
-            _, complaints = launcher.communicate(timeout=240)
-        except subprocess.TimeoutExpired:
-            # The whole group: a launcher that is killed alone leaves its processes behind.
-            os.killpg(launcher.pid, signal.SIGKILL)
-            raise
-    assert launcher.returncode == 0, complaints
+    run_two_ranks("tests.integration.two_ranks", folder, *WORDS)
     return folder
 
 

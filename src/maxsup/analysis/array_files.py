@@ -50,16 +50,16 @@ def read_array_files(
     Raises:
         DataError: The first thing that does not fit, in one sentence.
     """
-    found = _contents(logits, "logits")
+    found = file_contents(logits, "logits")
     names = found.class_names if class_names is None else _lines(Path(class_names))
     if labels is None and "labels" not in found.others:
         raise DataError(
             f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
         )
-    true = found.others["labels"]() if labels is None else _contents(labels, "labels").array
+    true = found.others["labels"]() if labels is None else file_contents(labels, "labels").array
     seen: Any = None
     if features is not None:
-        seen = _contents(features, "features").array
+        seen = file_contents(features, "features").array
     elif "features" in found.others:
         seen = found.others["features"]()
     return checked(found.array, true, seen, names)
@@ -71,7 +71,7 @@ class _Contents(NamedTuple):
     class_names: tuple[str, ...] | None = None
 
 
-def _contents(path: Path | str, what: str) -> _Contents:
+def file_contents(path: Path | str, what: str) -> _Contents:
     """The array that ``what`` stands for in a file, and what else is there."""
     file, name = _split_name(str(path))
     readers = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}

@@ -11,6 +11,7 @@ from maxsup.cli.analyze import analyze
 from maxsup.cli.bench import bench
 from maxsup.cli.compare import compare
 from maxsup.cli.diagnose import diagnose
+from maxsup.cli.doctor import doctor
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp, validate
@@ -38,6 +39,7 @@ app.command("compare")(compare)
 app.add_typer(study, name="study")
 app.command("report")(report)
 app.command("diagnose")(diagnose)
+app.command("doctor")(doctor)
 app.command("bench")(bench)
 
 

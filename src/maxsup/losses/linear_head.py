@@ -64,7 +64,7 @@ def linear_maxsup_cross_entropy(
     """
     if not isinstance(alpha, Tensor):
         check_number("alpha", alpha)
-    _check_head(hidden, weight, target, bias, reduction, num_items)
+    check_head(hidden, weight, target, bias, reduction, num_items)
     shard = None if group is None else Shard.of(weight, group)
     if target.device.type == "cpu" and not torch.compiler.is_compiling():
         raise_if_out_of_range(target, ignore_index, len(weight) if shard is None else shard.num_classes)
@@ -241,9 +241,10 @@ def _add_products(gradients: _Gradients, grad: Tensor, inputs: Tensor, matrix: T
         gradients.bias.add_(grad.sum(dim=0))
 
 
-def _check_head(
+def check_head(
     hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, reduction: str, num_items: Any
 ) -> None:
+    """Raise one sentence for hidden states, weights and targets that do not fit each other."""
     check_choice("reduction", reduction, REDUCTIONS)
     if num_items is not None and reduction != "mean":
         raise ValueError(

@@ -225,6 +225,11 @@ def check_options(
     empty: str = "nan",
 ) -> None:
     """Raise one sentence for arguments that do not fit each other."""
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"input must be a tensor of logits; got {type(input).__name__}. Models with several outputs (distilled "
+            "ones, auxiliary heads) need a loss each: pass outputs[0], or the key that holds the logits."
+        )
     check_choice("reduction", reduction, REDUCTIONS)
     check_choice("empty", empty, EMPTY)
     if num_items is not None and reduction != "mean":

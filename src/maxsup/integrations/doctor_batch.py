@@ -1,0 +1,258 @@
+"""What one batch of logits and targets shows before a loss has seen it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxsup.integrations.doctor_criterion import Smoother, smoothers
+from maxsup.integrations.doctor_finding import Finding
+from maxsup.integrations.doctor_targets import examine_labels, examine_probabilities
+from maxsup.losses.reduction import HALF, class_axis, class_rows, num_classes, sample_shape
+
+
+def examine_batch(
+    logits: Any,
+    targets: Any,
+    *,
+    num_classes: int | None = None,
+    ignore_index: int | None = None,
+    weight: Any = None,
+    criterion: Any = None,
+) -> list[Finding]:
+    """What is wrong with a batch, as the loss would get it.
+
+    Args:
+        logits: ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``: a tensor or what ``torch.as_tensor`` takes.
+        targets: Class indices, or probabilities of the shape of ``logits``.
+        num_classes: How many classes there should be, if that is known.
+        ignore_index: Label of samples that count nothing; by default that of the criterion, else -100.
+        weight: Class weights; by default those of the criterion, if any.
+        criterion: The loss, as :func:`examine_criterion` takes it; says whether smoothed targets are smoothed again.
+
+    Example:
+        >>> [finding] = examine_batch(torch.eye(3).softmax(dim=1), torch.tensor([0, 1, 2]))
+        >>> finding.name, finding.fix
+        ('softmax_before_loss', 'Give the loss the input of the softmax; it applies the softmax itself.')
+        >>> examine_batch(5 * torch.eye(3), torch.tensor([0, 1, 2]))
+        []
+    """
+    scores, target = torch.as_tensor(logits).detach().cpu(), torch.as_tensor(targets).detach().cpu()
+    if scores.dim() == 0 or not scores.is_floating_point():
+        return [
+            Finding(
+                "logits_dtype",
+                "error",
+                f"Logits are {_described(scores)}, not floating-point scores with an axis of classes.",
+                "Give the raw outputs of the classifier.",
+            )
+        ]
+    smoothing = [] if criterion is None else smoothers(criterion)
+    if ignore_index is None:
+        ignore_index = next((one.ignore_index for one in smoothing if one.ignore_index is not None), -100)
+    weight = getattr(criterion, "weight", None) if weight is None else weight
+    found = _examine_sizes(scores, num_classes, weight)
+    kind, target, complaint = _target_kind(scores, target)
+    found += complaint
+    rows = class_rows(scores)
+    if kind == "labels":
+        labels = target.reshape(-1).long()
+        is_empty_fine = getattr(criterion, "empty", None) == "zero"
+        found += examine_labels(labels, rows.shape[1], ignore_index, weight, is_empty_fine=is_empty_fine)
+        is_counted = labels != ignore_index
+        held = torch.zeros_like(rows, dtype=torch.bool)
+        valid = is_counted & (labels >= 0) & (labels < rows.shape[1])
+        held[valid, labels[valid]] = True
+    elif kind == "probabilities":
+        probs = class_rows(target)
+        found += examine_probabilities(probs, ignore_index, None if criterion is None else smoothing)
+        is_counted, held = probs.sum(dim=1) != 0, probs > 0
+    else:
+        is_counted, held = torch.ones(len(rows), dtype=torch.bool), torch.zeros_like(rows, dtype=torch.bool)
+    return found + _examine_rows(rows, held, is_counted, smoothing, is_half=scores.dtype in HALF)
+
+
+def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) -> list[Finding]:
+    """Whether the mean of each micro-batch of one optimiser step would weigh targets unequally.
+
+    Args:
+        targets: The class indices of every micro-batch of the step.
+        ignore_index: Label of samples that count nothing.
+
+    Example:
+        >>> [finding] = examine_accumulation([torch.tensor([1, 2, 0, 1]), torch.tensor([1, -100, -100, -100])])
+        >>> finding.sentence
+        'The 2 micro-batches of a step hold 1 to 4 targets that count, so that under reduction="mean" a target of the
+        smallest weighs 4 times one of the largest.'
+    """
+    counts = [int((torch.as_tensor(part) != ignore_index).sum()) for part in targets]
+    few, many = min(counts, default=0), max(counts, default=0)
+    if few == many:
+        return []
+    excess = f"weighs {many / few:.3g} times one of the largest" if few else "is a mean over nothing, nan"
+    subject = "a target of the smallest" if few else "the smallest"
+    return [
+        Finding(
+            "accumulation_denominator",
+            "warning",
+            f"The {len(counts)} micro-batches of a step hold {few} to {many} targets that count, so that under "
+            f'reduction="mean" {subject} {excess}.',
+            f"Call the loss of every micro-batch with num_items={sum(counts)}, the number in the whole step, and do "
+            "not divide by the number of micro-batches.",
+        )
+    ]
+
+
+def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> list[Finding]:
+    found = []
+    size = num_classes(scores)
+    if expected is not None and size != expected:
+        is_last = scores.shape[-1] == expected
+        found.append(
+            Finding(
+                "num_classes",
+                "error",
+                f"Logits of shape {tuple(scores.shape)} have {size} classes on axis {class_axis(scores)}, not "
+                f"{expected}.",
+                "Move the classes to axis 1, for instance logits.movedim(-1, 1)."
+                if is_last
+                else "Make the classifier as wide as the number of classes.",
+            )
+        )
+    if weight is not None and tuple(torch.as_tensor(weight).shape) != (size,):
+        found.append(
+            Finding(
+                "class_weights",
+                "error",
+                f"Class weights have shape {tuple(torch.as_tensor(weight).shape)} for {size} classes.",
+                "Give one weight a class.",
+            )
+        )
+    return found
+
+
+def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Finding]]:
+    """What the targets are, in the dtype they should have, and the complaint if they have another."""
+    is_float = target.is_floating_point()
+    if tuple(target.shape) == sample_shape(scores):
+        if not is_float and target.dtype != torch.bool:
+            return "labels", target, []
+        sentence = f"Class indices are stored as {_described(target)}, which losses read as probabilities."
+        complaint = Finding("label_dtype", "error", sentence, "Use targets.long().")
+        is_whole = bool((target == target.round()).all()) if is_float else True
+        return ("labels" if is_whole else "unknown"), target, [complaint]
+    if target.shape == scores.shape:
+        if is_float:
+            return "probabilities", target, []
+        sentence = f"One-hot targets are stored as {_described(target)}, which losses read as class indices."
+        complaint = Finding("label_dtype", "error", sentence, "Use targets.float(), or targets.argmax(dim=1).")
+        return "probabilities", target.float(), [complaint]
+    classes_last = scores.dim() > 2 and tuple(target.shape) in (scores.shape[:-1], scores.shape)
+    fix = "Check that both come from the same samples."
+    if classes_last:
+        fix = "Move the classes to axis 1, for instance logits.movedim(-1, 1), or flatten both."
+    elif target.dim() == 2 and tuple(target.shape) == (len(scores), 1):
+        fix = "Use targets.squeeze(1)."
+    complaint = Finding(
+        "target_shape",
+        "error",
+        f"Targets of shape {tuple(target.shape)} are neither class indices, {sample_shape(scores)}, nor probabilities, "
+        f"{tuple(scores.shape)}, for these logits.",
+        fix,
+    )
+    return "unknown", target, [complaint]
+
+
+def _examine_rows(
+    rows: Tensor, held: Tensor, is_counted: Tensor, smoothing: list[Smoother], *, is_half: bool
+) -> list[Finding]:
+    """Logits of the samples that count; ``held`` marks the classes their targets give something to."""
+    found = []
+    # What ignored samples hold does not matter.
+    is_broken = (rows.isnan() | (rows == math.inf)) & is_counted.unsqueeze(1)
+    if is_broken.any():
+        position = int(is_broken.any(dim=1).nonzero()[0])
+        value = float(rows[position][is_broken[position]][0])
+        found.append(
+            Finding(
+                "non_finite_logits",
+                "error",
+                f"{_share(is_broken)} are nan or inf (first: {value} in sample {position}), and so is the loss.",
+                "Lower the learning rate, clip the gradient, or look for a division or a logarithm in the model.",
+            )
+        )
+    is_masked = (rows == -math.inf) & is_counted.unsqueeze(1)
+    if is_masked.any():
+        found += _examine_masks(is_masked, held, smoothing)
+    kept = rows[is_counted]
+    # One row, or equal ones, may sum to 1 by chance.
+    if not is_broken.any() and len(kept) > 1 and not bool((kept == kept[0]).all()):
+        found += _examine_softmax(kept, 1e-2 if is_half else 1e-3)
+    return found
+
+
+def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -> list[Finding]:
+    found = []
+    is_lost = (is_masked & held).any(dim=1)
+    if is_lost.any():
+        found.append(
+            Finding(
+                "masked_target",
+                "error",
+                f"The target of {int(is_lost.sum())} of {len(is_lost)} samples is a class whose logit is -inf (first: "
+                f"sample {int(is_lost.nonzero()[0])}), and the loss of these is inf.",
+                "Do not mask a class that is a target, or give these samples the ignore index.",
+            )
+        )
+    spread = next((one for one in smoothing if one.breaks_on_masks and one.strength > 0), None)
+    what = f"{_share(is_masked)} are -inf"
+    if spread is not None:
+        sentence = f"{what}, and {spread.described} gives each of them a share of the target: the loss is inf."
+        found.append(Finding("masked_classes", "error", sentence, "Use MaxSupLoss, which leaves masked classes out."))
+    else:
+        found.append(
+            Finding(
+                "masked_classes",
+                "note",
+                f"{what}: masked classes. MaxSup leaves them out; torch's label_smoothing makes the loss inf.",
+                "Nothing to do with the losses of this package.",
+            )
+        )
+    return found
+
+
+def _examine_softmax(rows: Tensor, tolerance: float) -> list[Finding]:
+    sums = rows.sum(dim=1)
+    if bool((rows >= 0).all()) and bool(((sums - 1).abs() < tolerance).all()):
+        return [
+            Finding(
+                "softmax_before_loss",
+                "error",
+                f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g}), so the "
+                "softmax is applied twice and the gradient is small.",
+                "Give the loss the input of the softmax; it applies the softmax itself.",
+            )
+        ]
+    totals = rows.logsumexp(dim=1)
+    if bool((rows <= 0).all()) and bool((totals.abs() < tolerance / 10).all()):
+        return [
+            Finding(
+                "log_softmax_before_loss",
+                "note",
+                f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g}).",
+                "Harmless, for cross-entropy and MaxSup do not see a shift; leave log_softmax out to save a pass.",
+            )
+        ]
+    return []
+
+
+def _share(mask: Tensor) -> str:
+    return f"{int(mask.sum())} of {mask.numel()} logits"
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,0 +1,273 @@
+"""What a criterion, the one used in evaluation and a Mixup do together. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from maxsup.core.errors import hint
+from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """What there is to know of a loss: how it smooths and what it takes.
+
+    Args:
+        name: Its class.
+        method: ``label smoothing``, ``MaxSup``, or nothing.
+        strength: How strong, 0 if it does not smooth.
+        option: What the strength is called there.
+        convention: Over how many classes label smoothing spreads, ``k`` or ``k-1``.
+        takes: ``any`` targets, ``labels`` only, or ``sigmoid`` for losses without a softmax.
+        ignore_index: Label that counts nothing, if the loss has such an option.
+        schedule: The schedule that nobody has advanced, in words, if there is one.
+        is_training: False for one of our losses in evaluation mode, None for those without modes.
+    """
+
+    name: str
+    method: str = ""
+    strength: float = 0.0
+    option: str = "alpha"
+    convention: str = "k"
+    takes: str = "any"
+    ignore_index: int | None = None
+    schedule: str | None = None
+    is_training: bool | None = None
+
+    @property
+    def described(self) -> str:
+        """The loss in words: ``label smoothing in CrossEntropyLoss (label_smoothing=0.1)``."""
+        return f"{self.method or 'cross-entropy'} in {self.name} ({self.option}={self.strength:g})"
+
+    @property
+    def breaks_on_masks(self) -> bool:
+        """Whether its label smoothing makes the loss inf where a logit is -inf."""
+        return self.method == "label smoothing" and self.is_training is None and self.takes != "sigmoid"
+
+
+# Class: method, option of the strength, its default, convention, what it takes. None: not from this package's losses.
+_KNOWN: dict[str, tuple[str, str, float, str, str]] = {
+    "CrossEntropyLoss": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
+    "LabelSmoothingCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "labels"),
+    "SoftTargetCrossEntropy": ("", "smoothing", 0.0, "k", "any"),
+    "BinaryCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "sigmoid"),
+    "LabelSmoother": ("label smoothing", "epsilon", 0.1, "k", "labels"),
+    "LabelSmoothedCrossEntropyCriterion": ("label smoothing", "label_smoothing", 0.0, "k-1", "labels"),
+    "CategoricalCrossentropy": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
+    "SparseCategoricalCrossentropy": ("", "label_smoothing", 0.0, "k", "labels"),
+    "MaxSupLoss": ("MaxSup", "alpha", 0.1, "k", "any"),
+    "LabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
+    "Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any"),
+}
+# Attributes that hold a strength of label smoothing, whoever wrote the class; the last is fairseq's.
+_ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps")
+
+
+def smoothers(criterion: Any) -> list[Smoother]:
+    """What every loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
+
+    Example:
+        >>> [loss] = smoothers(torch.nn.CrossEntropyLoss(label_smoothing=0.1))
+        >>> loss.described
+        'label smoothing in CrossEntropyLoss (label_smoothing=0.1)'
+        >>> smoothers("MaxSupLoss(alpha=0.2)")[0].strength
+        0.2
+    """
+    if isinstance(criterion, str):
+        return [_from_words(criterion)]
+    if not hasattr(criterion, "modules"):
+        criterion = getattr(criterion, "criterion", criterion)  # an adapter around a loss, such as TrainerLoss
+    parts = criterion.modules() if hasattr(criterion, "modules") else [criterion]
+    return [loss for part in parts if (loss := _from_object(part)) is not None]
+
+
+def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup: Any = None) -> list[Finding]:
+    """What is wrong with a training loss and its surroundings.
+
+    Args:
+        criterion: A loss of torch, timm, transformers, fairseq, Keras or this package, a module with such losses in it,
+            or one written out, ``"CrossEntropyLoss(label_smoothing=0.1)"``.
+        evaluation_criterion: What the validation loss is computed with, in the same forms.
+        mixup: timm's ``Mixup`` or another object that mixes targets, or ``"Mixup(label_smoothing=0)"``.
+
+    Example:
+        >>> import maxsup
+        >>> [finding] = examine_criterion(maxsup.MaxSupLoss(alpha=0.1), mixup="Mixup(label_smoothing=0.1)")
+        >>> finding.sentence
+        'Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
+        >>> examine_criterion(maxsup.MaxSupLoss(alpha=0.1), evaluation_criterion=torch.nn.CrossEntropyLoss())
+        []
+    """
+    losses = smoothers(criterion)
+    size = getattr(mixup, "num_classes", None)
+    found = list(_examine_losses(losses, size if isinstance(size, int) else None))
+    if mixup is not None:
+        found += _examine_mixup(losses, mixup)
+    if evaluation_criterion is not None:
+        found += _examine_evaluation(losses, evaluation_criterion, is_shared=evaluation_criterion is criterion)
+    return found
+
+
+def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator[Finding]:
+    active = {loss.method: loss for loss in losses if loss.strength > 0}
+    if {"MaxSup", "label smoothing"} <= active.keys():
+        fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
+        yield double_smoothing(active["MaxSup"].described, active["label smoothing"].described, fix)
+    for loss in losses:
+        if loss.schedule is not None:
+            yield Finding(
+                "schedule_not_advanced",
+                "warning",
+                f"{loss.name} has {loss.option}={loss.schedule} and set_progress has not been called: its first step "
+                "in training mode will refuse.",
+                "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch, or use the "
+                "callback of your trainer's adapter.",
+            )
+        if loss.is_training is False:
+            yield Finding(
+                "evaluation_mode",
+                "warning",
+                f"{loss.name} is in evaluation mode: it is plain cross-entropy and {loss.option}={loss.strength:g} "
+                "does nothing.",
+                "Call criterion.train() before training.",
+            )
+        if loss.convention == "k-1" and loss.strength > 0:
+            yield other_convention(loss.name, loss.strength, num_classes)
+
+
+def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
+    mixing = smoothers(mixup)
+    strength = max((one.strength for one in mixing), default=0.0)
+    for loss in losses:
+        if loss.takes == "labels":
+            yield Finding(
+                "mixed_targets",
+                "error",
+                f"{loss.name} takes class indices, and {_name(mixup)} makes probabilities of them.",
+                "Use MaxSupLoss, which takes both, or SoftTargetCrossEntropy.",
+            )
+        elif strength > 0 and loss.strength > 0 and loss.takes != "sigmoid":
+            words = f"{_name(mixup)} ({mixing[0].option}={strength:g})"
+            fix = "Set the smoothing of the mixing to 0, for instance Mixup(label_smoothing=0); mixed labels may stay."
+            yield double_smoothing(loss.described, words, fix)
+        if loss.ignore_index is not None and loss.ignore_index >= 0 and loss.takes == "any":
+            yield Finding(
+                "ignore_index",
+                "error",
+                f"{loss.name} has ignore_index={loss.ignore_index}, and mixed targets have no index to ignore.",
+                "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities.",
+            )
+
+
+def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bool) -> Iterator[Finding]:
+    for loss in smoothers(criterion):
+        if loss.strength > 0 and is_shared and loss.is_training is not None:
+            yield Finding(
+                "evaluation_mode",
+                "note",
+                f"{loss.name} serves training and evaluation, and is plain cross-entropy only in evaluation mode.",
+                "Call criterion.eval() before evaluating and criterion.train() after.",
+            )
+        elif loss.strength > 0 and loss.is_training is not False:
+            fix = "Use torch.nn.CrossEntropyLoss() for evaluation"
+            fix += "." if loss.is_training is None else ", or call eval() on the loss."
+            yield smoothed_evaluation(f"The evaluation uses {loss.described}", fix)
+        others = {one.ignore_index for one in losses} - {None}
+        if loss.ignore_index is not None and others and loss.ignore_index not in others:
+            yield Finding(
+                "ignore_index",
+                "warning",
+                f"Training ignores label {min(others, key=str)} and evaluation label {loss.ignore_index}.",
+                "Use the same ignore_index in both.",
+            )
+
+
+def _from_object(part: Any) -> Smoother | None:
+    name = type(part).__name__
+    known = _KNOWN.get(name, ("label smoothing", "alpha", 0.0, "k", "any"))
+    index = getattr(part, "ignore_index", getattr(part, "ignore_class", None))
+    ignored = index if isinstance(index, int) else None
+    if hasattr(part, "set_progress") and hasattr(part, "training"):  # of this package, for torch or Keras
+        method = "MaxSup" if "MaxSup" in name else "label smoothing" if "LabelSmoothing" in name else ""
+        strength = getattr(part, "alpha", math.nan)
+        schedule = getattr(part, "schedule", None)
+        is_waiting = callable(schedule) and math.isnan(strength)
+        if callable(schedule) and is_waiting:
+            strength = max(schedule(0.0), schedule(1.0))
+        return Smoother(
+            name,
+            method,
+            0.0 if math.isnan(strength) or not method else float(strength),
+            convention=getattr(part, "convention", "k"),
+            ignore_index=ignored,
+            schedule=repr(schedule) if is_waiting else None,
+            is_training=bool(part.training),
+        )
+    for attribute in _ATTRIBUTES:
+        value = getattr(part, attribute, None)
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_loss(name, attribute):
+            convention = "k-1" if attribute == "eps" else known[3]
+            return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], ignored)
+    return Smoother(name, takes=known[4], ignore_index=ignored) if name in _KNOWN else None
+
+
+def _is_loss(name: str, attribute: str) -> bool:
+    """Whether the attribute means smoothing there: layers of a network have an ``eps`` and ``epsilon`` too."""
+    if attribute in ("eps", "epsilon"):
+        return "Criterion" in name or "Smooth" in name
+    return True
+
+
+def _from_words(text: str) -> Smoother:
+    """A loss written out; literals only, nothing is executed."""
+    name, options = parse_call(text)
+    if name not in _KNOWN:
+        raise ValueError(f"criterion must be one of those known; got {name!r}. {hint(name, _KNOWN)}")
+    method, option, default, convention, takes = _KNOWN[name]
+    strength, index = options.get(option, default), options.get("ignore_index")
+    if isinstance(strength, bool) or not isinstance(strength, int | float):
+        raise ValueError(f"{option} of {name} must be a number; got {strength!r}. Write for instance {option}=0.1.")
+    return Smoother(
+        name,
+        method,
+        float(strength),
+        option,
+        str(options.get("convention", convention)),
+        takes,
+        index if isinstance(index, int) else None,
+        is_training=True if name in ("MaxSupLoss", "LabelSmoothingLoss") else None,
+    )
+
+
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and options of a call that is written out with literals; it is read, never executed.
+
+    Example:
+        >>> parse_call("nn.CrossEntropyLoss(label_smoothing=0.1)")
+        ('CrossEntropyLoss', {'label_smoothing': 0.1})
+        >>> parse_call("CrossEntropyLoss(label_smoothing=open('x'))")
+        Traceback (most recent call last):
+        ValueError: criterion must be a name with literal options; got "CrossEntropyLoss(label_smoothing=open('x'))".
+        Write for instance "CrossEntropyLoss(label_smoothing=0.1)".
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name | ast.Attribute):
+            call = ast.Call(func=call, args=[], keywords=[])
+        if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name | ast.Attribute):
+            raise ValueError
+        name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
+        return name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords if word.arg}
+    except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        raise ValueError(
+            f"criterion must be a name with literal options; got {text[:200]!r}. "
+            'Write for instance "CrossEntropyLoss(label_smoothing=0.1)".'
+        ) from None
+
+
+def _name(thing: Any) -> str:
+    return parse_call(thing)[0] if isinstance(thing, str) else type(thing).__name__

@@ -1,0 +1,269 @@
+"""Any loss of this package in the Hugging Face ``Trainer``, for classification, tagging, causal and seq2seq models.
+
+**Use it** as ``loss = TrainerLoss(alpha=0.1)`` with ``Trainer(compute_loss_func=loss, callbacks=[loss.callback()])``.
+**Denominator.** ``num_items_in_batch`` divides the sum, so that accumulation and several processes give the gradients
+of the whole batch. Class weights scale each sample, and the sum is still divided by that number.
+**Evaluation** is ``F.cross_entropy``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.integrations.huggingface_callback import TrainerLossCallback
+from maxsup.integrations.huggingface_models import (
+    DecoderInputsCollator,
+    expect_decoder_inputs,
+    is_encoder_decoder,
+    shifts_labels,
+    trainer_counts_shifted,
+    unwrapped,
+)
+from maxsup.losses import RegularizedLoss, create_loss
+from maxsup.losses.reduction import HALF
+from maxsup.monitor import DecompositionMonitor
+
+__all__ = ["DecoderInputsCollator", "TrainerLoss", "TrainerLossCallback"]
+
+# Trainer counts every label but this one.
+_TRAINER_IGNORES = -100
+_MONITOR_NUMEL = 2**22
+
+
+class TrainerLoss:
+    """What ``Trainer(compute_loss_func=...)`` takes.
+
+    It is the training objective while gradients are recorded and the model is in training mode, plain cross-entropy
+    otherwise. With its callback it learns from the model whether labels are shifted; without one, say ``shift``.
+
+    Args:
+        loss: A registered loss that needs nothing but logits and labels.
+        shift: Whether position ``t`` predicts label ``t + 1``; None asks the model.
+        options: Options of the loss, such as ``alpha``, ``weight`` and ``ignore_index``.
+
+    Example:
+        >>> loss = TrainerLoss(alpha=0.1, shift=False)
+        >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]], requires_grad=True)
+        >>> round(loss({"logits": logits}, torch.tensor([4]), num_items_in_batch=1).item(), 4)
+        1.7244
+        >>> with torch.no_grad():
+        ...     round(loss({"logits": logits}, torch.tensor([4])).item(), 4)
+        1.5744
+    """
+
+    def __init__(self, loss: str = "maxsup", *, shift: bool | None = None, **options: Any) -> None:
+        self.criterion = create_loss(loss, **options)
+        _check_criterion(loss, self.criterion)
+        self.shift = shift
+        self.monitor: DecompositionMonitor | None = None
+        self.num_training_calls = 0
+        self._model: Any = None
+        self._accumulation: int | None = None
+        self._model_shifts: bool | None = None
+
+    def callback(self, *, per_step: bool = False, monitor: bool = True) -> TrainerLossCallback:
+        """The callback that belongs to this loss; see :class:`TrainerLossCallback` for its options."""
+        return TrainerLossCallback(self, per_step=per_step, monitor=monitor)
+
+    def attach(self, model: Any, args: Any) -> None:
+        """Learn of model and arguments what the loss depends on, and refuse what would not do what it says."""
+        _check_arguments(args)
+        _check_problem(model)
+        self._model = model
+        self._accumulation = args.gradient_accumulation_steps
+        self._model_shifts = shifts_labels(model)
+        if is_encoder_decoder(model):
+            expect_decoder_inputs(model)
+        if self._model_shifts and not trainer_counts_shifted(model):
+            warnings.warn(
+                f"Trainer counts the first label of each row of {type(unwrapped(model)).__name__}, which nothing "
+                "predicts, so the training loss is a little small. Set model.loss_type = 'ForCausalLM' before creating "
+                "the Trainer, or set the first label of each row to -100.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
+        """The loss of a batch, as ``Trainer`` asks for it."""
+        is_training = torch.is_grad_enabled() and (self._model is None or self._model.training)
+        rows, target = self._rows(_logits(outputs), labels)
+        if is_training:
+            self._check_attached()
+            _check_no_further_loss(outputs)
+        elif rows.dtype in HALF:
+            rows = rows.float()
+        if self.criterion.weight is not None and self.criterion.weight.device != rows.device:
+            self.criterion.to(rows.device)
+        self.criterion.train(is_training)
+        loss = self.criterion(rows, target, num_items=self._denominator(num_items_in_batch, rows, target, is_training))
+        if is_training:
+            self.num_training_calls += 1
+            self._watch(rows, target)
+        return loss
+
+    def _rows(self, logits: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Logits ``(N, K)`` and their targets; a label that nothing predicts becomes an ignored one."""
+        if not isinstance(labels, Tensor):
+            raise ValueError(
+                f"labels must be one tensor under the name 'labels' in the batch; got {type(labels).__name__}. "
+                "MaxSup is defined for one classification head; add the MaxSupLoss of each head in a function of yours."
+            )
+        is_sequence = logits.dim() == 3
+        expected = tuple(logits.shape if labels.is_floating_point() and not is_sequence else logits.shape[:-1])
+        if logits.dim() not in (2, 3) or tuple(labels.shape) != expected:
+            raise ValueError(
+                "logits and labels must have shapes (N, K) and (N,), or (N, T, K) and (N, T); got "
+                f"{tuple(logits.shape)} and {tuple(labels.shape)}. For other heads call MaxSupLoss yourself."
+            )
+        shift = self._model_shifts if self.shift is None else self.shift
+        if not is_sequence:
+            if self.shift:
+                raise ValueError(
+                    f"shift must be False for one label a sample; got shift=True and logits of {tuple(logits.shape)}. "
+                    "Leave shift out."
+                )
+            return logits, labels
+        if shift is None:
+            raise RuntimeError(
+                "TrainerLoss must know whether labels are shifted; got neither its callback nor shift. Pass "
+                "callbacks=[loss.callback()] to the Trainer, or shift=True for a causal language model, else False."
+            )
+        if shift:
+            # The labels move and the logits stay, because a slice of the logits would be a copy of them.
+            labels = F.pad(labels, (0, 1), value=self.criterion.ignore_index)[..., 1:]
+        return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+
+    def _denominator(
+        self, num_items: int | Tensor | None, rows: Tensor, target: Tensor, is_training: bool
+    ) -> float | Tensor | None:
+        """What divides the sum; None for the number of targets here."""
+        if num_items is None:
+            if is_training and (self._accumulation or 1) > 1:
+                raise RuntimeError(
+                    f"num_items_in_batch must be given under accumulation over {self._accumulation} batches; got None. "
+                    "Use transformers 4.46 or newer, with the targets under the name 'labels'."
+                )
+            return None
+        # Under DataParallel the number comes once for each device, and the Trainer multiplies by how many there are.
+        is_spread = _num_processes() > 1 or (isinstance(num_items, Tensor) and num_items.dim() > 0)
+        if not is_training and not is_spread:
+            return None
+        if self.criterion.ignore_index != _TRAINER_IGNORES and not target.is_floating_point():
+            if is_spread or self._accumulation != 1:
+                raise ValueError(
+                    f"ignore_index must be -100 under accumulation or with several processes, because Trainer counts "
+                    f"every other label; got {self.criterion.ignore_index!r}. Turn it into -100 in the data collator."
+                )
+            return None
+        if isinstance(num_items, Tensor):
+            num_items = num_items.to(rows.device).sum()
+        # Of probabilities Trainer counts every entry.
+        return num_items / rows.shape[1] if target.is_floating_point() else num_items
+
+    def _watch(self, rows: Tensor, target: Tensor) -> None:
+        if self.monitor is None:
+            return
+        if target.is_floating_point():
+            warnings.warn(
+                "Mixed labels have no true class to compare with; the decomposition leaves such batches out. "
+                "Use loss.callback(monitor=False) if all batches are mixed.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return
+        size = max(1, _MONITOR_NUMEL // rows.shape[1])
+        for part in range(0, len(rows), size):
+            alpha = getattr(self.criterion, "alpha", 1.0)
+            self.monitor.update(rows[part : part + size], target[part : part + size], alpha=alpha)
+
+    def _check_attached(self) -> None:
+        if self._model is None and self.shift is None:
+            raise RuntimeError(
+                "TrainerLoss must know its Trainer; got no callback. Pass callbacks=[loss.callback()] to the Trainer, "
+                "or TrainerLoss(..., shift=False) to go without its checks (shift=True for a causal language model)."
+            )
+        if self._model is None and self.criterion.schedule is not None:
+            raise RuntimeError(
+                f"a schedule must be advanced by the callback; got none for {self.criterion.schedule!r}. "
+                "Pass callbacks=[loss.callback()] to the Trainer."
+            )
+
+
+def _logits(outputs: Any) -> Tensor:
+    if isinstance(outputs, Mapping):
+        logits = outputs.get("logits")
+        named = ", ".join(sorted(outputs))
+    else:
+        logits = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
+        named = type(logits).__name__
+    if not isinstance(logits, Tensor):
+        raise ValueError(
+            f"outputs of the model must hold one tensor of logits; got {named}. MaxSup is defined for one "
+            "classification head; add the MaxSupLoss of each head in a function of yours."
+        )
+    return logits
+
+
+def _num_processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _check_criterion(name: str, criterion: RegularizedLoss) -> None:
+    if criterion.needs:
+        raise ValueError(
+            f"loss of a TrainerLoss must need logits and labels only; got {name!r}, which needs "
+            f"{' and '.join(criterion.needs)}. Call it in a compute_loss function of yours."
+        )
+    if type(criterion).end_epoch is not RegularizedLoss.end_epoch:
+        raise ValueError(
+            f"loss of a TrainerLoss must not learn from epoch to epoch, because checkpoints of Trainer would lose what "
+            f"it learnt; got {name!r}. Use it with maxsup's own training or a loop of yours."
+        )
+    if criterion.reduction != "mean":
+        raise ValueError(
+            f"reduction must be 'mean', whose denominator Trainer sets; got {criterion.reduction!r}. Leave it out."
+        )
+
+
+def _check_arguments(args: Any) -> None:
+    if args.label_smoothing_factor > 0:
+        factor = args.label_smoothing_factor
+        raise ValueError(
+            "label_smoothing_factor must be 0, because the loss takes its place and Trainer would ignore it; got "
+            f"{factor!r}. Remove it, or use TrainerLoss('ls', alpha={factor!r})."
+        )
+    if args.label_names is not None and list(args.label_names) != ["labels"]:
+        raise ValueError(
+            f"label_names must be ['labels'], the only labels Trainer gives to a loss; got {args.label_names!r}. "
+            "Rename the column, or for several heads override Trainer.compute_loss."
+        )
+    liger = getattr(args, "liger_kernel_config", None) or {}
+    if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
+        raise ValueError(
+            "use_liger_kernel must not replace the loss; got True, whose fused head would never see the labels. "
+            "Add liger_kernel_config={'fused_linear_cross_entropy': False, 'cross_entropy': False}."
+        )
+
+
+def _check_problem(model: Any) -> None:
+    problem = getattr(getattr(unwrapped(model), "config", None), "problem_type", None)
+    if problem in ("multi_label_classification", "regression"):
+        raise ValueError(
+            f"problem_type must be 'single_label_classification'; got {problem!r}, for which MaxSup is not defined. "
+            "Use the model's own loss."
+        )
+
+
+def _check_no_further_loss(outputs: Any) -> None:
+    if isinstance(outputs, Mapping) and outputs.get("aux_loss") is not None:
+        raise ValueError(
+            "outputs must not hold a further loss, which would be left out; got aux_loss. Set "
+            "config.output_router_logits=False, or override Trainer.compute_loss and add it."
+        )

@@ -1,0 +1,102 @@
+"""The callback of a ``TrainerLoss``: its schedule, its checks and what it has to log."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from maxsup.monitor import DecompositionMonitor
+from maxsup.schedules import epoch_progress
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise ImportError(
+        "maxsup.integrations.huggingface needs transformers 4.46 or newer; got none. "
+        "Install it with pip install 'maxsup[hf]'."
+    ) from error
+
+if TYPE_CHECKING:
+    from maxsup.integrations.huggingface import TrainerLoss
+
+
+class TrainerLossCallback(TrainerCallback):
+    """Advances the schedule of a loss, logs its strength and the decomposition, and sees that the loss is in use.
+
+    Progress follows from the epoch or the step that ``Trainer`` keeps in its state, so a resumed run goes on with the
+    strength of an uninterrupted one. Every log of the training loss gets ``maxsup/alpha`` (the strength under its name)
+    and the terms of label smoothing since the last log, ``maxsup/wrong_share`` and so on.
+
+    Args:
+        loss: The loss whose callback this is.
+        per_step: Advance with every optimiser step in place of every epoch.
+        monitor: Log the terms; costs a few passes over the logits of every training batch.
+    """
+
+    def __init__(self, loss: TrainerLoss, *, per_step: bool = False, monitor: bool = True) -> None:
+        self.loss = loss
+        self.per_step = per_step
+        self.has_monitor = monitor
+
+    def on_init_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **others: Any) -> None:
+        """Refuse arguments that do not go with the loss as soon as there is a Trainer."""
+        self.loss.attach(model, args)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **others: Any) -> None:
+        """Start with the model that is trained, and with nothing counted."""
+        self.loss.attach(model, args)
+        self.loss.num_training_calls = 0
+        self.loss.monitor = DecompositionMonitor(self.loss.criterion.ignore_index) if self.has_monitor else None
+        if self.loss.criterion.schedule is not None and not self.per_step:
+            _check_num_epochs(state.num_train_epochs)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Advance a schedule that moves with epochs."""
+        if not self.per_step:
+            self.loss.criterion.set_progress(epoch_progress(int(state.epoch or 0), state.num_train_epochs))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Advance a schedule that moves with steps."""
+        if self.per_step:
+            self.loss.criterion.set_progress(epoch_progress(state.global_step, state.max_steps))
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Stop before the first update if it does not come from the loss."""
+        self._check_used()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """The same where ``Trainer`` has no earlier event."""
+        self._check_used()
+
+    def on_log(self, args: Any, state: Any, control: Any, *, logs: dict[str, Any] | None = None, **others: Any) -> None:
+        """Add strength and decomposition to a log of the training loss."""
+        if logs is None or "loss" not in logs:
+            return
+        criterion, monitor = self.loss.criterion, self.loss.monitor
+        terms = {} if criterion.strength is None else {criterion.strength: criterion.current_strength}
+        if monitor is not None:
+            monitor.sync(args.device)
+            terms |= monitor.compute()
+            monitor.reset()
+        terms = {f"maxsup/{key}": value for key, value in terms.items() if not math.isnan(value)}
+        logs.update(terms)
+        # Trainer has filed a copy of the log before it told us.
+        if state.log_history:
+            state.log_history[-1].update(terms)
+
+    def _check_used(self) -> None:
+        if self.loss.num_training_calls == 0:
+            raise RuntimeError(
+                "the loss must be called in every training step; got no call in the first. Pass compute_loss_func=loss "
+                "to the Trainer, and do not override compute_loss without calling it."
+            )
+
+
+def _check_num_epochs(num_epochs: int) -> None:
+    if num_epochs == 1 or num_epochs >= sys.maxsize:
+        shown = "one epoch" if num_epochs == 1 else "data of unknown length"
+        raise ValueError(
+            f"a schedule that moves with epochs must have at least two of them; got {shown}. "
+            "Use loss.callback(per_step=True)."
+        )

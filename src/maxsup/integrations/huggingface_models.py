@@ -1,0 +1,84 @@
+"""What a loss has to know of a transformers model: whether its labels are shifted, and its decoder inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+_DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
+
+
+def unwrapped(model: Any) -> Any:
+    """The transformers model inside a PEFT model or a wrapper for several devices."""
+    while isinstance(getattr(model, "module", None), nn.Module):
+        model = model.module
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def is_encoder_decoder(model: Any) -> bool:
+    """Whether the model reads its targets through a decoder of its own."""
+    return bool(getattr(getattr(unwrapped(model), "config", None), "is_encoder_decoder", False))
+
+
+def shifts_labels(model: Any) -> bool:
+    """Whether position ``t`` of the model predicts label ``t + 1``: a causal language model, PEFT-wrapped or not."""
+    model = unwrapped(model)
+    # Late, because it loads all losses of transformers; whoever has a Trainer has them already.
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    if is_encoder_decoder(model):
+        return False
+    return trainer_counts_shifted(model) or type(model).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+
+def trainer_counts_shifted(model: Any) -> bool:
+    """Whether ``Trainer`` leaves the first label of each row out of ``num_items_in_batch``."""
+    from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
+
+    return LOSS_MAPPING.get(str(getattr(unwrapped(model), "loss_type", None))) is ForCausalLMLoss
+
+
+class DecoderInputsCollator:
+    """A data collator that also makes ``decoder_input_ids`` from the labels, as the model itself would have done.
+
+    ``Trainer`` takes the labels away from the model when it is given a loss, and an encoder-decoder model then has
+    nothing to feed its decoder with. ``DataCollatorForSeq2Seq(tokenizer, model=model)`` does the same for text.
+
+    Args:
+        collator: Makes a batch with ``labels`` from a list of samples.
+        model: The encoder-decoder model, which knows how to shift labels to the right.
+    """
+
+    def __init__(self, collator: Callable[[Any], Any], model: Any) -> None:
+        prepare = getattr(unwrapped(model), "prepare_decoder_input_ids_from_labels", None)
+        if prepare is None:
+            raise ValueError(
+                "model must have prepare_decoder_input_ids_from_labels, as encoder-decoder models do; got "
+                f"{type(unwrapped(model)).__name__}. Put decoder_input_ids into the batch in the data collator."
+            )
+        self.collator = collator
+        self._prepare = prepare
+
+    def __call__(self, features: Any) -> Any:
+        """The batch of the inner collator with ``decoder_input_ids``."""
+        batch = self.collator(features)
+        if not any(name in batch for name in _DECODER_INPUTS[:2]):
+            batch["decoder_input_ids"] = self._prepare(labels=batch["labels"])
+        return batch
+
+
+def expect_decoder_inputs(model: nn.Module) -> None:
+    """Have the next call of the model complain in one sentence if there is nothing for its decoder."""
+
+    def check(module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
+        if not positional and all(named.get(name) is None for name in _DECODER_INPUTS):
+            raise ValueError(
+                f"batches for {type(module).__name__} must hold decoder_input_ids, because Trainer keeps the labels "
+                f"for the loss; got {', '.join(sorted(named))}. Use DataCollatorForSeq2Seq(tokenizer, model=model), or "
+                "data_collator=DecoderInputsCollator(collator, model)."
+            )
+        handle.remove()
+
+    handle = unwrapped(model).register_forward_pre_hook(check, with_kwargs=True)

@@ -1,0 +1,142 @@
+"""MaxSup for JAX, in the manner of optax: pure functions, one value an example.
+
+The one changed line: ``optax.softmax_cross_entropy_with_integer_labels(logits, labels)`` becomes
+``maxsup_cross_entropy(logits, labels, alpha=0.1)``. Take the mean yourself, over the examples that count.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from maxsup.core.checks import check_number
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:
+    raise ImportError(
+        "maxsup.integrations.jax needs jax; got none. Install it with pip install 'maxsup[jax]'."
+    ) from error
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
+
+def maxsup_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    alpha: float | jax.Array = 0.1,
+    where: ArrayLike | None = None,
+    axis: int = -1,
+) -> jax.Array:
+    r"""Cross-entropy with Max Suppression, one value an example; safe under ``jit``, ``vmap`` and ``grad``.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    Classes with a logit of ``-inf`` stay out of the mean and get no gradient, and of tied top logits the first takes
+    the whole gradient (``jnp.max`` would share it). Half precision is computed and returned in float32. A label outside
+    the classes gives ``nan``, because a compiled function cannot complain.
+
+    Args:
+        logits: Unnormalised scores.
+        labels: Class indices, in the shape of ``logits`` without ``axis``, or probabilities in its shape.
+        alpha: Strength. An array is not looked at, so a schedule works inside ``jit``.
+        where: What counts: examples, in the shape of the result (others give 0 and no gradient), or single classes, in
+            the shape of ``logits`` (others are as good as ``-inf``).
+        axis: Where the classes are.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.array([[2.0, 0.5, -1.0, 0.0, 1.0], [2.0, 0.5, -1.0, 0.0, 1.0]])
+        >>> maxsup_cross_entropy(logits, jnp.array([4, 0])).round(4).tolist()
+        [1.72439..., 0.72439...]
+    """
+    if not isinstance(alpha, jax.Array):
+        check_number("alpha", alpha)
+    labels = jnp.asarray(labels)
+    rows, is_counted = _rows(logits, where, axis)
+    log_probs = jax.nn.log_softmax(rows, axis=-1)
+    if jnp.issubdtype(labels.dtype, jnp.floating):
+        probs = _probabilities(labels, jnp.shape(logits), axis, rows.dtype)
+        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        costs = jnp.where((log_probs == -jnp.inf) & (probs == 0), 0.0, -log_probs)
+        is_counted = is_counted & (probs.sum(axis=-1) != 0)
+        cross_entropy = (probs * costs).sum(axis=-1)
+    else:
+        # Numpy's negative indices would make a class of a forgotten padding label; past the end they give nan.
+        index = jnp.where(labels < 0, rows.shape[-1], _class_indices(labels, rows.shape))
+        index = jnp.where(is_counted, index, 0)
+        cross_entropy = -jnp.take_along_axis(log_probs, index[..., None], axis=-1)[..., 0]
+    return jnp.where(is_counted, cross_entropy + alpha * _top_gap(rows), 0.0)
+
+
+def maxsup_penalty(logits: ArrayLike, where: ArrayLike | None = None, axis: int = -1) -> jax.Array:
+    """Gap between the top logit and the mean logit, one value an example; to be added to a loss of your own.
+
+    Args:
+        logits: Unnormalised scores.
+        where: As in :func:`maxsup_cross_entropy`.
+        axis: Where the classes are.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> maxsup_penalty(jnp.array([[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]])).tolist()
+        [2.0, 0.0]
+    """
+    rows, is_counted = _rows(logits, where, axis)
+    return jnp.where(is_counted, _top_gap(rows), 0.0)
+
+
+def _rows(logits: ArrayLike, where: ArrayLike | None, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Logits with the classes last, in single precision at least, and which examples count."""
+    values = jnp.asarray(logits)
+    if values.ndim == 0 or not jnp.issubdtype(values.dtype, jnp.floating):
+        raise ValueError(
+            f"logits must be floating-point scores with an axis of classes; got {values.dtype} of shape "
+            f"{values.shape}. Pass the raw outputs of the classifier."
+        )
+    rows = jnp.moveaxis(values, operator.index(axis), -1)
+    rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    shape = rows.shape[:-1]
+    if where is None:
+        return rows, jnp.ones(shape, dtype=bool)
+    chosen = jnp.asarray(where)
+    if chosen.shape == values.shape:
+        classes = jnp.moveaxis(chosen, axis, -1).astype(bool)
+        is_counted = classes.any(axis=-1)
+        rows = jnp.where(classes, rows, -jnp.inf)
+    elif chosen.shape == shape:
+        is_counted = chosen.astype(bool)
+    else:
+        raise ValueError(
+            f"where must have the shape of the examples, {shape}, or of the logits, {values.shape}; got "
+            f"{chosen.shape}. Use labels != -100 for padded examples."
+        )
+    # Before anything is computed from them: what an example that does not count holds, nan included, does not matter.
+    return jnp.where(is_counted[..., None], rows, 0.0), is_counted
+
+
+def _top_gap(rows: jax.Array) -> jax.Array:
+    top = jnp.argmax(rows, axis=-1, keepdims=True)
+    is_masked = rows == -jnp.inf
+    mean = jnp.where(is_masked, 0.0, rows).sum(axis=-1) / (~is_masked).sum(axis=-1)
+    return jnp.take_along_axis(rows, top, axis=-1)[..., 0] - mean
+
+
+def _probabilities(labels: jax.Array, shape: tuple[int, ...], axis: int, dtype: jnp.dtype) -> jax.Array:
+    if labels.shape != shape:
+        raise ValueError(
+            f"labels that are probabilities must have the shape of the logits, {shape}; got {labels.shape}. "
+            "Use labels.astype(int) for class indices."
+        )
+    return jnp.moveaxis(labels, axis, -1).astype(dtype)
+
+
+def _class_indices(labels: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    if labels.shape != shape[:-1] or labels.dtype == bool:
+        raise ValueError(
+            f"labels that are class indices must be integers of shape {shape[:-1]}; got {labels.dtype} of shape "
+            f"{labels.shape}. Use labels.astype(float) for one-hot labels."
+        )
+    return labels

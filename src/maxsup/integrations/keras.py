@@ -1,0 +1,281 @@
+"""MaxSup for Keras 3, on any of its backends: a loss, and a callback for its schedule and for evaluation.
+
+The one changed line: ``compile(loss=SparseCategoricalCrossentropy(from_logits=True))`` becomes
+``compile(loss=MaxSupLoss(alpha=0.1))``. The model has to end in logits, without a softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from maxsup.core.checks import check_choice, check_number
+from maxsup.core.schedules import Constant, Cosine, Linear, Piecewise, Schedule, epoch_progress
+
+try:
+    import keras
+    from keras import ops
+    from keras.src.backend import set_keras_mask  # how losses of Keras say which values count; no public name
+except ImportError as error:
+    if error.name == "keras":
+        raise ImportError(
+            "maxsup.integrations.keras needs keras; got none. Install it with pip install 'maxsup[keras]'."
+        ) from error
+    missing = str(error.name).partition(".")[0]
+    raise ImportError(
+        f"maxsup.integrations.keras needs the backend that Keras is set to; got no {missing}. Set the environment "
+        "variable KERAS_BACKEND to torch, jax or tensorflow, whichever is installed, before Keras is imported."
+    ) from error
+
+_SCHEDULES: dict[str, type[Schedule]] = {"linear": Linear, "cosine": Cosine, "piecewise": Piecewise}
+_REGISTER = keras.saving.register_keras_serializable(package="maxsup")
+
+
+@_REGISTER
+class MaxSupLoss(keras.losses.Loss):
+    r"""Cross-entropy with Max Suppression, for class indices and for one-hot or mixed labels.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    Labels of the shape of the outputs are probabilities, labels without the class axis (or of length 1 in it) class
+    indices. ``sample_weight``, ``class_weight`` and Keras masks scale both terms of a sample. A class index outside the
+    classes gives ``nan``.
+
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that :class:`MaxSupCallback` advances.
+        from_logits: Must stay True; it is here so that a line that said ``from_logits=True`` keeps working.
+        ignore_class: Class index of samples that count nothing, neither in the sum nor in the denominator.
+        axis: Where the classes are.
+        reduction: As in every loss of Keras.
+        name: As in every loss of Keras.
+        dtype: float32 by default, whatever precision the model computes in.
+
+    Example:
+        >>> import keras
+        >>> loss = MaxSupLoss(alpha=0.1)
+        >>> round(float(loss(keras.ops.array([4]), keras.ops.array([[2.0, 0.5, -1.0, 0.0, 1.0]]))), 4)
+        1.7244
+    """
+
+    def __init__(
+        self,
+        alpha: float | Schedule | dict[str, Any] = 0.1,
+        from_logits: bool = True,
+        ignore_class: int | None = None,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "maxsup",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if from_logits is not True:
+            raise ValueError(
+                f"from_logits must be True, because MaxSup is defined on logits; got {from_logits!r}. "
+                "Leave activation='softmax' out of the model's last layer."
+            )
+        if self.dtype in ("float16", "bfloat16"):
+            raise ValueError(
+                f"dtype must be float32 or float64, because labels are cast to it; got {self.dtype!r}. "
+                "Leave it out: a model in half precision works with a loss in float32."
+            )
+        self._given = _given_strength(alpha)
+        self.ignore_class = ignore_class
+        self.axis = axis
+        self.training = True
+        # nan until a schedule is advanced: what slips past _check_advanced cannot train unnoticed.
+        self._strength = math.nan if isinstance(self._given, Schedule) else self._given
+        self._alpha = keras.Variable(self._strength, trainable=False, dtype=self.dtype, name="alpha")
+
+    @property
+    def alpha(self) -> float:
+        """The strength in force in training; ``nan`` while a schedule has not been advanced."""
+        return self._strength
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule of the strength, if it has one."""
+        return self._given if isinstance(self._given, Schedule) else None
+
+    def set_progress(self, progress: float) -> None:
+        """Tell the schedule how far training is, from 0 (first epoch) to 1 (last); a constant strength stays."""
+        if self.schedule is not None:
+            self._strength = self.schedule(progress)
+            self.train(self.training)
+
+    def train(self, mode: bool = True) -> None:
+        """Be the training objective, or with False plain cross-entropy.
+
+        A step that JAX has compiled keeps the strength it was compiled with; :class:`MaxSupCallback` sees to that.
+        """
+        self.training = mode
+        self._alpha.assign(self._strength if mode else 0.0)
+
+    def eval(self) -> None:
+        """Be plain cross-entropy, for evaluation."""
+        self.train(False)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """One value a sample, in the shape of the outputs without their class axis."""
+        self._check_advanced()
+        has_same_rank = len(y_true.shape) == len(y_pred.shape)
+        has_labels = len(y_true.shape) == len(y_pred.shape) - 1
+        if has_same_rank and y_true.shape[self.axis] == 1 != y_pred.shape[self.axis]:
+            y_true, has_labels = ops.squeeze(y_true, axis=self.axis), True
+        if not has_labels and not (has_same_rank and y_true.shape[self.axis] == y_pred.shape[self.axis]):
+            raise ValueError(
+                "y_true must hold class indices, without the class axis of the outputs, or probabilities in their "
+                f"shape {tuple(y_pred.shape)}; got shape {tuple(y_true.shape)}. Check what the data gives as labels."
+            )
+        logits = ops.moveaxis(y_pred, self.axis, -1)
+        if has_labels:
+            return self._of_labels(ops.cast(y_true, "int32"), logits)
+        if self.ignore_class is not None:
+            raise ValueError(
+                f"ignore_class must be None with probability labels; got {self.ignore_class!r}. "
+                "Give samples to be ignored all-zero labels or a sample_weight of 0."
+            )
+        return self._of_probabilities(ops.moveaxis(y_true, self.axis, -1), logits)
+
+    def _of_labels(self, labels: Any, logits: Any) -> Any:
+        is_counted = None
+        if self.ignore_class is not None:
+            is_counted = ops.not_equal(labels, self.ignore_class)
+            labels = ops.where(is_counted, labels, 0)
+            logits = ops.where(ops.expand_dims(is_counted, -1), logits, 0.0)
+        # To one backend an index outside the classes is the last class, to another whatever lies in memory.
+        is_class = ops.logical_and(labels >= 0, labels < logits.shape[-1])
+        labels = ops.where(is_class, labels, 0)
+        costs = -ops.take_along_axis(ops.log_softmax(logits), ops.expand_dims(labels, -1), axis=-1)
+        values = ops.where(is_class, ops.squeeze(costs, axis=-1) + self._alpha * _top_gap(logits), math.nan)
+        if is_counted is not None:
+            values = ops.where(is_counted, values, 0.0)
+            set_keras_mask(values, mask=is_counted)
+        return values
+
+    def _of_probabilities(self, probs: Any, logits: Any) -> Any:
+        log_probs = ops.log_softmax(logits)
+        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        costs = ops.where(ops.logical_and(log_probs == -math.inf, probs == 0), 0.0, -log_probs)
+        values = ops.sum(probs * costs, axis=-1) + self._alpha * _top_gap(logits)
+        return ops.where(ops.sum(probs, axis=-1) != 0, values, 0.0)
+
+    def get_config(self) -> dict[str, Any]:
+        """Everything but progress: a loss made from it has its schedule still to be advanced."""
+        alpha: Any = self._given
+        if isinstance(alpha, Schedule):
+            [name] = [name for name, kind in _SCHEDULES.items() if isinstance(alpha, kind)]
+            alpha = {"schedule": name, **asdict(alpha)}
+        options = {"alpha": alpha, "ignore_class": self.ignore_class, "axis": self.axis, "dtype": self.dtype}
+        return {**super().get_config(), **options}
+
+    def _check_advanced(self) -> None:
+        # Keras calls a loss once to learn shapes, before any callback has had its turn.
+        with keras.SymbolicScope() as scope:
+            is_symbolic = scope.original_scope is not None
+        if self.training and math.isnan(self._strength) and not is_symbolic:
+            raise RuntimeError(
+                f"set_progress must be called before training with a schedule; got none for {self._given!r}. "
+                "Pass callbacks=[MaxSupCallback()] to fit and evaluate."
+            )
+
+
+class MaxSupCallback(keras.callbacks.Callback):
+    """Advances the schedule of every :class:`MaxSupLoss` at each epoch, and makes evaluation plain cross-entropy.
+
+    Keras reports the compiled loss as ``val_loss`` and in ``evaluate``; with this callback, given to ``fit`` and to
+    ``evaluate``, both are cross-entropy without the penalty. ``fit(initial_epoch=...)`` takes the schedule up where it
+    was. On JAX a compiled step holds the strength as a constant, so the step is compiled again when it changes.
+
+    Example:
+        >>> import keras
+        >>> from maxsup.schedules import Linear
+        >>> model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+        >>> model.compile(loss=MaxSupLoss(alpha=Linear(0.1, 0.2)))
+        >>> x, y = keras.ops.ones((6, 4)), keras.ops.zeros((6,))
+        >>> history = model.fit(x, y, epochs=2, verbose=0, callbacks=[MaxSupCallback()])
+        >>> model.loss.alpha
+        0.2
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_fitting = False
+        self._plain_test_function: Any = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Remember that evaluations from here on are parts of a training."""
+        self._is_fitting = True
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Advance the schedules."""
+        before = [loss.alpha for loss in self._losses()]
+        for loss in self._losses():
+            loss.set_progress(epoch_progress(epoch, self.params["epochs"]))
+        if _holds_constants() and before != [loss.alpha for loss in self._losses()]:
+            self.model.make_train_function(force=True)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Switch the penalty off."""
+        for loss in self._losses():
+            loss.eval()
+        if _holds_constants() and self.model.test_function is not self._plain_test_function:
+            self.model.make_test_function(force=True)
+            self._plain_test_function = self.model.test_function
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Switch the penalty on again."""
+        for loss in self._losses():
+            loss.train()
+        if not self._is_fitting:
+            self._forget_test_function()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Leave nothing behind: an evaluation without this callback is compiled anew."""
+        self._is_fitting = False
+        self._forget_test_function()
+
+    def _forget_test_function(self) -> None:
+        if self._plain_test_function is not None:
+            self.model.make_test_function(force=True)
+            self._plain_test_function = None
+
+    def _losses(self) -> list[MaxSupLoss]:
+        found = [loss for loss in keras.tree.flatten(self.model.loss) if isinstance(loss, MaxSupLoss)]
+        if not found:
+            raise ValueError(
+                f"loss of the model must be a MaxSupLoss for MaxSupCallback; got {self.model.loss!r}. "
+                "Compile the model with loss=MaxSupLoss(alpha=0.1)."
+            )
+        return found
+
+
+def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedule:
+    """The strength as a checked number or a schedule, from what a constructor or a config says."""
+    if isinstance(alpha, dict):
+        options = dict(alpha)
+        name = str(options.pop("schedule", None))
+        check_choice("schedule of alpha", name, tuple(_SCHEDULES))
+        return _SCHEDULES[name](**options)
+    if isinstance(alpha, Constant):
+        return alpha.value
+    if isinstance(alpha, Schedule):
+        if not isinstance(alpha, tuple(_SCHEDULES.values())):
+            raise TypeError(f"alpha must be a number, Linear, Cosine or Piecewise; got {alpha!r}. Use one of these.")
+        return alpha
+    check_number("alpha", alpha)
+    return alpha
+
+
+def _holds_constants() -> bool:
+    """Whether a compiled step keeps the values that variables outside the model had when it was compiled."""
+    return bool(keras.backend.backend() == "jax")
+
+
+def _top_gap(logits: Any) -> Any:
+    # argmax, not max: max shares the gradient between tied logits, the paper gives it all to one.
+    top = ops.expand_dims(ops.argmax(logits, axis=-1), -1)
+    is_masked = logits == -math.inf
+    count = ops.sum(ops.cast(ops.logical_not(is_masked), logits.dtype), axis=-1)
+    mean = ops.sum(ops.where(is_masked, 0.0, logits), axis=-1) / count
+    return ops.squeeze(ops.take_along_axis(logits, top, axis=-1), axis=-1) - mean

@@ -1,0 +1,144 @@
+"""MaxSup on Liger's fused linear cross-entropy, which never holds the logits of the whole batch.
+
+**Formula.** ``MaxSup(alpha) = LS(alpha) + alpha (z_max - z_gt)``. Liger gives the first term, with label smoothing, and
+the index of the top logit; the second is ``hidden . (W[top] - W[y])`` over the rows that are predicted wrongly.
+**Use it** where Liger runs anyway. ``maxsup.losses.LinearMaxSupLoss`` takes the same arguments, computes the same and
+works on any device without Liger.
+**Not offered**, because the identity does not hold or could not be checked: class weights (Liger weighs each class of
+the smoothed target by itself), softcap, z-loss, token scaling, probability targets. ``LigerCrossEntropyLoss``
+overwrites its logits before the top one is known; with logits at hand use ``maxsup_cross_entropy``, also one pass.
+**Schedules**: Liger compiles its kernel for each value of the smoothing, so let alpha change by epoch, not by step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxsup.core.checks import check_number
+from maxsup.losses.base import AlphaLoss
+from maxsup.losses.linear_head import check_head
+from maxsup.losses.reduction import raise_if_out_of_range
+
+__all__ = ["LigerMaxSupLoss", "liger_maxsup_cross_entropy"]
+
+
+def liger_maxsup_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 0.1,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, by Liger's kernel.
+
+    Args:
+        hidden: Inputs of the head, ``(N, D)``.
+        weight: ``(K, D)``, as ``nn.Linear`` holds it.
+        target: Class indices ``(N,)``.
+        alpha: Strength, at most 1.
+        bias: ``(K,)`` or None.
+        ignore_index: Label of rows that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        num_items: Denominator of the mean in place of the number of targets here.
+    """
+    check_head(hidden, weight, target, bias, reduction, num_items)
+    alpha = float(alpha)
+    check_number("alpha", alpha, high=1.0)
+    if target.device.type == "cpu":
+        raise_if_out_of_range(target, ignore_index, len(weight))
+    _check_gradients(hidden, weight, bias)
+    result = _fused_linear_cross_entropy()(
+        hidden,
+        weight,
+        target,
+        bias,
+        ignore_index=ignore_index,
+        label_smoothing=alpha,
+        reduction="sum" if reduction == "mean" else reduction,
+        return_predicted_tokens=True,
+    )
+    loss = result.loss
+    if alpha > 0:
+        gaps = _gaps(hidden, weight, bias, target, result.predicted_tokens, ignore_index)
+        loss = loss + alpha * (gaps if reduction == "none" else gaps.sum())
+    if reduction == "mean":
+        loss = loss / ((target != ignore_index).sum() if num_items is None else num_items)
+    return loss
+
+
+class LigerMaxSupLoss(AlphaLoss):
+    """Module form of :func:`liger_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
+
+    Args:
+        alpha: Strength, or a schedule that is advanced by ``set_progress``.
+        ignore_index: Label of rows that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+
+    strength_limit = 1.0
+
+    def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction)
+        _fused_linear_cross_entropy()
+
+    def forward(  # type: ignore[override]
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        *,
+        bias: Tensor | None = None,
+        num_items: float | Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a head with these weights; see :func:`liger_maxsup_cross_entropy`."""
+        if self.training:
+            self._check_advanced()
+        return liger_maxsup_cross_entropy(
+            hidden,
+            weight,
+            target,
+            self._value if self.training else 0.0,
+            bias=bias,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            num_items=num_items,
+        )
+
+
+def _fused_linear_cross_entropy() -> Any:
+    # Late: Liger loads Triton and transformers, and tools that only look at this module need neither.
+    try:
+        from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
+    except ImportError as error:
+        raise ImportError(
+            "maxsup.integrations.liger needs liger-kernel; got none. Install it with pip install 'maxsup[liger]'."
+        ) from error
+    return liger_fused_linear_cross_entropy
+
+
+def _gaps(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, top: Tensor, ignore_index: int
+) -> Tensor:
+    """``z_max - z_gt`` of each row; 0 where it is predicted rightly or ignored."""
+    is_wrong = (target != ignore_index) & (top != target)
+    # Rows that do not count point at class 0 twice; their hidden values may be anything.
+    top, true = top.where(is_wrong, 0), target.where(is_wrong, 0)
+    rows = torch.where(is_wrong.unsqueeze(1), hidden, 0).float()
+    gaps = (rows * (weight[top].float() - weight[true].float())).sum(dim=1)
+    return gaps if bias is None else gaps + (bias[top] - bias[true]).float()
+
+
+def _check_gradients(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    is_trained = weight.requires_grad or (bias is not None and bias.requires_grad)
+    if torch.is_grad_enabled() and is_trained and not hidden.requires_grad:
+        raise ValueError(
+            "hidden must require a gradient, because Liger gives none to the head otherwise; got detached hidden "
+            "states. Use LinearMaxSupLoss to train a head alone, or call hidden.requires_grad_() first."
+        )

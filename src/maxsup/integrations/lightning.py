@@ -1,0 +1,198 @@
+"""Lightning: a callback that advances the schedule, keeps evaluation plain and logs what label smoothing would do.
+
+The loss itself is one line in the LightningModule, ``self.criterion = MaxSupLoss(alpha=Linear(0.1, 0.2))``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from maxsup.core.schedules import epoch_progress
+from maxsup.losses.base import RegularizedLoss
+from maxsup.losses.monitor import DecompositionMonitor
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:
+        try:
+            from pytorch_lightning import Callback
+        except ImportError:
+            raise ImportError(
+                "maxsup.integrations.lightning needs lightning; got none. "
+                "Install it with pip install 'maxsup[lightning]'."
+            ) from None
+
+__all__ = ["MaxSupCallback"]
+
+
+class MaxSupCallback(Callback):
+    """Everything a MaxSup criterion needs from a trainer, for ``lightning.pytorch`` and ``pytorch_lightning`` alike.
+
+    Before every epoch, and right after a checkpoint was restored, the schedule is told how far training is. During
+    validation and testing the criterion is plain cross-entropy, whatever the LightningModule does with its mode. After
+    every training epoch the strength and the terms of label smoothing are logged as ``maxsup/alpha``,
+    ``maxsup/error_amplification`` and so on.
+
+    Args:
+        criterion: Attribute of the LightningModule that holds the loss, dots allowed; not needed where it has only one.
+        per_step: Advance with every optimiser step in place of every epoch.
+        monitor: Log the terms; costs a few small operations on the logits of every training batch. Batches with mixed
+            labels (mixup, cutmix) have no true class to compare with and are left out, with one warning.
+
+    Example:
+        >>> callback = MaxSupCallback(per_step=True)  # Trainer(callbacks=[callback])
+    """
+
+    def __init__(self, criterion: str | None = None, *, per_step: bool = False, monitor: bool = True) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.per_step = per_step
+        self.monitor = monitor
+        self._monitor = DecompositionMonitor()
+        self._hook: RemovableHandle | None = None
+        self._was_training = True
+        self._num_units: int | None = None
+        self._num_units_before: int | None = None
+        self._has_met_mixed_labels = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Advance once here too: a run that goes on in the middle of an epoch gets no ``on_train_epoch_start``."""
+        loss = self._loss(pl_module)
+        self._num_units = self._counted_units(trainer, pl_module)
+        if self._num_units_before not in (None, self._num_units):
+            unit = "steps" if self.per_step else "epochs"
+            warnings.warn(
+                f"The checkpoint is of a run of {self._num_units_before} {unit} and this one has {self._num_units}: "
+                "the schedule is read at the new progress.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._monitor = DecompositionMonitor(loss.ignore_index)
+        if self.monitor:
+            self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
+        self._advance(trainer, loss)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Advance the schedule, and start counting anew."""
+        self._monitor.reset()
+        self._advance(trainer, self._loss(pl_module))
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Advance the schedule where it goes by steps."""
+        if self.per_step:
+            self._advance(trainer, self._loss(pl_module))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the strength and the terms of this epoch."""
+        loss = self._loss(pl_module)
+        values = {str(loss.strength or "strength"): loss.current_strength}
+        if self.monitor:
+            self._monitor.sync(pl_module.device)
+            values |= self._monitor.compute()
+        finite = {f"maxsup/{name}": value for name, value in values.items() if math.isfinite(value)}
+        pl_module.log_dict(finite, rank_zero_only=False, sync_dist=False)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the hook off the criterion."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Take the hook off the criterion."""
+        self.on_train_end(trainer, pl_module)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Plain cross-entropy from here."""
+        loss = self._loss(pl_module)
+        self._was_training = loss.training
+        loss.eval()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The criterion as it was found."""
+        self._loss(pl_module).train(self._was_training)
+
+    # Lightning never tests while it validates, so one remembered mode serves both.
+    on_test_start = on_validation_start
+    on_test_end = on_validation_end
+
+    def state_dict(self) -> dict[str, Any]:
+        """How long the run is, which a run that goes on from here should agree with."""
+        return {"num_units": self._num_units, "per_step": self.per_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Remember what a checkpoint says; strengths themselves are worked out from the trainer's counters."""
+        if state_dict["per_step"] == self.per_step:
+            self._num_units_before = state_dict["num_units"]
+
+    def _loss(self, pl_module: LightningModule) -> RegularizedLoss:
+        if self.criterion is not None:
+            try:
+                found = attrgetter(self.criterion)(pl_module)
+            except AttributeError:
+                found = None
+            if isinstance(found, RegularizedLoss):
+                return found
+            raise ValueError(
+                f"criterion must name a loss of maxsup on {type(pl_module).__name__}; got {self.criterion!r}. "
+                "Pass the attribute that holds it, for instance criterion='criterion'."
+            )
+        losses = [module for module in pl_module.modules() if isinstance(module, RegularizedLoss)]
+        if len(losses) != 1:
+            raise ValueError(
+                f"{type(pl_module).__name__} must hold one loss of maxsup; got {len(losses)}. "
+                "Name it: MaxSupCallback(criterion='criterion')."
+            )
+        return losses[0]
+
+    def _counted_units(self, trainer: Trainer, pl_module: LightningModule) -> int:
+        """How many epochs, or optimiser steps, the whole run has."""
+        if not self.per_step:
+            if trainer.max_epochs is None or trainer.max_epochs < 0:
+                raise ValueError(
+                    f"max_epochs must be set for a schedule over epochs; got {trainer.max_epochs!r}. "
+                    "Set it on the Trainer, or use MaxSupCallback(per_step=True) with max_steps."
+                )
+            return trainer.max_epochs
+        if not pl_module.automatic_optimization:
+            raise ValueError(
+                "per_step must be off with manual optimization, whose steps the trainer cannot foresee; got True. "
+                "Let the schedule go by epochs."
+            )
+        num_steps = trainer.estimated_stepping_batches
+        if not 0 < num_steps < math.inf:
+            raise ValueError(
+                f"the number of steps must be known for per_step=True; got {num_steps!r}. "
+                "Set max_steps, or max_epochs with data of known length."
+            )
+        return int(num_steps)
+
+    def _advance(self, trainer: Trainer, loss: RegularizedLoss) -> None:
+        assert self._num_units is not None
+        unit = trainer.global_step if self.per_step else trainer.current_epoch
+        loss.set_progress(min(epoch_progress(unit, self._num_units), 1.0))
+
+    def _count(self, loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        if not loss.training:
+            return
+        given = dict(zip(("input", "target"), args, strict=False)) | kwargs
+        if not given["target"].is_floating_point():
+            assert isinstance(loss, RegularizedLoss)
+            self._monitor.update(given["input"], given["target"], loss.current_strength)
+        elif not self._has_met_mixed_labels:
+            self._has_met_mixed_labels = True
+            warnings.warn(
+                "MaxSupCallback leaves batches with mixed labels out of what it logs, because they have no single true "
+                "class. Use MaxSupCallback(monitor=False) if all batches are mixed.",
+                UserWarning,
+                stacklevel=2,
+            )

@@ -1,0 +1,92 @@
+"""Plain PyTorch: a criterion with label smoothing becomes the MaxSup loss of equal strength."""
+
+from __future__ import annotations
+
+from typing import overload
+
+from torch import nn
+
+from maxsup.core.schedules import Schedule
+from maxsup.losses import MaxSupLoss
+
+__all__ = ["replace_label_smoothing"]
+
+
+@overload
+def replace_label_smoothing(criterion: nn.CrossEntropyLoss, *, schedule: Schedule | None = None) -> MaxSupLoss: ...
+@overload
+def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None = None) -> nn.Module: ...
+
+
+def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None = None) -> nn.Module:
+    """The ``MaxSupLoss`` that takes the place of a criterion with label smoothing.
+
+    Smoothing ``a`` becomes ``alpha=a``. Without class weights the value is then that of the old criterion where the
+    prediction is right, and larger by ``alpha (z_max - z_gt)`` where it is wrong. Class weights scale the whole sample;
+    torch weighs every class of the smoothed label by itself. In ``eval()`` mode the new criterion is plain
+    cross-entropy; the old one smooths there too.
+
+    Args:
+        criterion: ``nn.CrossEntropyLoss`` with ``label_smoothing`` above 0, timm's ``LabelSmoothingCrossEntropy``, or a
+            module that holds such criteria among its parts. Weights are taken over on their device, and the mode
+            (training or evaluation) is kept. **A module that holds criteria is changed in place and returned**; its
+            criteria without smoothing stay as they are.
+        schedule: Strength over training in place of the old smoothing, such as ``Linear(0.1, 0.2)``; somebody has to
+            call ``set_progress`` then.
+
+    Raises:
+        TypeError: The criterion is not a cross-entropy over classes.
+        ValueError: There is no label smoothing to replace.
+
+    Example:
+        >>> criterion = replace_label_smoothing(torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255))
+        >>> criterion
+        MaxSupLoss(alpha=0.1, ignore_index=255, reduction='mean')
+    """
+    if _is_cross_entropy(criterion):
+        return _replacement(criterion, schedule)
+    if not any(True for _ in criterion.children()):
+        raise TypeError(
+            "criterion must be nn.CrossEntropyLoss or timm's LabelSmoothingCrossEntropy, or hold one; got "
+            f"{type(criterion).__name__}. MaxSup replaces the smoothing of a softmax cross-entropy."
+        )
+    # One criterion held in two places stays one.
+    made: dict[nn.Module, MaxSupLoss] = {}
+    for parent in list(criterion.modules()):
+        for name, child in parent._modules.items():
+            if child is not None and _is_cross_entropy(child) and _smoothing(child) > 0:
+                if child not in made:
+                    made[child] = _replacement(child, schedule)
+                parent._modules[name] = made[child]
+    if not made:
+        raise ValueError(
+            "criterion must hold a cross-entropy with label smoothing above 0; got none in "
+            f"{type(criterion).__name__}. Put MaxSupLoss(alpha=0.1) where its loss is made."
+        )
+    return criterion
+
+
+def _is_cross_entropy(criterion: nn.Module) -> bool:
+    """Whether this is torch's own class or timm's, whose formulas are known; a subclass may compute anything."""
+    if type(criterion).forward is nn.CrossEntropyLoss.forward:
+        return True
+    return type(criterion).__name__ == "LabelSmoothingCrossEntropy" and hasattr(criterion, "smoothing")
+
+
+def _smoothing(criterion: nn.Module) -> float:
+    return float(getattr(criterion, "label_smoothing", None) or getattr(criterion, "smoothing", 0.0))  # type: ignore[arg-type]
+
+
+def _replacement(criterion: nn.Module, schedule: Schedule | None) -> MaxSupLoss:
+    alpha = _smoothing(criterion)
+    if not alpha > 0:
+        raise ValueError(
+            f"label smoothing of the criterion must be above 0; got {alpha!r}. "
+            "Write MaxSupLoss(alpha=0.1) to start with a strength of your own."
+        )
+    strength = alpha if schedule is None else schedule
+    if isinstance(criterion, nn.CrossEntropyLoss):
+        loss = MaxSupLoss(strength, criterion.weight, criterion.ignore_index, criterion.reduction)
+    else:
+        loss = MaxSupLoss(strength)
+    return loss.train(criterion.training)

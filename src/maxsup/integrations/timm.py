@@ -1,0 +1,258 @@
+"""timm: its own training script, run with MaxSup as the training loss.
+
+In a loop of your own ``MaxSupLoss`` is the criterion as it stands: it takes labels and the mixed labels of ``Mixup``,
+and fits into ``timm.task.ClassificationTask``. This module is for the script: ::
+
+    python -m maxsup.integrations.timm train DATA --script train.py --model resnet50 --loss maxsup --alpha 0.1
+
+loads the script, wraps its ``train_one_epoch`` and calls its ``main``. Smoothing is switched off in the loss and in
+``Mixup`` alike; validation stays what timm makes it, plain cross-entropy. Options that ``--help`` does not list go to
+the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import importlib.util
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable, MutableMapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from maxsup.core.checks import check_number
+from maxsup.core.errors import MaxsupError
+from maxsup.core.schedules import Linear, epoch_progress
+from maxsup.losses import MaxSupLoss
+
+__all__ = ["load_script", "main", "use_maxsup"]
+
+SCRIPT_VARIABLE = "MAXSUP_TIMM_SCRIPT"
+# Where timm may put its script once it is part of the package; up to 1.0.30 it is not.
+_SCRIPT_MODULE = "timm.train"
+_SEAMS = ("main", "train_one_epoch")
+# Newest first: whatever makes the scheduler also says how many epochs there will be, cooldown included.
+_SCHEDULER_MAKERS = ("create_scheduler_v2", "create_scheduler")
+_OTHER_LOSSES = ("bce_loss", "jsd_loss")
+# Criteria of torch and timm whose place MaxSup can take: a softmax over classes, labels or mixed labels.
+_REPLACEABLE = ("CrossEntropyLoss", "LabelSmoothingCrossEntropy", "SoftTargetCrossEntropy")
+
+_logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``python -m maxsup.integrations.timm`` with these words; gives the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _train(words)
+    except MaxsupError as error:
+        if "--debug" in words:
+            raise
+        print(f"maxsup: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _train(words: list[str]) -> None:
+    options, rest = _parsed(words)
+    smoothing = options.smoothing or 0.0
+    if smoothing > 0 and not options.allow_both:
+        raise MaxsupError(
+            f"--smoothing must be 0 with --loss maxsup, which takes its place; got {smoothing:g}. "
+            "Leave --smoothing out, or add --allow-both to have both."
+        )
+    if importlib.util.find_spec("timm") is None:
+        raise MaxsupError("maxsup.integrations.timm needs timm; got none. Install it with pip install 'maxsup[timm]'.")
+    alpha = options.alpha if options.alpha_end is None else Linear(options.alpha, options.alpha_end)
+    script = load_script(options.script)
+    use_maxsup(script, MaxSupLoss(alpha), smoothing=smoothing)
+    before = sys.argv
+    sys.argv = [str(script.__file__), *rest, "--smoothing", f"{smoothing:g}"]
+    try:
+        script.main()
+    finally:
+        sys.argv = before
+
+
+def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our options, and what is left for the script, in its order."""
+    parser = argparse.ArgumentParser(
+        prog="python -m maxsup.integrations.timm",
+        usage="%(prog)s train DATA [--script PATH] [--loss maxsup] [--alpha A] [--alpha-end A] [options of timm]",
+        description="Run timm's own training script with MaxSup as the training loss.",
+    )
+    parser.add_argument("--script", type=Path, help=f"timm's train.py (default: ${SCRIPT_VARIABLE}, then ./train.py)")
+    parser.add_argument("--loss", default="maxsup", choices=["maxsup"], help="the training loss")
+    parser.add_argument("--alpha", type=float, default=0.1, help="strength, in the first epoch (default: 0.1)")
+    parser.add_argument(
+        "--alpha-end", type=float, help="strength in the last epoch, on a straight line (default: same)"
+    )
+    parser.add_argument("--smoothing", type=float, help="label smoothing of timm; off unless --allow-both is given")
+    parser.add_argument("--allow-both", action="store_true", help="label smoothing and MaxSup together")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if words[:1] != ["train"] and not {"-h", "--help"} & set(words):
+        parser.error(f"the first word must be train; got {words[0] if words else 'nothing'!r}")
+    options, rest = parser.parse_known_args(words[1:] if words[:1] == ["train"] else words)
+    try:
+        check_number("--alpha", options.alpha)
+        check_number("--alpha-end", options.alpha_end or 0.0)
+        check_number("--smoothing", options.smoothing or 0.0, high=1.0)
+    except ValueError as error:
+        raise MaxsupError(str(error)) from None
+    return options, rest
+
+
+def load_script(path: Path | None = None) -> ModuleType:
+    """The training script of timm as a module, without starting it.
+
+    Args:
+        path: Where it is; otherwise the environment variable ``MAXSUP_TIMM_SCRIPT``, a module of timm itself, or
+            ``train.py`` in the current folder.
+    """
+    given = path or (Path(found) if (found := os.environ.get(SCRIPT_VARIABLE)) else None)
+    if given is None and importlib.util.find_spec(_SCRIPT_MODULE):
+        script = importlib.import_module(_SCRIPT_MODULE)
+        _check_seams(set(vars(script)), _SCRIPT_MODULE)
+        return script
+    file = given or Path("train.py")
+    if not file.is_file():
+        what = f"the script {str(given)!r} is not there" if given else "there is none here"
+        raise MaxsupError(
+            f"timm's train.py must be given; got nothing: {what}. It is not part of the installed package: git clone "
+            f"--depth 1 --branch v{version('timm')} https://github.com/huggingface/pytorch-image-models and pass "
+            f"--script pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
+        )
+    # Read before it is run: any project may have a train.py, and most start training when they are imported.
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    _check_seams({node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, str(file))
+    spec = importlib.util.spec_from_file_location("timm_training_script", file.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script
+    spec.loader.exec_module(script)
+    return script
+
+
+def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 0.0) -> None:
+    """Make the script train with ``criterion``, and advance its schedule before every epoch.
+
+    The first epoch after ``--resume`` gets its own strength, because it is worked out from the epoch.
+
+    Args:
+        script: What :func:`load_script` gave; ``train_one_epoch`` and ``create_scheduler_v2`` are wrapped.
+        criterion: The training loss; class weights of the script's own criterion are taken over.
+        smoothing: Label smoothing on top, for labels that no ``Mixup`` has smoothed already.
+    """
+    train_one_epoch = script.train_one_epoch
+    signature = inspect.signature(train_one_epoch)
+    holder = next((name for name in ("task", "loss_fn") if name in signature.parameters), None)
+    maker = next((name for name in _SCHEDULER_MAKERS if hasattr(script, name)), None)
+    if holder is None or "epoch" not in signature.parameters or maker is None:
+        raise _missing_seam(
+            str(script.__file__), "train_one_epoch(epoch, ..., task or loss_fn) and a scheduler made by timm"
+        )
+    num_epochs: int | None = None
+    criterion.register_forward_pre_hook(_checked_outputs)
+    if smoothing > 0:
+        criterion.register_forward_pre_hook(functools.partial(_smoothed_labels, smoothing=smoothing))
+
+    def counted(make: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:
+        @functools.wraps(make)
+        def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, int]:
+            nonlocal num_epochs
+            made = make(*args, **kwargs)
+            num_epochs = made[1]
+            return made
+
+        return wrapped
+
+    @functools.wraps(train_one_epoch)
+    def with_maxsup(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        epoch, settings = bound.arguments["epoch"], bound.arguments.get("args")
+        _check_flags(settings)
+        if holder == "task":
+            # A compiled task keeps the one it was made from.
+            task = getattr(bound.arguments["task"], "_orig_mod", bound.arguments["task"])
+            task.criterion = _taken_over(task.criterion, criterion)
+        else:
+            bound.arguments["loss_fn"] = _taken_over(bound.arguments["loss_fn"], criterion)
+        if num_epochs is None:
+            raise _missing_seam(str(script.__file__), f"a call of {maker}")
+        criterion.set_progress(epoch_progress(epoch, num_epochs))
+        if not getattr(settings, "rank", 0):
+            _logger.info("MaxSup: epoch %d of %d, alpha %.4g", epoch, num_epochs, criterion.alpha)
+        metrics = train_one_epoch(*bound.args, **bound.kwargs)
+        if isinstance(metrics, MutableMapping):
+            metrics["alpha"] = criterion.alpha  # timm writes what it gets here to summary.csv
+        return metrics
+
+    setattr(script, maker, counted(getattr(script, maker)))
+    script.train_one_epoch = with_maxsup  # type: ignore[attr-defined]
+
+
+def _check_flags(settings: Any) -> None:
+    """Refuse flags for another loss, wherever they came from; without smoothing the script itself forgets them."""
+    for flag in _OTHER_LOSSES:
+        if getattr(settings, flag, False):
+            raise MaxsupError(
+                f"--{flag.replace('_', '-')} must be left out with --loss maxsup; got both. Choose one training loss."
+            )
+
+
+def _taken_over(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
+    """``criterion`` in the place of ``old``, with its class weights."""
+    if old is criterion:
+        return criterion
+    if type(old).__name__ not in _REPLACEABLE:
+        raise MaxsupError(
+            f"the criterion of the script must be one of {', '.join(_REPLACEABLE)} for --loss maxsup; got "
+            f"{type(old).__name__}. Leave out the option that selects it."
+        )
+    weight = getattr(old, "weight", None)
+    if isinstance(weight, Tensor):
+        criterion.weight = weight
+    return criterion
+
+
+def _checked_outputs(criterion: nn.Module, args: tuple[Any, ...]) -> None:
+    if isinstance(args[0], (tuple, list)):
+        raise MaxsupError(
+            f"the model must give one tensor of logits in training; got {len(args[0])} outputs. A distilled model "
+            "trains with --kd-distill-type token and a teacher, or pass its first output to the loss."
+        )
+
+
+def _smoothed_labels(criterion: nn.Module, args: tuple[Any, ...], smoothing: float) -> tuple[Any, ...] | None:
+    logits, target = args
+    if target.is_floating_point():
+        return None
+    num_classes = logits.shape[-1]
+    return logits, F.one_hot(target, num_classes).to(logits.dtype) * (1.0 - smoothing) + smoothing / num_classes
+
+
+def _check_seams(names: set[str], where: str) -> None:
+    missing = [name for name in _SEAMS if name not in names]
+    if missing:
+        raise _missing_seam(where, " and ".join(f"{name}()" for name in missing))
+
+
+def _missing_seam(where: str, what: str) -> MaxsupError:
+    return MaxsupError(
+        f"the script must be timm's train.py; got {where!r} without {what}. "
+        "Pass the train.py of timm's repository, at the tag of the installed version, as --script."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

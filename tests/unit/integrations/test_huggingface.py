@@ -1,0 +1,242 @@
+"""What a TrainerLoss does with outputs, labels and counts, without a Trainer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maxsup.functional import maxsup_cross_entropy
+from maxsup.integrations.huggingface import DecoderInputsCollator, TrainerLoss
+from maxsup.integrations.huggingface_models import shifts_labels
+from maxsup.schedules import Linear
+
+TOLERANCE = 1e-6
+ALPHA = 0.3
+
+
+class LlamaForCausalLM(nn.Module):
+    """A model that is known by the name of its class only."""
+
+
+class Adapted(nn.Module):
+    """Stands for a PEFT model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.inner = model
+
+    def get_base_model(self) -> nn.Module:
+        return self.inner
+
+
+class Wrapped(nn.Module):
+    """Stands for DistributedDataParallel."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.module = model
+
+
+def arguments(**changes: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        **{"label_smoothing_factor": 0.0, "label_names": None, "gradient_accumulation_steps": 1} | changes
+    )
+
+
+def logits_of(*shape: int) -> Tensor:
+    return torch.randn(*shape, requires_grad=True)
+
+
+def sequence() -> tuple[Tensor, Tensor]:
+    labels = torch.tensor([[1, 2, 0, 3, 1], [-100, -100, 4, 2, -100]])
+    return logits_of(2, 5, 6), labels
+
+
+@pytest.mark.parametrize("num_items", [7, 7.0, torch.tensor(7)], ids=["int", "float", "tensor"])
+def test_the_sum_is_divided_by_num_items(num_items: Any) -> None:
+    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, -100])
+    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=num_items)
+    expected = maxsup_cross_entropy(logits, labels, ALPHA, reduction="sum") / 7
+    assert abs(loss - expected) <= TOLERANCE
+
+
+def test_without_num_items_the_targets_here_are_counted() -> None:
+    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, -100])
+    loss = TrainerLoss(alpha=ALPHA, shift=False)((logits, None), labels)
+    assert abs(loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
+
+
+def test_under_data_parallel_the_factor_of_the_trainer_cancels() -> None:
+    # Trainer repeats the number for each of two devices and multiplies the loss of the gathered outputs by 2.
+    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
+    repeated = torch.tensor(4).unsqueeze(0).expand(2, -1)
+    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=repeated)
+    assert loss.dim() == 0
+    assert abs(2 * loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
+
+
+def test_the_loss_may_be_scaled_in_place_as_the_trainer_does() -> None:
+    logits = logits_of(4, 3)
+    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, torch.tensor([0, 1, 2, 1]), num_items_in_batch=4)
+    loss *= 2
+    loss.backward()
+    whole = torch.autograd.grad(maxsup_cross_entropy(logits, torch.tensor([0, 1, 2, 1]), ALPHA), logits)[0]
+    assert (logits.grad - 2 * whole).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("shift", [True, False])
+def test_shifted_labels_belong_to_the_position_before(shift: bool) -> None:
+    logits, labels = sequence()
+    loss = TrainerLoss(alpha=ALPHA, shift=shift)({"logits": logits}, labels, num_items_in_batch=5)
+    rows, targets = (logits[:, :-1], labels[:, 1:]) if shift else (logits, labels)
+    expected = maxsup_cross_entropy(rows.flatten(0, 1), targets.flatten(), ALPHA, num_items=5)
+    assert abs(loss - expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, Adapted, Wrapped], ids=["bare", "peft", "ddp"])
+def test_a_causal_model_is_known_by_its_name_also_when_wrapped(wrap: Any) -> None:
+    assert shifts_labels(wrap(LlamaForCausalLM()))
+    assert not shifts_labels(wrap(nn.Linear(2, 2)))
+
+
+def test_without_gradients_the_loss_is_plain_cross_entropy() -> None:
+    logits, labels = sequence()
+    with torch.no_grad():
+        loss = TrainerLoss(alpha=Linear(0.1, 0.9), shift=False)({"logits": logits}, labels, num_items_in_batch=9)
+    assert torch.equal(loss, F.cross_entropy(logits.flatten(0, 1), labels.flatten()))
+
+
+def test_a_model_in_evaluation_mode_gets_plain_cross_entropy_even_with_gradients() -> None:
+    loss = TrainerLoss(alpha=0.5)
+    model = nn.Linear(2, 3)
+    loss.attach(model, arguments())
+    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
+    trained = loss({"logits": logits}, labels)
+    model.eval()
+    assert torch.equal(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
+    assert trained > F.cross_entropy(logits, labels)
+
+
+def test_half_precision_is_evaluated_in_single_precision() -> None:
+    logits, labels = logits_of(4, 3).to(torch.bfloat16), torch.tensor([0, 1, 2, 1])
+    with torch.no_grad():
+        loss = TrainerLoss(shift=False)({"logits": logits}, labels)
+    assert torch.equal(loss, F.cross_entropy(logits.float(), labels))
+
+
+def test_probability_labels_are_counted_by_row_though_the_trainer_counts_entries() -> None:
+    logits, labels = logits_of(4, 3), torch.softmax(torch.randn(4, 3), dim=1)
+    with pytest.warns(UserWarning, match="smoothed already"):
+        loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=torch.tensor(12))
+    assert abs(loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
+
+
+def test_another_registered_loss_goes_by_its_name() -> None:
+    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
+    loss = TrainerLoss("ls", alpha=0.2, shift=False)({"logits": logits}, labels, num_items_in_batch=4)
+    assert abs(loss - F.cross_entropy(logits, labels, label_smoothing=0.2)) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"loss": "adaptive_ls"}, "must need logits and labels only; got 'adaptive_ls', which needs teacher_logits"),
+        ({"loss": "ols", "num_classes": 3}, "must not learn from epoch to epoch"),
+        ({"reduction": "sum"}, "reduction must be 'mean'"),
+        ({"alpah": 0.1}, "Did you mean 'alpha'"),
+        ({"loss": "maxsub"}, "Did you mean 'maxsup'"),
+    ],
+)
+def test_losses_and_options_that_do_not_fit_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        TrainerLoss(**options)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "sentence"),
+    [
+        ({"logits": torch.zeros(2, 3)}, None, "labels must be one tensor.+got NoneType"),
+        ({"logits": torch.zeros(2, 3)}, (torch.zeros(2), torch.zeros(2)), "got tuple. MaxSup is defined for one"),
+        ({"start_logits": torch.zeros(2, 3), "end_logits": torch.zeros(2, 3)}, torch.zeros(2).long(), "got end_logits"),
+        ({"logits": None, "loss": torch.zeros(())}, torch.zeros(2).long(), "one tensor of logits; got logits, loss"),
+        ({"logits": torch.zeros(2, 3)}, torch.zeros(2), r"got \(2, 3\) and \(2,\)"),
+        ({"logits": torch.zeros(2, 3, 4, 4)}, torch.zeros(2, 4, 4).long(), "For other heads call MaxSupLoss"),
+        ({"logits": torch.zeros(2, 5, 3)}, torch.zeros(2, 4).long(), r"got \(2, 5, 3\) and \(2, 4\)"),
+    ],
+)
+def test_outputs_and_labels_that_are_not_one_head_are_refused(outputs: Any, labels: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TrainerLoss(shift=False)(outputs, labels)
+
+
+def test_a_shift_of_single_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="shift must be False for one label a sample"):
+        TrainerLoss(shift=True)({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
+
+
+def test_an_auxiliary_loss_is_not_dropped_in_silence() -> None:
+    outputs = {"logits": logits_of(2, 3), "aux_loss": torch.tensor(0.1)}
+    with pytest.raises(ValueError, match=r"must not hold a further loss.+got aux_loss"):
+        TrainerLoss(shift=False)(outputs, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"label_smoothing_factor": 0.1}, r"label_smoothing_factor must be 0.+got 0\.1"),
+        ({"label_names": ["start_positions", "end_positions"]}, r"label_names must be \['labels'\]"),
+        ({"use_liger_kernel": True}, "use_liger_kernel must not replace the loss"),
+    ],
+)
+def test_arguments_that_would_be_ignored_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TrainerLoss().attach(nn.Linear(2, 2), arguments(**changes))
+
+
+def test_a_liger_without_its_loss_is_accepted() -> None:
+    loss = TrainerLoss()
+    config = {"fused_linear_cross_entropy": False, "cross_entropy": False}
+    loss.attach(nn.Linear(2, 2), arguments(use_liger_kernel=True, liger_kernel_config=config))
+    assert loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1])).requires_grad
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
+def test_problems_without_one_true_class_are_refused(problem: str) -> None:
+    model = nn.Linear(2, 2)
+    model.config = SimpleNamespace(problem_type=problem, is_encoder_decoder=False)
+    with pytest.raises(ValueError, match=f"got '{problem}', for which MaxSup is not defined"):
+        TrainerLoss().attach(model, arguments())
+
+
+def test_a_missing_count_under_accumulation_is_refused() -> None:
+    loss = TrainerLoss()
+    loss.attach(nn.Linear(2, 2), arguments(gradient_accumulation_steps=4))
+    with pytest.raises(RuntimeError, match="num_items_in_batch must be given under accumulation over 4"):
+        loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
+
+
+def test_a_schedule_without_its_callback_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="a schedule must be advanced by the callback"):
+        TrainerLoss(alpha=Linear(0.1, 0.2), shift=False)({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
+
+
+def test_sequences_without_callback_or_shift_are_refused() -> None:
+    logits, labels = sequence()
+    with torch.no_grad(), pytest.raises(RuntimeError, match="must know whether labels are shifted"):
+        TrainerLoss()({"logits": logits}, labels)
+
+
+def test_a_collator_keeps_decoder_inputs_that_are_there() -> None:
+    model = SimpleNamespace(prepare_decoder_input_ids_from_labels=lambda labels: labels.roll(1))
+    made = DecoderInputsCollator(lambda features: {"labels": torch.tensor(features)}, model)([1, 2, 3])
+    kept = DecoderInputsCollator(lambda features: {"labels": features, "decoder_input_ids": 7}, model)([1, 2, 3])
+    assert made["decoder_input_ids"].tolist() == [3, 1, 2]
+    assert kept["decoder_input_ids"] == 7
+
+
+def test_a_collator_for_a_model_without_a_decoder_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must have prepare_decoder_input_ids_from_labels.+got Linear"):
+        DecoderInputsCollator(lambda features: features, nn.Linear(2, 2))

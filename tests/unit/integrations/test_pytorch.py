@@ -1,0 +1,134 @@
+"""A criterion with label smoothing becomes MaxSup of equal strength."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import maxsup.integrations
+from maxsup import MaxSupLoss
+from maxsup.integrations import replace_label_smoothing
+from maxsup.schedules import Linear
+from tests.reference.losses import argmax
+from tests.reference.losses import maxsup as reference_maxsup
+
+
+class LabelSmoothingCrossEntropy(nn.Module):
+    """What is known of timm's class: its name and these two attributes."""
+
+    def __init__(self, smoothing: float = 0.1) -> None:
+        super().__init__()
+        self.smoothing, self.confidence = smoothing, 1.0 - smoothing
+
+
+class TwoHeads(nn.Module):
+    """A model that keeps its criteria, one of them in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.criteria = nn.ModuleDict({"main": nn.CrossEntropyLoss(label_smoothing=0.1), "aux": nn.CrossEntropyLoss()})
+        self.same = self.again = self.criteria["main"]
+
+
+def test_it_equals_label_smoothing_on_right_predictions() -> None:
+    logits = torch.randn(64, 10, dtype=torch.float64)
+    target = logits.argmax(dim=1)
+    smoothed = nn.CrossEntropyLoss(label_smoothing=0.15)
+    torch.testing.assert_close(
+        replace_label_smoothing(smoothed)(logits, target), smoothed(logits, target), rtol=0, atol=1e-12
+    )
+
+
+def test_it_is_larger_by_alpha_times_the_gap_on_wrong_predictions() -> None:
+    logits = torch.randn(64, 10, dtype=torch.float64)
+    target = logits.argmin(dim=1)
+    smoothed = nn.CrossEntropyLoss(label_smoothing=0.15, reduction="none")
+    gap = logits.max(dim=1).values - logits.gather(1, target[:, None])[:, 0]
+    difference = replace_label_smoothing(smoothed)(logits, target) - smoothed(logits, target)
+    torch.testing.assert_close(difference, 0.15 * gap, rtol=0, atol=1e-12)
+    assert all(argmax(row) != label for row, label in zip(logits.tolist(), target.tolist(), strict=True))
+
+
+def test_options_of_the_old_criterion_are_kept() -> None:
+    weight = torch.tensor([1.0, 2.0, 3.0])
+    old = nn.CrossEntropyLoss(weight=weight, ignore_index=7, reduction="sum", label_smoothing=0.2)
+    new = replace_label_smoothing(old)
+    assert isinstance(new, MaxSupLoss)
+    assert (new.alpha, new.ignore_index, new.reduction) == (0.2, 7, "sum")
+    assert new.weight is weight
+    logits, target = torch.randn(4, 3), torch.tensor([0, 7, 2, 1])
+    rows = zip(logits.tolist(), target.tolist(), strict=True)
+    expected = sum(weight[y].item() * reference_maxsup(z, y, alpha=0.2) for z, y in rows if y != 7)
+    assert new(logits, target).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_weights_stay_on_their_device() -> None:
+    old = nn.CrossEntropyLoss(weight=torch.ones(3, device="meta"), label_smoothing=0.1)
+    new = replace_label_smoothing(old)
+    assert new.weight is not None
+    assert new.weight.device.type == "meta"
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_mode_is_kept(is_training: bool) -> None:
+    old = nn.CrossEntropyLoss(label_smoothing=0.1).train(is_training)
+    assert replace_label_smoothing(old).training is is_training
+
+
+def test_in_evaluation_it_is_plain_cross_entropy() -> None:
+    logits, target = torch.randn(8, 5), torch.randint(5, (8,))
+    new = replace_label_smoothing(nn.CrossEntropyLoss(label_smoothing=0.1)).eval()
+    assert torch.equal(new(logits, target), F.cross_entropy(logits, target))
+
+
+def test_the_criterion_of_timm_is_known_by_its_name() -> None:
+    new = replace_label_smoothing(LabelSmoothingCrossEntropy(0.05))
+    assert isinstance(new, MaxSupLoss)
+    assert new.alpha == 0.05
+
+
+def test_a_schedule_takes_the_place_of_the_constant() -> None:
+    new = replace_label_smoothing(nn.CrossEntropyLoss(label_smoothing=0.1), schedule=Linear(0.1, 0.2))
+    new.set_progress(1.0)
+    assert new.alpha == pytest.approx(0.2, abs=1e-12)
+
+
+def test_a_module_that_holds_criteria_is_changed_in_place() -> None:
+    model = TwoHeads()
+    plain, head = model.criteria["aux"], model.head
+    assert replace_label_smoothing(model) is model
+    assert isinstance(model.criteria["main"], MaxSupLoss)
+    assert model.same is model.again is model.criteria["main"]
+    assert model.criteria["aux"] is plain
+    assert model.head is head
+
+
+@pytest.mark.parametrize(
+    ("criterion", "sentence"),
+    [
+        (nn.CrossEntropyLoss(), "must be above 0; got 0.0"),
+        (LabelSmoothingCrossEntropy(0.0), "must be above 0; got 0.0"),
+        (nn.Sequential(nn.Linear(2, 2), nn.CrossEntropyLoss()), "got none in Sequential"),
+    ],
+)
+def test_without_smoothing_there_is_nothing_to_replace(criterion: nn.Module, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        replace_label_smoothing(criterion)
+
+
+class HalvedCrossEntropy(nn.CrossEntropyLoss):
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return 0.5 * super().forward(input, target)
+
+
+@pytest.mark.parametrize("criterion", [nn.BCEWithLogitsLoss(), nn.MSELoss(), HalvedCrossEntropy(label_smoothing=0.1)])
+def test_other_losses_are_refused(criterion: nn.Module) -> None:
+    with pytest.raises(TypeError, match=f"got {type(criterion).__name__}"):
+        replace_label_smoothing(criterion)
+
+
+def test_other_names_are_not_there() -> None:
+    assert "replace_label_smoothing" in dir(maxsup.integrations)
+    with pytest.raises(AttributeError, match="no attribute 'replace_smoothing'"):
+        maxsup.integrations.replace_smoothing  # noqa: B018
