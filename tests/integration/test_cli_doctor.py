@@ -134,6 +134,14 @@ def test_micro_batches_are_compared(answer: Answer, tmp_path: Path) -> None:
     assert "num_items=8" in out
 
 
+def test_micro_batches_are_counted_as_the_criterion_counts(answer: Answer, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **batch())
+    np.savez(tmp_path / "b.npz", **batch([0, 1, 255, 255, 255, 255]))
+    files = [str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]
+    _, out, _ = answer(*files, "--accumulated", "--criterion", "MaxSupLoss(ignore_index=255)")
+    assert "num_items=8" in out
+
+
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [

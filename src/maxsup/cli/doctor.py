@@ -96,7 +96,7 @@ def doctor(
 
 def _criterion_words(criterion: str | None, loss: str | None, alpha: float | None) -> str | None:
     """The criterion written out, from whichever option gave it."""
-    from maxsup.core.checks import check_choice
+    from maxsup.core.checks import check_choice, check_number
 
     if criterion is not None and loss is not None:
         raise ValueError(f"criterion must be given once; got --criterion {criterion!r} and --loss {loss!r}. Drop one.")
@@ -104,6 +104,8 @@ def _criterion_words(criterion: str | None, loss: str | None, alpha: float | Non
         raise ValueError(f"--alpha must come with --loss; got {alpha!r} alone. Write the number into --criterion.")
     if loss is None:
         return criterion
+    if alpha is not None:
+        check_number("--alpha", alpha)
     check_choice("--loss", loss, ("ce", "ls", "maxsup"))
     if loss == "ce":
         if alpha is not None:
@@ -181,6 +183,7 @@ def _batches(
     if not paths:
         return []
     from maxsup.integrations.doctor_batch import examine_accumulation, examine_batch
+    from maxsup.integrations.doctor_criterion import ignored_label, smoothers
 
     arrays = [_arrays(path, labels) for path in paths]
     examined = []
@@ -189,7 +192,9 @@ def _batches(
         examined.append(_Examined(path, f"batch, logits {tuple(logits.shape)}", found, 4))
     if is_accumulated:
         parts = [targets for _, targets in arrays]
-        found = examine_accumulation(parts, ignore_index=-100 if ignore_index is None else ignore_index)
+        if ignore_index is None:
+            ignore_index = ignored_label([] if criterion is None else smoothers(criterion))
+        found = examine_accumulation(parts, ignore_index=ignore_index)
         examined.append(_Examined(", ".join(paths), "one optimiser step", found, 4))
     return examined
 

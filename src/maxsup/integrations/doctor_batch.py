@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.integrations.doctor_criterion import Smoother, smoothers
+from maxsup.integrations.doctor_criterion import Smoother, ignored_label, smoothers
 from maxsup.integrations.doctor_finding import Finding
 from maxsup.integrations.doctor_targets import examine_labels, examine_probabilities
 from maxsup.losses.reduction import HALF, class_axis, class_rows, num_classes, sample_shape
@@ -42,26 +42,27 @@ def examine_batch(
         []
     """
     scores, target = torch.as_tensor(logits).detach().cpu(), torch.as_tensor(targets).detach().cpu()
-    if scores.dim() == 0 or not scores.is_floating_point():
+    if scores.dim() == 0 or scores.shape[class_axis(scores)] == 0 or not scores.is_floating_point():
         return [
             Finding(
                 "logits_dtype",
                 "error",
-                f"Logits are {_described(scores)}, not floating-point scores with an axis of classes.",
+                f"Logits are {_described(scores)}, not floating-point scores with an axis of one class or more.",
                 "Give the raw outputs of the classifier.",
             )
         ]
     smoothing = [] if criterion is None else smoothers(criterion)
     if ignore_index is None:
-        ignore_index = next((one.ignore_index for one in smoothing if one.ignore_index is not None), -100)
-    weight = getattr(criterion, "weight", None) if weight is None else weight
+        ignore_index = ignored_label(smoothing)
+    if weight is None:
+        weight = next((one.weight for one in smoothing if one.weight is not None), None)
     found = _examine_sizes(scores, num_classes, weight)
     kind, target, complaint = _target_kind(scores, target)
     found += complaint
     rows = class_rows(scores)
     if kind == "labels":
         labels = target.reshape(-1).long()
-        is_empty_fine = getattr(criterion, "empty", None) == "zero"
+        is_empty_fine = any(one.empty == "zero" for one in smoothing)
         found += examine_labels(labels, rows.shape[1], ignore_index, weight, is_empty_fine=is_empty_fine)
         is_counted = labels != ignore_index
         held = torch.zeros_like(rows, dtype=torch.bool)
@@ -80,7 +81,7 @@ def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) ->
     """Whether the mean of each micro-batch of one optimiser step would weigh targets unequally.
 
     Args:
-        targets: The class indices of every micro-batch of the step.
+        targets: What every micro-batch of the step has as targets, class indices or probabilities.
         ignore_index: Label of samples that count nothing.
 
     Example:
@@ -89,7 +90,7 @@ def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) ->
         'The 2 micro-batches of a step hold 1 to 4 targets that count, so that under reduction="mean" a target of the
         smallest weighs 4 times one of the largest.'
     """
-    counts = [int((torch.as_tensor(part) != ignore_index).sum()) for part in targets]
+    counts = [_num_targets(torch.as_tensor(part), ignore_index) for part in targets]
     few, many = min(counts, default=0), max(counts, default=0)
     if few == many:
         return []
@@ -105,6 +106,13 @@ def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) ->
             "not divide by the number of micro-batches.",
         )
     ]
+
+
+def _num_targets(target: Tensor, ignore_index: int) -> int:
+    """How many targets the mean divides by; of probabilities every row counts, as in torch."""
+    if target.is_floating_point() and target.dim() > 1:
+        return target.numel() // max(num_classes(target), 1)
+    return int((target != ignore_index).sum())
 
 
 def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> list[Finding]:

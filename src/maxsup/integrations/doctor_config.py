@@ -8,11 +8,13 @@ from typing import Any
 from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
 
 _SMOOTHING = ("label_smoothing", "smoothing", "label_smoothing_factor", "label_smooth", "label_smooth_val")
-_LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_name", "name", "_name", "type", "_target_", "class_path")
+_LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_name", "_target_", "class_path")
+# What these name is told by where they stand: a run may be called after the loss it is compared with.
+_NAMES = ("name", "_name", "type")
 _ACCUMULATION = ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps")
 # Settings that only those have whose samples hold unequal numbers of targets.
 _UNEQUAL = ("ignore_index", "pad_token_id", "max_length", "max_seq_length", "max_source_positions", "block_size")
-_MIXING = ("mixup", "cutmix", "mix", "collate", "targets")
+_MIXING = ("mix", "cutmix", "augment", "collate", "targets")
 
 _KINDS: dict[str, tuple[set[str], ...]] = {
     "a recipe of maxsup": ({"loss.name", "model.name"}, {"loss.name", "epochs"}),
@@ -157,14 +159,11 @@ def _examine_schedule(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
 def _maxsup_strength(flat: dict[str, Any]) -> float | None:
     """The alpha of MaxSup, if that is the loss; the larger end of a schedule."""
     for path, value in flat.items():
-        if (
-            _last(path) in _LOSS_NAMES
-            and isinstance(value, str)
-            and "maxsup" in value.lower()
-            and not _is_evaluation(path)
-        ):
-            parent = path.rpartition(".")[0]
-            inside = [f"{parent}.{key}" for key in ("alpha", "alpha.end", "init_args.alpha", "params.alpha")]
+        parent, _, last = path.rpartition(".")
+        is_loss = last in _LOSS_NAMES or (last in _NAMES and ("loss" in parent or "criterion" in parent))
+        if is_loss and isinstance(value, str) and "maxsup" in value.lower() and not _is_evaluation(path):
+            keys = ("alpha", "alpha.start", "alpha.end", "init_args.alpha", "params.alpha")
+            inside = [f"{parent}.{key}" for key in keys]
             given = [_number(flat.get(key)) for key in [*inside, "alpha", "alpha_end"]]
             return max((number for number in given if number is not None), default=0.1)
     return None
@@ -178,13 +177,16 @@ def _smoothing(flat: dict[str, Any]) -> dict[str, float]:
     return {path: number for path, number in found.items() if number > 0}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted paths of nested settings; flags are read with and without dashes."""
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted paths of nested settings, lists included; flags are read with and without dashes."""
     flat: dict[str, Any] = {}
-    for key, value in values.items():
-        path = prefix + str(key).strip("-").replace("-", "_")
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{path}."))
+    waiting: list[tuple[str, Any]] = [("", values)]  # no recursion: files may be nested deeper than Python's stack
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping | list):
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            inside = [(f"{path}.{str(key).strip('-').replace('-', '_')}".lstrip("."), item) for key, item in items]
+            waiting += reversed(inside)
         else:
             flat[path] = value
     return flat

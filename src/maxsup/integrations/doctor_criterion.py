@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import hint
 from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
 
@@ -24,6 +25,8 @@ class Smoother:
         convention: Over how many classes label smoothing spreads, ``k`` or ``k-1``.
         takes: ``any`` targets, ``labels`` only, or ``sigmoid`` for losses without a softmax.
         ignore_index: Label that counts nothing, if the loss has such an option.
+        weight: Class weights, if it has any.
+        empty: ``zero`` if the mean over no target is 0 there.
         schedule: The schedule that nobody has advanced, in words, if there is one.
         is_training: False for one of our losses in evaluation mode, None for those without modes.
     """
@@ -35,6 +38,8 @@ class Smoother:
     convention: str = "k"
     takes: str = "any"
     ignore_index: int | None = None
+    weight: Any = None
+    empty: str = "nan"
     schedule: str | None = None
     is_training: bool | None = None
 
@@ -49,20 +54,26 @@ class Smoother:
         return self.method == "label smoothing" and self.is_training is None and self.takes != "sigmoid"
 
 
-# Class: method, option of the strength, its default, convention, what it takes. None: not from this package's losses.
+# Class: method, option of the strength, its default, convention, what it takes.
 _KNOWN: dict[str, tuple[str, str, float, str, str]] = {
     "CrossEntropyLoss": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
     "LabelSmoothingCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "labels"),
-    "SoftTargetCrossEntropy": ("", "smoothing", 0.0, "k", "any"),
+    "SoftTargetCrossEntropy": ("", "", 0.0, "k", "any"),
+    "SoftCrossEntropyLoss": ("label smoothing", "smooth_factor", 0.0, "k", "labels"),
     "BinaryCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "sigmoid"),
     "LabelSmoother": ("label smoothing", "epsilon", 0.1, "k", "labels"),
     "LabelSmoothedCrossEntropyCriterion": ("label smoothing", "label_smoothing", 0.0, "k-1", "labels"),
     "CategoricalCrossentropy": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
-    "SparseCategoricalCrossentropy": ("", "label_smoothing", 0.0, "k", "labels"),
+    "SparseCategoricalCrossentropy": ("", "", 0.0, "k", "labels"),
     "MaxSupLoss": ("MaxSup", "alpha", 0.1, "k", "any"),
     "LabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
-    "Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any"),
 }
+_MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
+# Options that are read besides the strength, and those that change nothing here.
+_READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
+_HARMLESS = ("adaptive", "axis", "correct_lam", "cutmix_alpha", "cutmix_minmax", "dim", "dtype", "from_logits",
+             "mixup_alpha", "mode", "name", "num_classes", "pos_weight", "prob", "reduction", "sum_classes",
+             "switch_prob", "target_threshold", "weight_mode")  # fmt: skip
 # Attributes that hold a strength of label smoothing, whoever wrote the class; the last is fairseq's.
 _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps")
 
@@ -78,11 +89,16 @@ def smoothers(criterion: Any) -> list[Smoother]:
         0.2
     """
     if isinstance(criterion, str):
-        return [_from_words(criterion)]
+        return [_from_words("criterion", criterion, _KNOWN)]
     if not hasattr(criterion, "modules"):
         criterion = getattr(criterion, "criterion", criterion)  # an adapter around a loss, such as TrainerLoss
     parts = criterion.modules() if hasattr(criterion, "modules") else [criterion]
     return [loss for part in parts if (loss := _from_object(part)) is not None]
+
+
+def ignored_label(losses: list[Smoother]) -> int:
+    """The label that the first of these losses to have an ``ignore_index`` ignores, else torch's -100."""
+    return next((loss.ignore_index for loss in losses if loss.ignore_index is not None), -100)
 
 
 def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup: Any = None) -> list[Finding]:
@@ -108,7 +124,7 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
     if mixup is not None:
         found += _examine_mixup(losses, mixup)
     if evaluation_criterion is not None:
-        found += _examine_evaluation(losses, evaluation_criterion, is_shared=evaluation_criterion is criterion)
+        found += _examine_evaluation(losses, evaluation_criterion, is_shared=evaluation_criterion == criterion)
     return found
 
 
@@ -140,7 +156,7 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
 
 
 def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
-    mixing = smoothers(mixup)
+    mixing = [_from_words("mixup", mixup, _MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
@@ -190,7 +206,11 @@ def _from_object(part: Any) -> Smoother | None:
     name = type(part).__name__
     known = _KNOWN.get(name, ("label smoothing", "alpha", 0.0, "k", "any"))
     index = getattr(part, "ignore_index", getattr(part, "ignore_class", None))
-    ignored = index if isinstance(index, int) else None
+    options: dict[str, Any] = {
+        "ignore_index": index if isinstance(index, int) else None,
+        "weight": getattr(part, "weight", None),
+        "empty": getattr(part, "empty", "nan"),
+    }
     if hasattr(part, "set_progress") and hasattr(part, "training"):  # of this package, for torch or Keras
         method = "MaxSup" if "MaxSup" in name else "label smoothing" if "LabelSmoothing" in name else ""
         strength = getattr(part, "alpha", math.nan)
@@ -203,7 +223,7 @@ def _from_object(part: Any) -> Smoother | None:
             method,
             0.0 if math.isnan(strength) or not method else float(strength),
             convention=getattr(part, "convention", "k"),
-            ignore_index=ignored,
+            **options,
             schedule=repr(schedule) if is_waiting else None,
             is_training=bool(part.training),
         )
@@ -211,8 +231,8 @@ def _from_object(part: Any) -> Smoother | None:
         value = getattr(part, attribute, None)
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_loss(name, attribute):
             convention = "k-1" if attribute == "eps" else known[3]
-            return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], ignored)
-    return Smoother(name, takes=known[4], ignore_index=ignored) if name in _KNOWN else None
+            return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], **options)
+    return Smoother(name, takes=known[4], **options) if name in _KNOWN else None
 
 
 def _is_loss(name: str, attribute: str) -> bool:
@@ -222,23 +242,33 @@ def _is_loss(name: str, attribute: str) -> bool:
     return True
 
 
-def _from_words(text: str) -> Smoother:
-    """A loss written out; literals only, nothing is executed."""
+def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, str, str]]) -> Smoother:
+    """A loss or a Mixup written out; literals only, nothing is executed."""
     name, options = parse_call(text)
-    if name not in _KNOWN:
-        raise ValueError(f"criterion must be one of those known; got {name!r}. {hint(name, _KNOWN)}")
-    method, option, default, convention, takes = _KNOWN[name]
-    strength, index = options.get(option, default), options.get("ignore_index")
-    if isinstance(strength, bool) or not isinstance(strength, int | float):
-        raise ValueError(f"{option} of {name} must be a number; got {strength!r}. Write for instance {option}=0.1.")
+    if name not in known:
+        raise ValueError(f"{what} must be one of those known; got {name!r}. {hint(name, known)}")
+    method, option, default, convention, takes = known[name]
+    names = {option, *_READ, *_HARMLESS} - {""}
+    for given in options.keys() - names:
+        raise ValueError(f"option of {name} must be one it has; got {given!r}. {hint(given, names)}")
+    strength = options.get(option, default)
+    check_number(option, strength, high=1.0 if method == "label smoothing" else math.inf)
+    convention, empty = options.get("convention", convention), options.get("empty", "nan")
+    check_choice(f"convention of {name}", convention, ("k", "k-1"))
+    check_choice(f"empty of {name}", empty, ("nan", "zero"))
+    index = options.get("ignore_index", options.get("ignore_class"))
+    if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
+        raise ValueError(f"ignore_index of {name} must be a whole number; got {index!r}. Write for instance -100.")
     return Smoother(
         name,
         method,
         float(strength),
         option,
-        str(options.get("convention", convention)),
+        convention,
         takes,
-        index if isinstance(index, int) else None,
+        index,
+        options.get("weight"),
+        empty,
         is_training=True if name in ("MaxSupLoss", "LabelSmoothingLoss") else None,
     )
 
@@ -258,10 +288,12 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(text.strip(), mode="eval").body
         if isinstance(call, ast.Name | ast.Attribute):
             call = ast.Call(func=call, args=[], keywords=[])
-        if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name | ast.Attribute):
+        if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError
+        if not isinstance(call.func, ast.Name | ast.Attribute):
             raise ValueError
         name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
-        return name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords if word.arg}
+        return name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         raise ValueError(
             f"criterion must be a name with literal options; got {text[:200]!r}. "

@@ -26,15 +26,14 @@ from maxsup.integrations.huggingface_models import (
     trainer_counts_shifted,
     unwrapped,
 )
+from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.losses import RegularizedLoss, create_loss
 from maxsup.losses.reduction import HALF
-from maxsup.monitor import DecompositionMonitor
 
 __all__ = ["DecoderInputsCollator", "TrainerLoss", "TrainerLossCallback"]
 
 # Trainer counts every label but this one.
 _TRAINER_IGNORES = -100
-_MONITOR_NUMEL = 2**22
 
 
 class TrainerLoss:
@@ -62,7 +61,7 @@ class TrainerLoss:
         self.criterion = create_loss(loss, **options)
         _check_criterion(loss, self.criterion)
         self.shift = shift
-        self.monitor: DecompositionMonitor | None = None
+        self.terms: LoggedTerms | None = None
         self.num_training_calls = 0
         self._model: Any = None
         self._accumulation: int | None = None
@@ -105,7 +104,8 @@ class TrainerLoss:
         loss = self.criterion(rows, target, num_items=self._denominator(num_items_in_batch, rows, target, is_training))
         if is_training:
             self.num_training_calls += 1
-            self._watch(rows, target)
+            if self.terms is not None:
+                self.terms.update(rows, target)
         return loss
 
     def _rows(self, logits: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -166,22 +166,6 @@ class TrainerLoss:
             num_items = num_items.to(rows.device).sum()
         # Of probabilities Trainer counts every entry.
         return num_items / rows.shape[1] if target.is_floating_point() else num_items
-
-    def _watch(self, rows: Tensor, target: Tensor) -> None:
-        if self.monitor is None:
-            return
-        if target.is_floating_point():
-            warnings.warn(
-                "Mixed labels have no true class to compare with; the decomposition leaves such batches out. "
-                "Use loss.callback(monitor=False) if all batches are mixed.",
-                UserWarning,
-                stacklevel=3,
-            )
-            return
-        size = max(1, _MONITOR_NUMEL // rows.shape[1])
-        for part in range(0, len(rows), size):
-            alpha = getattr(self.criterion, "alpha", 1.0)
-            self.monitor.update(rows[part : part + size], target[part : part + size], alpha=alpha)
 
     def _check_attached(self) -> None:
         if self._model is None and self.shift is None:

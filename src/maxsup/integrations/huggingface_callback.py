@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from maxsup.monitor import DecompositionMonitor
+from maxsup.integrations.logged_terms import LoggedTerms
+from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.schedules import epoch_progress
 
 try:
@@ -47,9 +47,11 @@ class TrainerLossCallback(TrainerCallback):
         """Start with the model that is trained, and with nothing counted."""
         self.loss.attach(model, args)
         self.loss.num_training_calls = 0
-        self.loss.monitor = DecompositionMonitor(self.loss.criterion.ignore_index) if self.has_monitor else None
-        if self.loss.criterion.schedule is not None and not self.per_step:
-            _check_num_epochs(state.num_train_epochs)
+        self.loss.terms = LoggedTerms(self.loss.criterion, monitor=self.has_monitor)
+        if not self.per_step:
+            # Of data without a length Trainer says that the epochs never end.
+            num_epochs = None if state.num_train_epochs >= sys.maxsize else state.num_train_epochs
+            check_epochs(self.loss.criterion.schedule, num_epochs, "Use loss.callback(per_step=True).")
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Advance a schedule that moves with epochs."""
@@ -71,15 +73,9 @@ class TrainerLossCallback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, *, logs: dict[str, Any] | None = None, **others: Any) -> None:
         """Add strength and decomposition to a log of the training loss."""
-        if logs is None or "loss" not in logs:
+        if logs is None or "loss" not in logs or self.loss.terms is None:
             return
-        criterion, monitor = self.loss.criterion, self.loss.monitor
-        terms = {} if criterion.strength is None else {criterion.strength: criterion.current_strength}
-        if monitor is not None:
-            monitor.sync(args.device)
-            terms |= monitor.compute()
-            monitor.reset()
-        terms = {f"maxsup/{key}": value for key, value in terms.items() if not math.isnan(value)}
+        terms = self.loss.terms.collected(args.device)
         logs.update(terms)
         # Trainer has filed a copy of the log before it told us.
         if state.log_history:
@@ -91,12 +87,3 @@ class TrainerLossCallback(TrainerCallback):
                 "the loss must be called in every training step; got no call in the first. Pass compute_loss_func=loss "
                 "to the Trainer, and do not override compute_loss without calling it."
             )
-
-
-def _check_num_epochs(num_epochs: int) -> None:
-    if num_epochs == 1 or num_epochs >= sys.maxsize:
-        shown = "one epoch" if num_epochs == 1 else "data of unknown length"
-        raise ValueError(
-            f"a schedule that moves with epochs must have at least two of them; got {shown}. "
-            "Use loss.callback(per_step=True)."
-        )

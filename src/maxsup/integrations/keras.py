@@ -12,6 +12,7 @@ from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.core.schedules import Constant, Cosine, Linear, Piecewise, Schedule, epoch_progress
+from maxsup.integrations.schedule_epochs import check_epochs
 
 try:
     import keras
@@ -204,8 +205,11 @@ class MaxSupCallback(keras.callbacks.Callback):
         self._plain_test_function: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Remember that evaluations from here on are parts of a training."""
+        """Remember that evaluations from here on are parts of a training, whatever an interrupted one left behind."""
         self._is_fitting = True
+        for loss in self._losses():
+            check_epochs(loss.schedule, self.params["epochs"], "Call fit once with epochs=, not once an epoch.")
+            loss.train()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Advance the schedules."""

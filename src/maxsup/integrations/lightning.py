@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from maxsup.core.schedules import epoch_progress
+from maxsup.integrations.logged_terms import LoggedTerms
+from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.losses.base import RegularizedLoss
-from maxsup.losses.monitor import DecompositionMonitor
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -57,18 +58,18 @@ class MaxSupCallback(Callback):
         self.criterion = criterion
         self.per_step = per_step
         self.monitor = monitor
-        self._monitor = DecompositionMonitor()
+        self._terms: LoggedTerms | None = None
         self._hook: RemovableHandle | None = None
         self._was_training = True
         self._num_units: int | None = None
         self._num_units_before: int | None = None
-        self._has_met_mixed_labels = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Advance once here too: a run that goes on in the middle of an epoch gets no ``on_train_epoch_start``."""
         loss = self._loss(pl_module)
-        self._num_units = self._counted_units(trainer, pl_module)
-        if self._num_units_before not in (None, self._num_units):
+        loss.train()  # Lightning keeps the mode it finds, and in evaluation mode the penalty would be off
+        self._num_units = None if loss.schedule is None else self._counted_units(trainer, pl_module, loss)
+        if None not in (self._num_units, self._num_units_before) and self._num_units != self._num_units_before:
             unit = "steps" if self.per_step else "epochs"
             warnings.warn(
                 f"The checkpoint is of a run of {self._num_units_before} {unit} and this one has {self._num_units}: "
@@ -76,14 +77,14 @@ class MaxSupCallback(Callback):
                 UserWarning,
                 stacklevel=2,
             )
-        self._monitor = DecompositionMonitor(loss.ignore_index)
-        if self.monitor:
-            self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
+        self._terms = LoggedTerms(loss, monitor=self.monitor)
+        self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
         self._advance(trainer, loss)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Advance the schedule, and start counting anew."""
-        self._monitor.reset()
+        assert self._terms is not None
+        self._terms.reset()
         self._advance(trainer, self._loss(pl_module))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -93,13 +94,8 @@ class MaxSupCallback(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the strength and the terms of this epoch."""
-        loss = self._loss(pl_module)
-        values = {str(loss.strength or "strength"): loss.current_strength}
-        if self.monitor:
-            self._monitor.sync(pl_module.device)
-            values |= self._monitor.compute()
-        finite = {f"maxsup/{name}": value for name, value in values.items() if math.isfinite(value)}
-        pl_module.log_dict(finite, rank_zero_only=False, sync_dist=False)
+        assert self._terms is not None
+        pl_module.log_dict(self._terms.collected(pl_module.device), rank_zero_only=False, sync_dist=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the hook off the criterion."""
@@ -154,15 +150,14 @@ class MaxSupCallback(Callback):
             )
         return losses[0]
 
-    def _counted_units(self, trainer: Trainer, pl_module: LightningModule) -> int:
+    def _counted_units(self, trainer: Trainer, pl_module: LightningModule, loss: RegularizedLoss) -> int:
         """How many epochs, or optimiser steps, the whole run has."""
         if not self.per_step:
-            if trainer.max_epochs is None or trainer.max_epochs < 0:
-                raise ValueError(
-                    f"max_epochs must be set for a schedule over epochs; got {trainer.max_epochs!r}. "
-                    "Set it on the Trainer, or use MaxSupCallback(per_step=True) with max_steps."
-                )
-            return trainer.max_epochs
+            num_epochs = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else None
+            if not getattr(trainer, "fast_dev_run", False):
+                fix = "Set max_epochs on the Trainer, or use MaxSupCallback(per_step=True)."
+                check_epochs(loss.schedule, num_epochs, fix)
+            return num_epochs or 1
         if not pl_module.automatic_optimization:
             raise ValueError(
                 "per_step must be off with manual optimization, whose steps the trainer cannot foresee; got True. "
@@ -177,22 +172,12 @@ class MaxSupCallback(Callback):
         return int(num_steps)
 
     def _advance(self, trainer: Trainer, loss: RegularizedLoss) -> None:
-        assert self._num_units is not None
+        if self._num_units is None:
+            return
         unit = trainer.global_step if self.per_step else trainer.current_epoch
         loss.set_progress(min(epoch_progress(unit, self._num_units), 1.0))
 
     def _count(self, loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        if not loss.training:
-            return
-        given = dict(zip(("input", "target"), args, strict=False)) | kwargs
-        if not given["target"].is_floating_point():
-            assert isinstance(loss, RegularizedLoss)
-            self._monitor.update(given["input"], given["target"], loss.current_strength)
-        elif not self._has_met_mixed_labels:
-            self._has_met_mixed_labels = True
-            warnings.warn(
-                "MaxSupCallback leaves batches with mixed labels out of what it logs, because they have no single true "
-                "class. Use MaxSupCallback(monitor=False) if all batches are mixed.",
-                UserWarning,
-                stacklevel=2,
-            )
+        if loss.training and self._terms is not None:
+            given = dict(zip(("input", "target"), args, strict=False)) | kwargs
+            self._terms.update(given["input"], given["target"])

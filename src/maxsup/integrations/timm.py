@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from maxsup.core.checks import check_number
 from maxsup.core.errors import MaxsupError
 from maxsup.core.schedules import Linear, epoch_progress
+from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.losses import MaxSupLoss
 
 __all__ = ["load_script", "main", "use_maxsup"]
@@ -132,7 +133,10 @@ def load_script(path: Path | None = None) -> ModuleType:
             f"--script pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
         )
     # Read before it is run: any project may have a train.py, and most start training when they are imported.
-    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (SyntaxError, ValueError):
+        raise _missing_seam(str(file), "a line of Python that can be read") from None
     _check_seams({node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, str(file))
     spec = importlib.util.spec_from_file_location("timm_training_script", file.resolve())
     assert spec is not None
@@ -189,6 +193,11 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
             bound.arguments["loss_fn"] = _taken_over(bound.arguments["loss_fn"], criterion)
         if num_epochs is None:
             raise _missing_seam(str(script.__file__), f"a call of {maker}")
+        try:
+            check_epochs(criterion.schedule, num_epochs, "Raise --epochs, or leave --alpha-end out.")
+        except ValueError as error:
+            raise MaxsupError(str(error)) from None
+        criterion.train()
         criterion.set_progress(epoch_progress(epoch, num_epochs))
         if not getattr(settings, "rank", 0):
             _logger.info("MaxSup: epoch %d of %d, alpha %.4g", epoch, num_epochs, criterion.alpha)

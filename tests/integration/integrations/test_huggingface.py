@@ -184,7 +184,7 @@ def test_a_loss_without_its_callback_says_what_is_missing(tmp_path: Path) -> Non
 
 def test_a_schedule_over_a_single_epoch_asks_for_steps(tmp_path: Path) -> None:
     trainer = trainer_for(created("text"), "text", TrainerLoss(alpha=Linear(0.1, 0.2)), arguments(tmp_path))
-    with pytest.raises(ValueError, match=r"at least two of them; got one epoch.+per_step=True"):
+    with pytest.raises(ValueError, match=r"must be at least 2.+got 1\. Use loss.callback\(per_step=True\)"):
         trainer.train()
 
 

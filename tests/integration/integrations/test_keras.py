@@ -112,6 +112,26 @@ def test_a_schedule_without_the_callback_stops_the_first_step(keras: ModuleType,
         model.fit(*made_data(), verbose=0)
 
 
+def test_a_schedule_over_a_single_epoch_is_refused(keras: ModuleType, adapter: ModuleType) -> None:
+    model = made_model(keras, adapter.MaxSupLoss(alpha=Linear(0.1, 0.2)))
+    with pytest.raises(ValueError, match=r"must be at least 2.+got 1. Call fit once"):
+        model.fit(*made_data(), verbose=0, callbacks=[adapter.MaxSupCallback()])
+
+
+def test_training_after_an_interrupted_validation_has_the_penalty(keras: ModuleType, adapter: ModuleType) -> None:
+    def interrupt(batch: int, logs: Any) -> None:
+        raise KeyboardInterrupt
+
+    (x, labels), loss = made_data(), adapter.MaxSupLoss(alpha=0.5)
+    model = made_model(keras, loss)
+    callbacks = [adapter.MaxSupCallback(), keras.callbacks.LambdaCallback(on_test_batch_end=interrupt)]
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, labels, validation_data=(x, labels), verbose=0, callbacks=callbacks)
+    penalized = mean_of_loops(keras.ops.convert_to_numpy(model(x)), labels, 0.5)
+    history = model.fit(x, labels, batch_size=24, verbose=0, callbacks=[adapter.MaxSupCallback()]).history
+    assert history["loss"] == pytest.approx([penalized], abs=1e-5)
+
+
 def test_the_callback_refuses_a_model_without_the_loss(keras: ModuleType, adapter: ModuleType) -> None:
     model = made_model(keras, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match="loss of the model must be a MaxSupLoss for MaxSupCallback"):

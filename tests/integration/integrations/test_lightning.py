@@ -159,6 +159,15 @@ def test_a_longer_run_than_the_checkpoint_knows_is_told_of(tmp_path: Path) -> No
         trainer(MaxSupCallback(), max_epochs=5).fit(Classifier(), batches(), ckpt_path=path)
 
 
+def test_a_module_left_in_evaluation_mode_trains_with_the_penalty() -> None:
+    model = Classifier()
+    model.eval()
+    with captured_calls() as calls:
+        trainer(MaxSupCallback()).fit(model, batches())
+    assert all(call.is_training for call in calls)
+    assert calls[0].value == pytest.approx(reference_mean(calls[0]), abs=1e-5)
+
+
 class KeepsTrainingMode(Classifier):
     """Does not switch to evaluation by itself."""
 
@@ -247,8 +256,25 @@ def test_two_losses_without_a_name_are_refused() -> None:
 
 
 def test_a_run_without_an_end_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_epochs must be set for a schedule over epochs; got -1"):
+    with pytest.raises(ValueError, match=r"must be at least 2.+got a run without a known end. Set max_epochs"):
         trainer(MaxSupCallback(), max_epochs=-1, max_steps=5).fit(Classifier(), batches())
+
+
+def test_a_constant_strength_needs_no_end() -> None:
+    model = Classifier(0.3)
+    trainer(MaxSupCallback(), max_epochs=-1, max_steps=5).fit(model, batches())
+    assert [alpha for _, alpha in model.alphas] == [0.3] * 5
+
+
+def test_a_schedule_over_a_single_epoch_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must be at least 2.+got 1. Set max_epochs"):
+        trainer(MaxSupCallback(), max_epochs=1).fit(Classifier(), batches())
+
+
+def test_a_trial_of_one_batch_may_stay_at_the_first_strength() -> None:
+    model = Classifier()
+    trainer(MaxSupCallback(), fast_dev_run=True).fit(model, batches(), batches())
+    assert model.alphas == [(0, 0.1)]
 
 
 def test_steps_may_be_all_that_is_known() -> None:

@@ -76,6 +76,11 @@ def test_a_resumed_run_has_the_strengths_of_the_whole_one(tmp_path: Path) -> Non
     assert [row["loss"] for row in logged(part)] == pytest.approx([row["loss"] for row in logged(whole)[1:]], abs=1e-6)
 
 
+def test_a_schedule_over_a_single_epoch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(tmp_path), *OPTIONS, "--alpha-end", "0.2", "--epochs", "1"]) == 2
+    assert "must be at least 2, for it moves from one to the next; got 1. Raise --epochs" in capsys.readouterr().err
+
+
 def test_class_weights_of_the_script_are_taken_over(tmp_path: Path) -> None:
     assert main(["train", str(tmp_path), *OPTIONS, "--epochs", "1"]) == 0
     assert main(["train", str(tmp_path), *OPTIONS, "--epochs", "1", "--class-weight", "1", "1", "9"]) == 0

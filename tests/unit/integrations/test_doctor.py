@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -396,8 +397,59 @@ def test_words_are_read_and_never_executed(text: str) -> None:
 def test_an_unknown_criterion_gets_a_hint() -> None:
     with pytest.raises(ValueError, match="Did you mean 'CrossEntropyLoss'"):
         examine_criterion("CrossEntropyLos()")
-    with pytest.raises(ValueError, match="alpha of MaxSupLoss must be a number"):
-        examine_criterion("MaxSupLoss(alpha='high')")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("CrossEntropyLoss(label_smooting=0.1)", "got 'label_smooting'. Did you mean 'label_smoothing'"),
+        ("MaxSupLoss(label_smoothing=0.1)", "option of MaxSupLoss must be one it has; got 'label_smoothing'"),
+        ("SoftTargetCrossEntropy(smoothing=0.1)", "option of SoftTargetCrossEntropy must be one it has"),
+        ("CrossEntropyLoss(**{'label_smoothing': 0.1})", "must be a name with literal options"),
+        ("CrossEntropyLoss(label_smoothing=3)", "label_smoothing must be at most 1; got 3"),
+        ("MaxSupLoss(alpha=-1)", "alpha must be a number of at least 0; got -1"),
+        ("MaxSupLoss(alpha='high')", "alpha must be a number; got 'high'"),
+        ("MaxSupLoss(ignore_index='x')", "ignore_index of MaxSupLoss must be a whole number; got 'x'"),
+        ("LabelSmoothingLoss(convention='k+1')", "convention of LabelSmoothingLoss must be one of 'k', 'k-1'"),
+        ("Mixup()", "criterion must be one of those known; got 'Mixup'"),
+    ],
+)
+def test_options_in_words_are_never_ignored(text: str, sentence: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(sentence)):
+        examine_criterion(text)
+
+
+def test_a_loss_is_no_mixup() -> None:
+    with pytest.raises(ValueError, match="mixup must be one of those known; got 'MaxSupLoss'"):
+        examine_criterion("MaxSupLoss()", mixup="MaxSupLoss()")
+
+
+def test_one_loss_in_words_for_both_is_reminded_of_its_modes() -> None:
+    text = "MaxSupLoss(alpha=0.1)"
+    [finding] = examine_criterion(text, evaluation_criterion="".join(text))
+    assert (finding.name, finding.severity) == ("evaluation_mode", "note")
+
+
+@pytest.mark.parametrize("criterion", ["MaxSupLoss(empty='zero')", MaxSupLoss(empty="zero")], ids=["words", "object"])
+def test_a_loss_that_gives_0_for_nothing_is_believed(criterion: Any) -> None:
+    targets = torch.full((4,), -100)
+    assert examine_batch(torch.randn(4, 3), targets, criterion=criterion) == []
+
+
+def test_class_weights_in_words_are_compared_with_the_logits() -> None:
+    [finding] = examine_batch(torch.randn(4, 3), torch.arange(4) % 3, criterion="MaxSupLoss(weight=[1.0, 2.0])")
+    assert finding.name == "class_weights"
+
+
+def test_logits_without_classes_are_found() -> None:
+    [finding] = examine_batch(torch.zeros(3, 0), torch.zeros(3, dtype=torch.long))
+    assert finding.name == "logits_dtype"
+
+
+def test_of_mixed_labels_the_rows_of_micro_batches_are_compared() -> None:
+    [finding] = examine_accumulation([torch.eye(5), torch.eye(5)[:4]])
+    assert "hold 4 to 5 targets" in finding.sentence
+    assert "num_items=9," in finding.fix
 
 
 # Configs
@@ -414,6 +466,15 @@ HF = {"label_smoothing_factor": 0.0, "per_device_train_batch_size": 8, "gradient
         ({"loss": {"label_smoothing": 0.1}, "mixup": {"label_smoothing": 0.1}}, ["double_smoothing"]),
         ({"loss": {"name": "ls", "alpha": 0.1}, "mixup": {"label_smoothing": 0.1}}, ["double_smoothing"]),
         ({"loss": {"type": "MaxSupLoss", "alpha": 0.2}, "label_smooth": 0.1}, ["double_smoothing"]),
+        ({"losses": [{"name": "maxsup"}, {"name": "dice"}], "label_smoothing": 0.1}, ["double_smoothing"]),
+        (
+            {"loss": {"label_smooth_val": 0.1}, "augments": [{"type": "Mixup", "label_smoothing": 0.1}]},
+            ["double_smoothing"],
+        ),
+        (
+            {"loss": {"name": "maxsup", "alpha": {"start": 0.2, "end": 0.0}}, "smoothing": 0.1, "epochs": 3},
+            ["double_smoothing"],
+        ),
         ({"validation": {"label_smoothing": 0.1}}, ["smoothed_evaluation"]),
         ({"label_smoothing": 0.1, "mixup_alpha": 0.2, "cutmix_alpha": 1.0}, ["smoothed_evaluation"]),
         (
@@ -445,6 +506,7 @@ def test_traps_in_settings_are_found(values: dict[str, Any], expected: list[str]
         ("settings of fairseq", {"criterion": "cross_entropy", "arch": "transformer", "update_freq": [8]}),
         ("settings", {"accumulate_grad_batches": 4, "image_size": 224}),
         ("settings", {"val_smoothing_window": 5, "optimizer": {"name": "sgd"}}),
+        ("settings", {"name": "maxsup_and_ls", "logger": {"name": "maxsup"}, "label_smoothing": 0.1}),
         ("settings", {}),
     ],
 )

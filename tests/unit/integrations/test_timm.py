@@ -68,6 +68,13 @@ def test_a_script_of_another_project_is_not_run(empty_folder: Path) -> None:
         load_script()
 
 
+@pytest.mark.parametrize("content", [b"def main(:\n", bytes(range(256))])
+def test_a_script_that_is_no_python_is_named(empty_folder: Path, content: bytes) -> None:
+    (empty_folder / "train.py").write_bytes(content)
+    with pytest.raises(MaxsupError, match=r"got 'train.py' without a line of Python that can be read"):
+        load_script()
+
+
 def test_a_script_that_is_not_there_is_named() -> None:
     with pytest.raises(MaxsupError, match=r"the script 'nowhere\.py' is not there"):
         load_script(Path("nowhere.py"))

@@ -1,0 +1,76 @@
+"""What the callbacks for trainers log of a loss."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+from maxsup.losses.base import RegularizedLoss
+from maxsup.losses.monitor import DecompositionMonitor
+
+# The terms take a few copies of the logits they look at; large vocabularies are looked at in parts.
+_NUMEL = 2**22
+
+
+class LoggedTerms:
+    """Strength of a loss and the terms of label smoothing since the last log, as ``maxsup/alpha`` and so on.
+
+    Args:
+        criterion: The loss.
+        monitor: False for the strength alone.
+
+    Example:
+        >>> import maxsup
+        >>> terms = LoggedTerms(maxsup.MaxSupLoss(alpha=0.1))
+        >>> terms.update(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
+        >>> logged = terms.collected()
+        >>> logged["maxsup/alpha"], logged["maxsup/wrong_share"], logged["maxsup/gap_on_errors"]
+        (0.1, 1.0, 1.0)
+    """
+
+    def __init__(self, criterion: RegularizedLoss, *, monitor: bool = True) -> None:
+        self.criterion = criterion
+        self._monitor = DecompositionMonitor(criterion.ignore_index) if monitor else None
+        self._has_met_mixed_labels = False
+
+    def update(self, logits: Tensor, target: Tensor) -> None:
+        """Count a training batch; mixed labels are left out, with one warning."""
+        if self._monitor is None:
+            return
+        if target.is_floating_point():
+            self._warn_of_mixed_labels()
+            return
+        alpha = getattr(self.criterion, "alpha", 1.0)
+        if logits.dim() == 1:
+            logits, target = logits.unsqueeze(0), target.unsqueeze(0)
+        size = max(1, _NUMEL * len(logits) // max(logits.numel(), 1))
+        for part, labels in zip(logits.split(size), target.split(size), strict=True):
+            self._monitor.update(part, labels, alpha=alpha)
+
+    def reset(self) -> None:
+        """Start counting anew."""
+        if self._monitor is not None:
+            self._monitor.reset()
+
+    def collected(self, device: torch.device | str = "cpu") -> dict[str, float]:
+        """What there is to log, added up over all processes, each of which must ask; counting starts anew."""
+        values = {str(self.criterion.strength): self.criterion.current_strength}
+        if self._monitor is not None:
+            self._monitor.sync(device)
+            values |= self._monitor.compute()
+            self._monitor.reset()
+        return {f"maxsup/{name}": value for name, value in values.items() if not math.isnan(value)}
+
+    def _warn_of_mixed_labels(self) -> None:
+        if self._has_met_mixed_labels:
+            return
+        self._has_met_mixed_labels = True
+        warnings.warn(
+            "Batches with mixed labels are left out of what is logged, because they have no single true class. "
+            "Give the callback monitor=False if all batches are mixed.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,53 @@
+"""What callbacks log of a loss, whatever its trainer."""
+
+import warnings
+
+import pytest
+import torch
+
+from maxsup.integrations import logged_terms
+from maxsup.integrations.logged_terms import LoggedTerms
+from maxsup.losses import MaxSupLoss, create_loss
+from maxsup.monitor import DecompositionMonitor
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 2, 3)])
+def test_parts_of_a_batch_add_up_to_the_whole(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, target = torch.randn(shape), torch.randint(5, (shape[0], *shape[2:]))
+    target[0] = -100
+    whole = DecompositionMonitor()
+    whole.update(logits, target, alpha=0.1)
+    monkeypatch.setattr(logged_terms, "_NUMEL", 2 * logits[0].numel())
+    terms = LoggedTerms(MaxSupLoss(alpha=0.1))
+    terms.update(logits, target)
+    expected = {f"maxsup/{name}": value for name, value in whole.compute().items()}
+    assert terms.collected() == pytest.approx(expected | {"maxsup/alpha": 0.1}, abs=1e-6)
+
+
+def test_counting_starts_anew_after_a_log() -> None:
+    terms = LoggedTerms(MaxSupLoss(alpha=0.1))
+    for num_samples in (4, 2):
+        terms.update(torch.randn(num_samples, 3), torch.zeros(num_samples, dtype=torch.long))
+        assert terms.collected()["maxsup/num_samples"] == num_samples
+
+
+def test_a_strength_goes_by_its_name_and_does_not_scale_the_penalty_of_another_loss() -> None:
+    logits, target = torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0])
+    terms = LoggedTerms(create_loss("focal", gamma=2.0))
+    terms.update(logits, target)
+    logged = terms.collected()
+    assert (logged["maxsup/gamma"], logged["maxsup/penalty"]) == (2.0, 2.0)
+
+
+def test_a_loss_without_a_strength_logs_none() -> None:
+    assert LoggedTerms(create_loss("ce"), monitor=False).collected() == {}
+
+
+def test_mixed_labels_are_left_out_with_one_warning() -> None:
+    terms = LoggedTerms(MaxSupLoss(alpha=0.1))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            terms.update(torch.randn(2, 3), torch.full((2, 3), 1 / 3))
+    assert len(seen) == 1
+    assert terms.collected()["maxsup/num_samples"] == 0
