@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.unit.data import made
+
 Pixels = np.ndarray
 
 
@@ -73,6 +75,11 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "cub200": cub_lists,
     # torchvision reads the official layout from MATLAB files; the layout of ours is enough here.
     "stanford_cars": lambda root: arrays(root / "stanford_cars.npz", num_classes=2, per_class=3, size=280, num_test=2),
+    "ade20k": lambda root: made.write_ade20k(root / "ADEChallengeData2016"),
+    "camvid": lambda root: made.write_masked_tree(
+        root / "camvid", labels=[0, 1, 10, 11], counts={"train": 4, "val": 2, "test": 2}
+    ),
     "digits": lambda root: None,
     "synthetic": lambda root: None,
+    "synthetic_masks": lambda root: None,
 }

@@ -33,42 +33,52 @@ FIGURES = {
     "probe": {"probe", "factors"},
     "projection": {"projection"},
     "repair": {"repair"},
+    "segmentation": {"segmentation", "segmentation-classes"},
 }
+MASKS = ["data.options={by_digit: false, num_train: 20, num_test: 6}", "model.options.channels=8"]
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run with known factors and objects, and one with a long tail."""
+    """A run with known factors and objects, one with a long tail, one on masks."""
     folder = tmp_path_factory.mktemp("contract")
     return {
         "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
         "tail": make_run(folder / "tail", "ls", f"data.name=arrays:{long_tail(folder)}"),
+        "masks": make_run(folder / "masks", "ce", *MASKS, recipe="synthetic_upernet"),
     }
+
+
+def run_for(name: str, made: dict[str, Path]) -> Path:
+    """The run that an analysis applies to."""
+    return made[{"longtail": "tail", "segmentation": "masks"}.get(name, "drawn")]
 
 
 @pytest.fixture
 def result(request: pytest.FixtureRequest, made: dict[str, Path]) -> dict[str, Any]:
     """The result of an analysis as it is read back from its file."""
-    return _result(request.getfixturevalue("name"), made["drawn"], made["tail"])
+    name = request.getfixturevalue("name")
+    return _result(name, run_for(name, made))
 
 
 @cache
-def _result(name: str, drawn: Path, tail: Path) -> dict[str, Any]:
-    run = RunOutputs(tail if name == "longtail" else drawn)
+def _result(name: str, path: Path) -> dict[str, Any]:
+    run = RunOutputs(path)
     assert ANALYSES[name].obstacle(run, split="test") is None
     found = ANALYSES[name].compute(run, split="test", **CHEAP.get(name, {}))
     return json.loads(json_text({"facts": run.facts("test"), **found}))
 
 
 @cache
-def _figures(name: str, num_losses: int, drawn: Path, tail: Path) -> dict[str, Figure]:
-    return draw_figures(name, beside(_result(name, drawn, tail), SIX if num_losses == 6 else THREE))
+def _figures(name: str, num_losses: int, path: Path) -> dict[str, Figure]:
+    return draw_figures(name, beside(_result(name, path), SIX if num_losses == 6 else THREE))
 
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest, made: dict[str, Path]) -> dict[str, Figure]:
     """What is drawn of three losses side by side."""
-    return _figures(request.getfixturevalue("name"), 3, made["drawn"], made["tail"])
+    name = request.getfixturevalue("name")
+    return _figures(name, 3, run_for(name, made))
 
 
 def beside(result: dict[str, Any], labels: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -80,8 +90,8 @@ THREE = {"CE": "ce", "LS": "ls", "MaxSup": "maxsup"}
 SIX = {LOOKS[loss].label: loss for loss in ("ce", "ls", "ols", "zipf_ls", "maxsup", "logit_penalty")}
 
 
-def test_there_are_nine_analyses() -> None:
-    assert len(NAMES) == 9
+def test_there_are_ten_analyses() -> None:
+    assert len(NAMES) == 10
     assert set(NAMES) == set(FIGURES)
     assert [row["name"] for row in describe_analyses()] == NAMES
 
@@ -145,12 +155,12 @@ def test_no_text_lies_on_another_or_leaves_the_page(name: str, figures: dict[str
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_six_losses_with_long_names_find_room_too(name: str, made: dict[str, Path]) -> None:
-    found = _figures(name, 6, made["drawn"], made["tail"])
+    found = _figures(name, 6, run_for(name, made))
     assert {stem: overlaps(figure) for stem, figure in found.items()} == {stem: [] for stem in found}
 
 
 def test_long_names_of_classes_find_room_in_the_gallery(made: dict[str, Path]) -> None:
-    found = json.loads(json.dumps(_result("gradcam", made["drawn"], made["tail"])))
+    found = json.loads(json.dumps(_result("gradcam", made["drawn"])))
     names = (
         "german_shorthaired_pointer",
         "Maine_Coon",

@@ -5,11 +5,23 @@ import torch
 
 from maxsup.core.config import AugmentConfig
 from maxsup.core.errors import DataError
-from maxsup.data import CORRUPTIONS, DATASETS, DataBundle, FileSplit, MemorySplit, build_pipeline, load_data
+from maxsup.data import (
+    CORRUPTIONS,
+    DATASETS,
+    IGNORED_LABEL,
+    DataBundle,
+    FileSplit,
+    MaskSplit,
+    MemorySplit,
+    build_pipeline,
+    load_data,
+)
 from tests.unit.data import made
 
 NAMES = DATASETS.names()
-NEEDS_FILES = [name for name in NAMES if name not in ("digits", "synthetic")]
+EMBEDDED = ["digits", "synthetic", "synthetic_masks"]
+NEEDS_FILES = [name for name in NAMES if name not in EMBEDDED]
+DENSE = ["ade20k", "camvid", "pets_trimaps", "synthetic_masks"]
 WRITERS = {
     "fashion_mnist": lambda root: made.write_fashion_mnist(root / "FashionMNIST" / "raw"),
     "cifar10": lambda root: made.write_npz(root / "cifar10.npz", classes=10),
@@ -28,6 +40,11 @@ WRITERS = {
     "folder": lambda root: made.write_tree(root / "mine"),
     "arrays": lambda root: made.write_npz(root / "mine.npz"),
     "hf": lambda root: _write_table(root / "mine"),
+    "ade20k": lambda root: made.write_ade20k(root / "ADEChallengeData2016"),
+    "camvid": lambda root: made.write_masked_tree(
+        root / "camvid", labels=list(range(12)), counts={"train": 6, "val": 3, "test": 2}
+    ),
+    "pets_trimaps": lambda root: made.write_trimaps(root / "oxford-iiit-pet"),
 }
 WRITTEN = {"folder": "folder:mine", "arrays": "arrays:mine.npz", "hf": "hf:mine"}
 
@@ -56,9 +73,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataBundle]:
     return bundles
 
 
-def test_sixteen_data_sets_are_registered() -> None:
-    assert sorted([*WRITERS, "digits", "synthetic"]) == NAMES
-    assert len(NAMES) == 16
+def test_twenty_data_sets_are_registered() -> None:
+    assert sorted([*WRITERS, *EMBEDDED]) == NAMES
+    assert len(NAMES) == 20
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,19 +91,23 @@ def test_a_bundle_is_complete(loaded: dict[str, DataBundle], name: str) -> None:
         assert split.labels.dtype == torch.int64
         assert f"{len(split):,} images" in split.describe()
     assert data.describe().count("\n") == 3
+    assert data.is_dense == (name in DENSE)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_validation_split_is_held_out_of_the_training_data(loaded: dict[str, DataBundle], name: str) -> None:
     data = loaded[name]
     assert 0 < len(data.val) < len(data.train)
-    if isinstance(data.train, FileSplit) and data.train.opener is None:
+    if isinstance(data.train, MaskSplit):
+        paths = [{split.reader(sample).path for sample in split.samples} for split in (data.train, data.val, data.test)]
+        assert sum(map(len, paths)) == len(set.union(*paths))
+    elif isinstance(data.train, FileSplit) and data.train.opener is None:
         paths = [{path for path, _ in split.samples} for split in (data.train, data.val, data.test)]
         assert not paths[0] & paths[1]
         assert not (paths[0] | paths[1]) & paths[2]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DENSE])
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_a_split_gives_batches(loaded: dict[str, DataBundle], name: str, part: str) -> None:
     data = loaded[name]
@@ -108,6 +129,37 @@ def test_a_split_gives_batches(loaded: dict[str, DataBundle], name: str, part: s
     assert batch.images.shape == (2, *(data.image_shape or (3, 16, 16)))
     assert torch.equal(batch.labels, split.labels[batch.indices])
     assert batch.images.isfinite().all()
+
+
+@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_split_with_masks_gives_batches(loaded: dict[str, DataBundle], name: str, part: str) -> None:
+    data = loaded[name]
+    split = getattr(data, part)
+    pipeline = build_pipeline(
+        split,
+        batch_size=2,
+        mean=data.mean,
+        std=data.std,
+        seed=0,
+        is_training=part == "train",
+        augment=AugmentConfig(flip=True),
+        image_size=16,
+        num_classes=data.num_classes,
+    )
+    batch = next(pipeline.epoch(0))
+    assert split.num_classes == data.num_classes
+    assert batch.images.dtype == torch.float32
+    assert batch.labels.dtype == torch.int64
+    assert batch.images.isfinite().all()
+    assert (batch.labels[batch.labels != IGNORED_LABEL] < data.num_classes).all()
+    if part == "train":
+        assert batch.images.shape == (2, 3, 16, 16)
+        assert batch.labels.shape == (2, 16, 16)
+    else:
+        mask = split.reader(split.samples[0]).mask
+        assert batch.images.shape == (1, 3, *mask.shape)
+        assert batch.labels.tolist() == [mask.tolist()]
 
 
 @pytest.mark.parametrize("name", NEEDS_FILES)

@@ -129,7 +129,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence_and_nothing_is_trained(
 
 def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
     listed = run_command("study", "ls")
-    assert len(listed.out.splitlines()) == 18
+    assert len(listed.out.splitlines()) == 19
     shown = run_command("study", "show", "tab:pre")
     assert shown.code == 0
     assert "left open, and done here:" in shown.out

@@ -16,7 +16,7 @@ NAMES = study_names()
 
 
 def test_there_is_a_study_for_every_table_and_figure() -> None:
-    assert len(NAMES) == 18
+    assert len(NAMES) == 19
 
 
 @pytest.mark.slow

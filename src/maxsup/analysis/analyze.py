@@ -144,7 +144,10 @@ def _compute(
     analysis = ANALYSES[name]
     able, reasons = [], dict[str, list[str]]()
     for run in runs:
-        reason = analysis.obstacle(run, split=split, **options)
+        if run.is_dense and not analysis.takes_masks:
+            reason: str | None = "its data has masks, and this analysis is of images with one label each"
+        else:
+            reason = analysis.obstacle(run, split=split, **options)
         if reason is None:
             able.append(run)
         else:

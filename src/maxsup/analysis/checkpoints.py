@@ -15,6 +15,7 @@ from maxsup.analysis.progress import Progress
 from maxsup.core.checks import check_choice
 from maxsup.core.config import parse_recipe
 from maxsup.core.errors import DataError
+from maxsup.models import Segmenter
 from maxsup.training.parts import build_data, build_model, split_pipeline
 from maxsup.training.runs import SPLITS
 
@@ -62,6 +63,8 @@ def checkpoint_outputs(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         network = build_model(recipe, bundle).eval()
+    if isinstance(network, Segmenter):
+        raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
     heads = [str(warning.message) for warning in caught if "starts untrained" in str(warning.message)]
     if heads:
         raise DataError(

@@ -75,7 +75,7 @@ def draw_gallery(results: Mapping[str, Result]) -> Figure:
             is_square=True,
         )
         for axes, cell in zip(grid[0], first, strict=True):
-            _show(axes, decoded(cell["image"]))
+            show_pixels(axes, decoded(cell["image"]))
             axes.set_title(_title(cell["label"], int(side / 0.055)), fontsize=6, pad=2)
         grid[0][0].set_ylabel("image")
         for row, (label, result) in zip(grid[1:], results.items(), strict=True):
@@ -93,7 +93,8 @@ def _asked(results: Mapping[str, Result]) -> str:
     return "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
 
 
-def _show(axes: Axes, pixels: NDArray[np.uint8]) -> None:
+def show_pixels(axes: Axes, pixels: NDArray[np.uint8]) -> None:
+    """An image without axes around it."""
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
@@ -105,7 +106,7 @@ def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
     pixels = decoded(cell["image"])
     # Grey under the map: two scales of colour could not be told apart.
     grey = pixels if pixels.ndim == 2 else pixels @ np.array([0.299, 0.587, 0.114])
-    _show(axes, grey.astype(np.uint8))
+    show_pixels(axes, grey.astype(np.uint8))
     heat = decoded(cell["map"]) / 255
     axes.imshow(heat, cmap=_COLORMAP, vmin=0, vmax=1, alpha=0.25 + 0.55 * heat, interpolation="bilinear")
     if cell["predicted"] != cell["label"]:

@@ -18,12 +18,12 @@ from maxsup.analysis.style import loss_look
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
 from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, Recipe, flat_items, parse_recipe
-from maxsup.core.errors import DataError
+from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.recipes import read_yaml
 from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
 from maxsup.losses import LOSSES
-from maxsup.models import Classifier
+from maxsup.models import SEGMENTERS, Classifier, Segmenter
 from maxsup.training import load_run
 from maxsup.training.parts import split_pipeline
 from maxsup.training.runs import SPLITS, WEIGHTS
@@ -107,7 +107,7 @@ class RunOutputs:
         self._head: tuple[Tensor, Tensor] | None = None
 
     @cached_property
-    def _loaded(self) -> tuple[DataBundle, Classifier]:
+    def _loaded(self) -> tuple[DataBundle, Classifier | Segmenter]:
         _, bundle, model = load_run(self.run.path, weights=self.weights, overrides=self.overrides)
         return bundle, model
 
@@ -118,8 +118,26 @@ class RunOutputs:
 
     @property
     def model(self) -> Classifier:
-        """The trained network, in evaluation mode."""
-        return self._loaded[1]
+        """The trained classifier, in evaluation mode."""
+        network = self._loaded[1]
+        if isinstance(network, Segmenter):
+            raise MaxsupError(
+                f"run must be that of a classifier; got {str(self.run.path)!r}, which was trained on masks. "
+                "Use maxsup eval, or maxsup analyze --what segmentation."
+            )
+        return network
+
+    @property
+    def segmenter(self) -> Segmenter:
+        """The trained segmenter of a run on masks, in evaluation mode."""
+        network = self._loaded[1]
+        assert isinstance(network, Segmenter)
+        return network
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the run was trained on masks."""
+        return self.recipe.model.name in SEGMENTERS.names()
 
     @property
     def strength(self) -> Any:

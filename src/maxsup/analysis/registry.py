@@ -47,6 +47,7 @@ class Analysis:
         obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
         agree: Options that runs to be compared must share, settled by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
+        takes_masks: Whether a run whose data has masks can be analysed; most analyses are of labels of whole images.
     """
 
     compute: Callable[..., Result]
@@ -54,6 +55,7 @@ class Analysis:
     obstacle: Callable[..., str | None] = _applies
     agree: Callable[..., dict[str, Any]] = _unchanged
     share: Callable[..., None] = _nothing
+    takes_masks: bool = False
 
     @property
     def is_joint(self) -> bool:

@@ -21,7 +21,7 @@ def evaluate(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a run: accuracy, plain NLL, calibration, confidence on errors."""
+    """Evaluate a run: accuracy, plain NLL, calibration, confidence on errors; of masks, mIoU."""
     from maxsup.core.interrupt import SignalGuard
 
     with SignalGuard():
@@ -40,11 +40,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     lines = [
         f"{result['data']}, {result['split']} split, {result['n']} images, "
         f"{result['weights']} weights of {result['run']}",
-        f"accuracy        {percent(result['accuracy'])} (top 5: {percent(result['accuracy_top5'])})",
-        f"nll             {result['nll']:.4f}",
-        f"ece             {result['ece']:.4f} (15 bins)",
-        f"confidence      {percent(result['confidence_correct'])} where right, "
-        f"{percent(result['confidence_wrong'])} where wrong",
+        *(_mask_lines(result) if "miou" in result else _label_lines(result)),
     ]
     for name, accuracy in result.get("groups", {}).items():
         lines.append(f"{name + ' shot':<15} {percent(accuracy)}")
@@ -57,3 +53,22 @@ def _lines(result: dict[str, Any]) -> list[str]:
     if result["missing"]:
         lines.append(f"missing         {result['missing']} images could not be read")
     return lines
+
+
+def _label_lines(result: dict[str, Any]) -> list[str]:
+    return [
+        f"accuracy        {percent(result['accuracy'])} (top 5: {percent(result['accuracy_top5'])})",
+        f"nll             {result['nll']:.4f}",
+        f"ece             {result['ece']:.4f} (15 bins)",
+        f"confidence      {percent(result['confidence_correct'])} where right, "
+        f"{percent(result['confidence_wrong'])} where wrong",
+    ]
+
+
+def _mask_lines(result: dict[str, Any]) -> list[str]:
+    return [
+        f"mIoU            {percent(result['miou'])} (commonest class everywhere: {percent(result['majority_miou'])})",
+        f"pixel accuracy  {percent(result['accuracy'])}",
+        f"class accuracy  {percent(result['class_accuracy'])}",
+        f"nll             {result['nll']:.4f}",
+    ]

@@ -65,8 +65,17 @@ def _lines(summary: dict[str, Any]) -> list[str]:
         for which in ("last", "best"):
             numbers = summary[split][which]
             if numbers is not None:
-                lines.append(
-                    f"{split} ({which} weights, n={numbers['n']}): accuracy {percent(numbers['accuracy'])}, "
-                    f"nll {numbers['nll']:.4f}, ece {numbers['ece']:.4f}"
-                )
+                shown = _mask_numbers(numbers) if "miou" in numbers else _numbers(numbers)
+                lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
     return [*lines, f"run directory: {summary['run']}"]
+
+
+def _numbers(numbers: dict[str, Any]) -> str:
+    return f"accuracy {percent(numbers['accuracy'])}, nll {numbers['nll']:.4f}, ece {numbers['ece']:.4f}"
+
+
+def _mask_numbers(numbers: dict[str, Any]) -> str:
+    return (
+        f"mIoU {percent(numbers['miou'])} (commonest class everywhere: {percent(numbers['majority_miou'])}), "
+        f"pixel accuracy {percent(numbers['accuracy'])}, nll {numbers['nll']:.4f}"
+    )

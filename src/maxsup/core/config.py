@@ -59,6 +59,34 @@ class DataConfig(Section):
     tolerance: float = Field(default=0.001, ge=0.0, le=1.0)
 
 
+class DenseConfig(Section):
+    """What is done to images that have masks, and how such images are evaluated; ``data.image_size`` is the crop.
+
+    ``resize`` is the shorter side before the crop (the longer one stays below four times that), ``ratio`` a random
+    factor on it, ``cat_max_ratio`` the share of a crop that one class may have. In evaluation an image is seen
+    ``whole``, or through a window of the crop's size that moves by ``stride`` (``slide``).
+    """
+
+    resize: int | None = Field(default=None, gt=0)
+    ratio: tuple[float, float] = (1.0, 1.0)
+    cat_max_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
+    photometric: bool = False
+    evaluation: Literal["whole", "slide"] = "whole"
+    stride: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> DenseConfig:
+        low, high = self.ratio
+        if not 0.0 < low <= high:
+            raise ValueError(f"ratio must be two growing factors above 0; got {self.ratio!r}. Usual: [0.5, 2.0].")
+        if (self.evaluation == "slide") != (self.stride is not None):
+            raise ValueError(
+                f"stride must be given with evaluation=slide and only there; got evaluation={self.evaluation} and "
+                f"stride={self.stride}. Usual: two thirds of the image size."
+            )
+        return self
+
+
 class ModelConfig(Section):
     """The network: a registered name or any of timm."""
 
@@ -85,14 +113,17 @@ class LossConfig(BaseModel):
 
 
 class OptimizerConfig(Section):
-    """``decay_filter``: ``all`` parameters decay, only ``weights`` (no biases, no norms), or as ``paper_names``."""
+    """``decay_filter`` says what decays: ``all``, only ``weights`` (no biases, no norms), or as ``paper_names``.
+
+    ``norms`` spares norms, and both it and ``weights`` spare what the model lists, such as position embeddings.
+    """
 
     name: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(default=0.1, gt=0.0)
     momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     nesterov: bool = False
     weight_decay: float = Field(default=0.0, ge=0.0)
-    decay_filter: Literal["all", "weights", "paper_names"] = "all"
+    decay_filter: Literal["all", "weights", "norms", "paper_names"] = "all"
     betas: tuple[float, float] = (0.9, 0.999)
 
     @model_validator(mode="after")
@@ -105,12 +136,14 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """The learning rate over time: a linear warm-up from ``warmup_start * lr``, then the named decay."""
 
-    name: Literal["constant", "cosine", "linear", "step", "multistep"] = "cosine"
+    name: Literal["constant", "cosine", "linear", "polynomial", "step", "multistep"] = "cosine"
     interval: Literal["step", "epoch"] = "step"
     warmup_epochs: float = Field(default=0.0, ge=0.0)
+    warmup_iterations: int = Field(default=0, ge=0)
     warmup_start: float = Field(default=0.0, ge=0.0, le=1.0)
     milestones: tuple[int, ...] = ()
     step_size: int = Field(default=30, gt=0)
+    power: float = Field(default=1.0, gt=0.0)
     gamma: float = Field(default=0.1, gt=0.0, le=1.0)
     final_lr: float = Field(default=0.0, ge=0.0)
 
@@ -123,6 +156,13 @@ class ScheduleConfig(Section):
             )
         if list(self.milestones) != sorted(set(self.milestones)):
             raise ValueError(f"milestones must grow; got {list(self.milestones)}. Sort them.")
+        if self.power != 1.0 and self.name != "polynomial":
+            raise ValueError(f"power must go with name=polynomial; got {self.power:g} with name={self.name}. Drop it.")
+        if self.warmup_iterations and (self.warmup_epochs or self.interval == "epoch"):
+            raise ValueError(
+                f"warmup_iterations must be the only warm-up and go with interval=step; got {self.warmup_iterations} "
+                f"with warmup_epochs={self.warmup_epochs:g} and interval={self.interval}. Drop one."
+            )
         return self
 
 
@@ -136,6 +176,9 @@ class EmaConfig(Section):
 class Recipe(Section):
     """Everything one training run needs.
 
+    ``epochs`` are passes over the training data. With ``iterations`` training takes so many steps instead, through as
+    many passes as they need, and ``epochs`` says into how many equal parts they are cut, each with a validation.
+
     Example:
         >>> recipe = Recipe.model_validate({"loss": {"name": "ls", "alpha": 0.2}, "epochs": 3})
         >>> recipe.loss.name, recipe.loss.options, recipe.optimizer.name
@@ -144,12 +187,14 @@ class Recipe(Section):
 
     data: DataConfig = DataConfig()
     augment: AugmentConfig = AugmentConfig()
+    dense: DenseConfig = DenseConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     ema: EmaConfig = EmaConfig()
     epochs: int = Field(default=10, gt=0)
+    iterations: int | None = Field(default=None, gt=0)
     batch_size: int = Field(default=128, gt=0)
     accumulation: int = Field(default=1, gt=0)
     alpha_per_step: bool = False
@@ -163,6 +208,26 @@ class Recipe(Section):
     threads: int | None = Field(default=None, gt=0)
     save_every_steps: int | None = Field(default=None, gt=0)
     tracker: Literal["tensorboard", "wandb", "mlflow"] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Steps of an epoch where the recipe counts iterations, else None: it is a pass over the data."""
+        return None if self.iterations is None else self.iterations // self.epochs
+
+    @model_validator(mode="after")
+    def _iterations_fill_epochs(self) -> Recipe:
+        if self.iterations is None:
+            if self.schedule.warmup_iterations:
+                raise ValueError(
+                    f"schedule.warmup_iterations must go with iterations; got {self.schedule.warmup_iterations} "
+                    "without. Use schedule.warmup_epochs."
+                )
+        elif self.iterations % self.epochs:
+            raise ValueError(
+                f"iterations must be a multiple of epochs={self.epochs}; got {self.iterations}. "
+                "Each epoch has the same number of steps."
+            )
+        return self
 
 
 # Where and how fast, not what: a run may go on with other values of these and is still the same run.

@@ -79,7 +79,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ValueError(f"{path} must hold at most {MAX_BYTES} bytes; got {size}. A recipe is a page of text.")
-    values = parse_yaml(path.read_text(encoding="utf-8"), source=str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text; got {error.reason}. Give a YAML file.") from error
+    values = parse_yaml(text, source=str(path))
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold key: value lines; got {type(values).__name__}. See maxsup cp.")
     return values

@@ -10,7 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from maxsup.data.batches import Batch, Pipeline
-from maxsup.data.bundle import DataBundle, FileSplit, MemorySplit, Split, stratified_split
+from maxsup.data.bundle import IGNORED_LABEL, DataBundle, FileSplit, MaskSplit, MemorySplit, Split, stratified_split
 from maxsup.data.corruptions import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
 from maxsup.data.long_tail import shot_groups
 from maxsup.data.pipeline import build_pipeline
@@ -23,10 +23,12 @@ __all__ = [
     "CORRUPTIONS",
     "DATASETS",
     "EXTRA_CORRUPTIONS",
+    "IGNORED_LABEL",
     "SEVERITIES",
     "Batch",
     "DataBundle",
     "FileSplit",
+    "MaskSplit",
     "MemorySplit",
     "Pipeline",
     "Split",

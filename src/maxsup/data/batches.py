@@ -29,7 +29,8 @@ class Batch:
     Args:
         images: float32, ``(B, C, H, W)``, normalised.
         target: What to train on: int64 ``(B,)``, or float ``(B, K)`` where images are mixed.
-        labels: int64 ``(B,)``, never mixed.
+        labels: int64 ``(B,)``, never mixed. Of images with masks, target and labels are those of their pixels,
+            ``(B, H, W)``, in evaluation at the size of the mask.
         indices: Where in the split each image is.
     """
 
@@ -70,6 +71,7 @@ class BatchPlan:
         drop_last: Whether to leave out a last batch that is not full.
         rank: Number of this process.
         world_size: Number of processes.
+        num_steps: Batches an epoch, taken from an endless row of shuffled passes; an epoch is one pass by default.
 
     Example:
         >>> plan = BatchPlan(10, 4, seed=0, is_shuffled=False, drop_last=False, rank=1, world_size=2)
@@ -84,6 +86,7 @@ class BatchPlan:
     drop_last: bool
     rank: int
     world_size: int
+    num_steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.batch_size < self.world_size:
@@ -102,14 +105,35 @@ class BatchPlan:
     @property
     def num_batches(self) -> int:
         """Batches an epoch."""
+        if self.num_steps is not None:
+            return self.num_steps
         full, rest = divmod(self.num_samples, self.batch_size)
         return full + bool(rest and not self.drop_last)
 
     def order(self, epoch: int) -> Tensor:
-        """All samples, in the order of an epoch."""
+        """The samples of an epoch, in its order."""
         if not self.is_shuffled:
             return torch.arange(self.num_samples)
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, "order", epoch))
+        passes = self.passes(epoch)
+        whole = torch.cat([self._whole_pass(number) for number in range(int(passes[0]), int(passes[-1]) + 1)])
+        skipped = 0 if self.num_steps is None else epoch * len(passes) % self.num_samples
+        return whole[skipped : skipped + len(passes)]
+
+    def passes(self, epoch: int) -> Tensor:
+        """Which pass over the data each sample of an epoch belongs to; what is random about it depends on that.
+
+        Example:
+            >>> plan = BatchPlan(5, 2, 0, is_shuffled=True, drop_last=False, rank=0, world_size=1, num_steps=3)
+            >>> plan.passes(0).tolist(), plan.passes(1).tolist()
+            ([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 2, 2])
+        """
+        if self.num_steps is None:
+            return torch.full((self.num_samples,), epoch)
+        length = self.num_steps * self.batch_size
+        return torch.arange(epoch * length, (epoch + 1) * length) // self.num_samples
+
+    def _whole_pass(self, number: int) -> Tensor:
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, "order", number))
         return torch.randperm(self.num_samples, generator=generator)
 
     def steps(self, start: int) -> range:
@@ -120,7 +144,8 @@ class BatchPlan:
 
     def batch(self, step: int) -> slice:
         """Where in the order a global batch is."""
-        return slice(step * self.batch_size, min((step + 1) * self.batch_size, self.num_samples))
+        end = self.num_samples if self.num_steps is None else self.num_steps * self.batch_size
+        return slice(step * self.batch_size, min((step + 1) * self.batch_size, end))
 
     def own(self, size: int) -> slice:
         """This process's part of a global batch of ``size``."""

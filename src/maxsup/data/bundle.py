@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
+
+IGNORED_LABEL = 255
+"""What a mask holds where a pixel counts for nothing: not labelled, or filled up beside the image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +96,60 @@ class FileSplit:
         return f"{len(self):,} images in files"
 
 
-Split: TypeAlias = MemorySplit | FileSplit
+class MaskedImage(NamedTuple):
+    """An image, the class number of each of its pixels, and what to call it in a message.
+
+    Args:
+        image: RGB image of Pillow.
+        mask: uint8, ``(H, W)``; :data:`IGNORED_LABEL` where a pixel counts for nothing.
+        path: File of the image, or what stands for it.
+    """
+
+    image: Any
+    mask: NDArray[np.uint8]
+    path: str
+
+
+@dataclass(frozen=True, eq=False)
+class MaskSplit:
+    """Images of which every pixel has a label, read when they are asked for.
+
+    Args:
+        samples: One an image, whatever ``reader`` understands.
+        reader: Turns a sample into an image with its mask, or raises a :class:`~maxsup.core.errors.DataError` that
+            names the file.
+        num_classes: Number of classes.
+        place: Where the images are, for people.
+
+    Example:
+        >>> split = MaskSplit([("1.jpg", "1.png"), ("2.jpg", "2.png")], reader=print, num_classes=3)
+        >>> len(split), split.labels.tolist(), split.describe()
+        (2, [0, 0], '2 images with masks in files')
+    """
+
+    samples: Sequence[Any]
+    reader: Callable[[Any], MaskedImage]
+    num_classes: int
+    place: str = "files"
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def labels(self) -> Tensor:
+        """Zeros: an image with a mask has no label of its own, and is held out as one of a single class."""
+        return torch.zeros(len(self.samples), dtype=torch.int64)
+
+    def subset(self, indices: Tensor) -> MaskSplit:
+        """The images at ``indices``, in that order."""
+        return replace(self, samples=[self.samples[index] for index in indices.tolist()])
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"{len(self):,} images with masks in {self.place}"
+
+
+Split: TypeAlias = MemorySplit | FileSplit | MaskSplit
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +178,11 @@ class DataBundle:
     std: tuple[float, ...]
     image_shape: tuple[int, int, int] | None
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether pixels have labels, not images."""
+        return isinstance(self.train, MaskSplit)
+
     def describe(self) -> str:
         """A few lines for people: what each split is made of."""
         lines = [f"{self.name}: {self.num_classes} classes"]
@@ -134,6 +197,8 @@ def joined(first: Split, second: Split) -> Split:
         factors = {name: torch.cat([values, second.factors[name]]) for name, values in first.factors.items()}
         images, labels = torch.cat([first.images, second.images]), torch.cat([first.labels, second.labels])
         return MemorySplit(images, labels, factors)
+    if isinstance(first, MaskSplit) and isinstance(second, MaskSplit):
+        return replace(first, samples=[*first.samples, *second.samples])
     assert isinstance(first, FileSplit)
     assert isinstance(second, FileSplit)
     return FileSplit([*first.samples, *second.samples], first.opener)

@@ -1,4 +1,4 @@
-"""Images in folders, one folder a class: any tree of yours, ImageNet, and the lists of CUB-200-2011."""
+"""Images in folders: any tree of yours with one folder a class or with masks, ImageNet, the lists of CUB-200-2011."""
 
 from __future__ import annotations
 
@@ -6,17 +6,49 @@ from pathlib import Path
 
 from maxsup.core.errors import DataError, hint
 from maxsup.data.arrays import local_path, read_npz
-from maxsup.data.bundle import FileSplit
+from maxsup.data.bundle import IGNORED_LABEL, FileSplit, MaskSplit
 from maxsup.data.extras import require
+from maxsup.data.mask_files import MaskFileReader, Palette, paired_files
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
 _CUB_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 
 
-@DATASETS.register("folder", images="your files", source="train/<class>/ and test/<class>/ of yours", argument="PATH")
-def folder(request: DataRequest) -> RawData:
-    """A tree with ``train/`` and ``val/`` or ``test/``; with only one of the two, that is the test split."""
-    return _tree(request, local_path(request.argument, request.root))
+@DATASETS.register(
+    "folder",
+    images="your files",
+    source="train/ and test/ of yours, each with <class>/ or with images/ and masks/",
+    argument="PATH",
+)
+def folder(
+    request: DataRequest,
+    *,
+    num_classes: int | None = None,
+    ignore: int = IGNORED_LABEL,
+    palette: Palette = "refuse",
+) -> RawData:
+    """A tree with ``train/`` and ``val/`` or ``test/``; with only one of the two, that is the test split.
+
+    Where these hold ``images/`` and ``masks/``, files of the same name belong together, and the lines of
+    ``PATH/classes.txt`` are the classes. The options are for masks only.
+
+    Args:
+        request: What is asked for.
+        num_classes: Number of classes, where there is no ``classes.txt``.
+        ignore: Label in a mask that counts for nothing.
+        palette: What becomes of masks with a palette: ``refuse`` them, or take the ``index`` of a colour as its class.
+    """
+    home = local_path(request.argument, request.root)
+    if all((home / "train" / kind).is_dir() for kind in ("images", "masks")):
+        return _masked_tree(request, home, num_classes, ignore, palette)
+    given = {"num_classes": (num_classes, None), "ignore": (ignore, IGNORED_LABEL), "palette": (palette, "refuse")}
+    for name, (value, default) in given.items():
+        if value != default:
+            raise ValueError(
+                f"option {name} of data set 'folder' must be left out where there are no masks; got {value!r} and no "
+                f"{home}/train/masks. Drop it, or add images/ and masks/."
+            )
+    return _tree(request, home)
 
 
 @DATASETS.register("imagenet", images="1,281,167 + 50,000 files, 1,000 classes", source="ILSVRC 2012")
@@ -50,9 +82,12 @@ def _listed(path: Path) -> dict[str, str]:
     return {number: value.strip() for number, value in pairs}
 
 
+def _held_out(home: Path) -> list[Path]:
+    return [home / name for name in ("val", "test") if (home / name).is_dir()]
+
+
 def _tree(request: DataRequest, home: Path) -> RawData:
-    held_out = [home / name for name in ("val", "test") if (home / name).is_dir()]
-    train = home / "train"
+    held_out, train = _held_out(home), home / "train"
     if not train.is_dir() or not held_out:
         files = f"{train}/<class>/ and {home}/val/<class>/ or {home}/test/<class>/"
         raise missing_data(request, files, "Sort the images into folders, one a class, or choose another root.")
@@ -74,3 +109,38 @@ def _tree(request: DataRequest, home: Path) -> RawData:
         splits.append(FileSplit(samples))
     val = splits[1] if len(splits) == 3 else None
     return RawData(splits[0], splits[-1], tuple(class_names), val=val)
+
+
+def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, ignore: int, palette: Palette) -> RawData:
+    parts = [home / "train", *_held_out(home)]
+    for part in parts if len(parts) > 1 else [home / "test"]:
+        if not all((part / kind).is_dir() for kind in ("images", "masks")):
+            raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders, as train has.")
+    names = _mask_classes(home / "classes.txt", num_classes)
+    if ignore < 0:
+        raise ValueError(f"ignore must be a label from 0 on; got {ignore!r}. Usual: {IGNORED_LABEL}.")
+    reader = MaskFileReader({**{label: label for label in range(len(names))}, ignore: IGNORED_LABEL}, palette)
+    splits = []
+    for part in parts:
+        pairs = paired_files(part / "images", part / "masks")
+        if not pairs:
+            raise missing_data(request, f"{part}/{{images,masks}}", "Both folders are empty.")
+        splits.append(MaskSplit(pairs, reader, len(names)))
+    return RawData(splits[0], splits[-1], names, val=splits[1] if len(splits) == 3 else None)
+
+
+def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
+    if path.is_file():
+        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+        if num_classes not in (None, len(names)):
+            raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
+    elif num_classes is not None:
+        names = tuple(str(label) for label in range(num_classes))
+    else:
+        raise DataError(
+            f"the classes of masks must be known; got no {path}. Write one name a line into it, in the order of the "
+            "labels, or pass the option num_classes."
+        )
+    if not 2 <= len(names) <= IGNORED_LABEL:
+        raise DataError(f"masks must have 2 to {IGNORED_LABEL} classes; got {len(names)}. Labels are bytes.")
+    return names

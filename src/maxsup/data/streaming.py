@@ -17,7 +17,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bad_files import LEFT_OUT, USED, BadFile, BadFileRecord
 from maxsup.data.batches import Batch, BatchFinish, BatchPlan, Pipeline
-from maxsup.data.bundle import FileSplit, MemorySplit, Split
+from maxsup.data.bundle import FileSplit, MemorySplit
 from maxsup.data.decoding import BadImageError, read_image
 from maxsup.data.extras import require
 from maxsup.data.transforms import Transform, evaluation_transform, seeded, training_transform
@@ -47,7 +47,7 @@ class StreamingPipeline(Pipeline):
 
     def __init__(
         self,
-        split: Split,
+        split: MemorySplit | FileSplit,
         plan: BatchPlan,
         finish: BatchFinish,
         augment: AugmentConfig,
@@ -78,25 +78,26 @@ class StreamingPipeline(Pipeline):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not decoded."""
-        order = self._plan.order(epoch)
+        order, passes = self._plan.order(epoch).tolist(), self._plan.passes(epoch).tolist()
         steps = self._plan.steps(start)
         sizes, wanted = [], []
         for step in steps:
-            members = order[self._plan.batch(step)]
+            place = self._plan.batch(step)
+            members = list(zip(order[place], passes[place], strict=True))
             sizes.append(len(members))
-            wanted.append(members[self._finish.needed(len(members))].tolist())
-        samples = _Samples(self._split, self._transform, self._plan.seed, epoch, self._attempts)
+            wanted.append(members[self._finish.needed(len(members))])
+        samples = _Samples(self._split, self._transform, self._plan.seed, self._attempts)
         loader = DataLoader(
             samples,
             batch_sampler=wanted,
             num_workers=self._num_workers,
             collate_fn=_collated,
-            worker_init_fn=_ignore_signals,
+            worker_init_fn=ignore_signals,
             # A generator of its own: the global one belongs to the training loop.
             generator=torch.Generator().manual_seed(0),
         )
         self.num_missing = 0
-        for step, size, indices, part in zip(steps, sizes, wanted, loader, strict=True):
+        for step, size, indices, part in zip(steps, sizes, wanted, sent(loader), strict=True):
             self._record.add(part.bad_files)
             num_missing = len(indices) - len(part.labels)
             if num_missing and self._is_training:
@@ -133,19 +134,20 @@ class _Sample:
 
 
 class _Samples(Dataset[_Sample]):
-    """Single images of one epoch; what is random about one depends on seed, epoch and index."""
+    """Single images; what is random about one depends on seed, index, and the pass over the data."""
 
-    def __init__(self, split: Split, transform: Transform, seed: int, epoch: int, attempts: int) -> None:
-        self.split, self.transform, self.seed, self.epoch, self.attempts = split, transform, seed, epoch, attempts
+    def __init__(self, split: MemorySplit | FileSplit, transform: Transform, seed: int, attempts: int) -> None:
+        self.split, self.transform, self.seed, self.attempts = split, transform, seed, attempts
 
-    def __getitem__(self, index: int) -> _Sample:
+    def __getitem__(self, wanted: tuple[int, int]) -> _Sample:
+        index, number = wanted
         bad_files: list[BadFile] = []
         for attempt in range(self.attempts):
             taken = (index + attempt) % len(self.split)
             name = _name(self.split, taken)
             try:
                 image, note = _image(self.split, taken)
-                with seeded(mixed_seed(self.seed, "sample", self.epoch, index)):
+                with seeded(mixed_seed(self.seed, "sample", number, index)):
                     pixels = self.transform(image)
             except BadImageError as error:
                 bad_files.append(BadFile(name, LEFT_OUT, str(error)))
@@ -156,7 +158,7 @@ class _Samples(Dataset[_Sample]):
         return _Sample(None, -1, index, bad_files)
 
 
-def _image(split: Split, index: int) -> tuple[Any, str | None]:
+def _image(split: MemorySplit | FileSplit, index: int) -> tuple[Any, str | None]:
     if isinstance(split, MemorySplit):
         pixels = split.images[index].permute(1, 2, 0).numpy()
         return require("PIL.Image").fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels), None
@@ -164,7 +166,7 @@ def _image(split: Split, index: int) -> tuple[Any, str | None]:
     return read_image(split.opener(source) if split.opener else source)
 
 
-def _name(split: Split, index: int) -> str:
+def _name(split: MemorySplit | FileSplit, index: int) -> str:
     if isinstance(split, FileSplit) and split.opener is None:
         return str(split.samples[index][0])
     return f"image {index}"
@@ -178,14 +180,34 @@ def _collated(samples: list[_Sample]) -> _Part:
     return _Part(images, labels, indices, [file for sample in samples for file in sample.bad_files])
 
 
-def _ignore_signals(worker: int) -> None:
+def sent(loader: DataLoader[Any]) -> Iterator[Any]:
+    """What workers send; an error among it leaves no worker behind."""
+    if loader.num_workers == 0:
+        yield from loader
+        return
+    parts = iter(loader)
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration:
+            return
+        except Exception as error:
+            # Frames of a traceback would keep the iterator, and with it workers that ignore being told to end: the
+            # interpreter would wait for them forever. What happened in a worker is in the text of its error.
+            del parts
+            raise error.with_traceback(None) from None
+        yield part
+
+
+def ignore_signals(worker: int) -> None:
+    """Leave signals to the training loop, in a worker process."""
     # Ctrl-C and a cluster's SIGTERM reach the whole process group. The training loop answers them by saving; it still
     # needs its workers for that, and ends them itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _side(split: Split) -> int:
+def _side(split: MemorySplit | FileSplit) -> int:
     if isinstance(split, MemorySplit):
         height, width = split.images.shape[2:]
         if height == width:

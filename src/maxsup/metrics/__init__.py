@@ -3,7 +3,7 @@
 Functions of predictions take logits, never probabilities, and class indices; nothing is guessed from the range of the
 values. Sums are kept in float64. What a whole set gives in one call, any split of it gives through the classes with
 ``update``, ``merge`` and ``compute``: :class:`PredictionSums` (memory that does not grow), :class:`PredictionTable` (a
-few numbers a sample), :class:`ClasswiseSums` and :class:`SeparationSums`.
+few numbers a sample), :class:`ClasswiseSums` and :class:`SeparationSums`; of labelled pixels, :class:`ConfusionSums`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from maxsup.metrics.calibration import (
 )
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
+from maxsup.metrics.segmentation import ConfusionSums
 from maxsup.metrics.selective import (
     RiskCoverage,
     aurc,
@@ -36,6 +37,7 @@ __all__ = [
     "ClassSeparation",
     "ClasswiseSums",
     "Confidence",
+    "ConfusionSums",
     "Interval",
     "NeuralCollapse",
     "PredictionSums",

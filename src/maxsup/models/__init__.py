@@ -17,6 +17,7 @@ from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.models.base import MODELS, Classifier, check_count
 from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
+from maxsup.models.segmenters import SEGMENTERS, Segmenter, create_segmenter
 from maxsup.models.timm_models import TimmClassifier, create_timm_model, import_timm
 from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
 
@@ -25,11 +26,14 @@ for _module in iter_modules(__path__):
 
 __all__ = [
     "MODELS",
+    "SEGMENTERS",
     "CausalNormHead",
     "Classifier",
+    "Segmenter",
     "TimmClassifier",
     "causal_norm_logits",
     "create_model",
+    "create_segmenter",
     "describe_models",
     "list_models",
     "load_weights",
@@ -100,13 +104,13 @@ def list_models() -> list[str]:
 
 
 def describe_models() -> list[dict[str, str]]:
-    """One entry a model of ours: name, what it is, source.
+    """One entry a model of ours, classifiers and then segmenters: name, what it is, source.
 
     Example:
         >>> describe_models()[0]["name"]
         'airnet'
     """
-    return [{"name": name, **MODELS.facts(name)} for name in MODELS]
+    return [{"name": name, **registry.facts(name)} for registry in (MODELS, SEGMENTERS) for name in registry]
 
 
 def _create_own(

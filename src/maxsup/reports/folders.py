@@ -74,14 +74,16 @@ class RunView:
         return found
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """What an analysis found about the run; of several results the one for the test split, else the first."""
+        """What an analysis found about the run; of several results one with pictures, and for the test split."""
         from maxsup.analysis import read_results
 
         if not RunDir(self.path).config.is_file():
             return None
         found = read_results(self.path, name)
-        chosen = next((result for result in found if result["facts"]["split"] == "test"), found[0] if found else None)
-        return None if chosen is None else cleaned(chosen)
+        ranked = sorted(
+            found, key=lambda result: (not result["data"].get("indices"), result["facts"]["split"] != "test")
+        )
+        return cleaned(ranked[0]) if ranked else None
 
     def log_end(self) -> str:
         """The last lines of the log."""

@@ -93,21 +93,11 @@ def projection_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
 
 def gradcam_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
     """The gallery of maps, for the first seed."""
-    blocks: list[ReportBlock] = []
-    for place, runs in enumerate(view.settings.values()):
-        seed, results = first_results(runs, "gradcam")
-        if seed is None:
-            continue
-        for name, figure in drawn("gradcam", results).items():
-            description = (
-                "Which parts of an image speak for its class, a row a loss; bright is much. An orange frame and a name "
-                f"mark a wrong prediction. Models of seed {seed}; the images were not picked by hand."
-            )
-            data = numbers_table(results, "Grad-CAM")
-            blocks.append(
-                picture(figure, f"{prefix}{place}-{name}", f"Grad-CAM{_where(view, runs)}", description, data)
-            )
-    return blocks
+    words = (
+        "Which parts of an image speak for its class, a row a loss; bright is much. An orange frame and a name mark a "
+        "wrong prediction."
+    )
+    return _gallery(view, prefix, "gradcam", "Grad-CAM", words)
 
 
 def corruption_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
@@ -115,6 +105,19 @@ def corruption_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
     maps = _per_setting(view, prefix, corruption_picture)
     text = ("By severity", "Error, NLL and ECE against the severity of corruption, mean over kinds.")
     return [*maps, *_of_first_seed(view, prefix, "corruption", {"corruption": text}, _corruption_rows)]
+
+
+def segmentation_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
+    """Masks of the first seed, and the classes they get right."""
+    words = (
+        "Images, their masks, and for every run what was predicted and where that is wrong (red; white is not "
+        "labelled)."
+    )
+    text = ("Classes", "Intersection over union of each class; further right is better.")
+    return [
+        *_gallery(view, prefix, "segmentation", "Masks", words),
+        *_of_first_seed(view, prefix, "segmentation", {"segmentation-classes": text}, _class_rows),
+    ]
 
 
 FIGURES: dict[str, Callable[[FolderView, str], list[ReportBlock]]] = {
@@ -128,6 +131,7 @@ FIGURES: dict[str, Callable[[FolderView, str], list[ReportBlock]]] = {
     "Projections": projection_blocks,
     "Corrupted images": corruption_blocks,
     "Grad-CAM": gradcam_blocks,
+    "Segmentation": segmentation_blocks,
 }
 """Sections of figures by title, in the order they appear."""
 
@@ -151,6 +155,22 @@ def _per_setting(
 
 def _where(view: FolderView, runs: Sequence[RunView]) -> str:
     return f" ({runs[0].setting})" if len(view.settings) > 1 else ""
+
+
+def _gallery(view: FolderView, prefix: str, analysis: str, title: str, words: str) -> list[ReportBlock]:
+    """Pictures of single images, for the lowest seed of each setting."""
+    blocks: list[ReportBlock] = []
+    for place, runs in enumerate(view.settings.values()):
+        seed, results = first_results(runs, analysis)
+        if seed is None:
+            continue
+        for name, figure in drawn(analysis, results).items():
+            if name.endswith("-classes"):
+                continue
+            description = f"{words} Models of seed {seed}; the images were not picked by hand."
+            data = numbers_table(results, title)
+            blocks.append(picture(figure, f"{prefix}{place}-{name}", f"{title}{_where(view, runs)}", description, data))
+    return blocks
 
 
 def _of_first_seed(
@@ -224,6 +244,15 @@ def _projection_rows(name: str, results: Mapping[str, Mapping[str, Any]]) -> tup
         for point in group
     ]
     return [*(Column(key, is_number=False) for key in ("loss", "split", "class")), Column("x"), Column("y")], rows
+
+
+def _class_rows(name: str, results: Mapping[str, Mapping[str, Any]]) -> tuple[list[Column], Rows]:
+    rows = [
+        [label, *entry]
+        for label, result in results.items()
+        for entry in zip(result["data"]["class_names"], result["data"]["class_iou"], strict=True)
+    ]
+    return [Column("loss", is_number=False), Column("class", is_number=False), Column("IoU", 4)], rows
 
 
 def _corruption_rows(name: str, results: Mapping[str, Mapping[str, Any]]) -> tuple[list[Column], Rows]:

@@ -11,7 +11,7 @@ from maxsup.core.config import LossConfig, Section
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
-EMBEDDED = ("digits", "synthetic")
+EMBEDDED = ("digits", "synthetic", "synthetic_masks")
 """Data sets that come with the package's dependencies and are always there."""
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from maxsup.core.config import Recipe
 from maxsup.core.errors import hint
 from maxsup.data import DATASETS, dataset_options
-from maxsup.models import create_model
+from maxsup.models import SEGMENTERS, create_model, create_segmenter
 from maxsup.training.needs import Needs
-from maxsup.training.parts import build_loss
+from maxsup.training.parts import build_loss, check_task, prepare_for_masks
 
 
 def check_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -29,20 +30,33 @@ def check_recipe(recipe: Recipe) -> dict[str, Any]:
         if option not in known:
             fix = hint(option, known) if known else "It has none."
             raise ValueError(f"option of data set {kind!r} must be one it has; got {option!r}. {fix}")
+    if recipe.iterations is not None and recipe.schedule.warmup_iterations > recipe.iterations:
+        raise ValueError(
+            f"schedule.warmup_iterations must be at most iterations={recipe.iterations}; got "
+            f"{recipe.schedule.warmup_iterations}. The learning rate would never reach its peak."
+        )
     if recipe.schedule.warmup_epochs > recipe.epochs:
         raise ValueError(
             f"schedule.warmup_epochs must be at most epochs={recipe.epochs}; got {recipe.schedule.warmup_epochs:g}. "
             "The learning rate would never reach its peak."
         )
+    is_dense = DATASETS.facts(kind).get("task") == "masks"
+    if kind != "folder":  # either
+        check_task(recipe.model.name, is_dense=is_dense)
     with torch.device("meta"):
         # The number of classes and channels comes from the data; any will do to see that the model can be built.
-        model = create_model(
-            recipe.model.name,
-            10,
-            image_size=recipe.data.image_size,
-            classifier=recipe.model.classifier,
-            **recipe.model.options,
-        )
+        if recipe.model.name in SEGMENTERS.names():
+            prepare_for_masks(criterion)
+            size = recipe.data.image_size
+            model: nn.Module = create_segmenter(recipe.model.name, 10, image_size=size, **recipe.model.options)
+        else:
+            model = create_model(
+                recipe.model.name,
+                10,
+                image_size=recipe.data.image_size,
+                classifier=recipe.model.classifier,
+                **recipe.model.options,
+            )
     return {
         "loss": repr(criterion),
         "data": recipe.data.name,

@@ -23,15 +23,17 @@ from maxsup.data import Batch, DataBundle, Pipeline, Split
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
 from maxsup.training.clock import Clock
+from maxsup.training.dense import evaluate_split
 from maxsup.training.ema import MovingAverage
-from maxsup.training.evaluate import evaluate
 from maxsup.training.lr import learning_rate
 from maxsup.training.meter import EpochMeter
 from maxsup.training.needs import Needs
 from maxsup.training.optim import create_optimizer
-from maxsup.training.parts import freeze_statistics, split_pipeline
+from maxsup.training.parts import freeze_statistics, prepare_for_masks, split_pipeline
 from maxsup.training.processes import Processes
 from maxsup.training.progress import Reporter
+
+WATCHED_STRIDE = 8
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Position:
     global_step: int = 0
     best: str = ""
     best_epoch: int | None = None
-    best_accuracy: float = -1.0
+    best_score: float = -1.0
 
 
 class StepResult(NamedTuple):
@@ -52,7 +54,7 @@ class StepResult(NamedTuple):
     loss_sum: float
     num_items: float
     num_correct: float
-    num_images: int
+    num_labels: float
     grad_norm: float
 
 
@@ -85,18 +87,25 @@ class Trainer:
         self.guard, self.reporter = guard, reporter
         self.processes = Processes(accelerator)
         self.model = self._synchronised(model).to(accelerator.device)
+        if bundle.is_dense:
+            prepare_for_masks(criterion)
         self.criterion = criterion.to(accelerator.device).train()
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
         self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)
         self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
         self.needs = Needs(self.criterion.needs)
+        # Only a segmenter has a second head.
+        self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self._check_last_batch()
         self.batches = self.pipeline(bundle.train, is_training=True)
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
         self.meter = EpochMeter()
         self.monitor = DecompositionMonitor(self.criterion.ignore_index)
+        # Neighbouring pixels tell the monitor nothing new, and all of them would take as long as the step.
+        every = slice(None, None, WATCHED_STRIDE)
+        self._watched = (..., every, every) if bundle.is_dense else (...,)
         self.clock = Clock()
 
     @property
@@ -134,7 +143,7 @@ class Trainer:
                 result = self._step(batch)
             self.position.step += 1
             self.position.global_step += 1
-            self.clock.num_images += result.num_images * self.processes.count
+            self.clock.num_images += len(batch) * self.processes.count
             with self.clock.phase("log"):
                 self.meter.update(*result)
                 self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
@@ -148,11 +157,12 @@ class Trainer:
         """Numbers of a split with the weights of the run."""
         is_alone = self.processes.count == 1
         with self.clock.phase("validation"):
-            return evaluate(
+            return evaluate_split(
+                self.recipe,
                 self.evaluated_model,
                 batches,
+                num_classes=self.bundle.num_classes,
                 split=split,
-                precision=self.recipe.precision,
                 is_sharded=not is_alone,
                 # Processes may have different numbers of batches here, so they cannot agree on one to stop at.
                 on_batch=self.raise_if_signalled if is_alone else None,
@@ -176,9 +186,10 @@ class Trainer:
         """
         line = self._metrics_line(val)
         self.criterion.end_epoch()
-        is_best = val is not None and val["accuracy"] > self.position.best_accuracy
-        if val is not None and is_best:
-            self.position.best_accuracy, self.position.best_epoch = val["accuracy"], self.position.epoch
+        score = -1.0 if val is None else val.get("miou", val["accuracy"])
+        is_best = score > self.position.best_score
+        if is_best:
+            self.position.best_score, self.position.best_epoch = score, self.position.epoch
             self.needs.set_teacher(self.evaluated_model)
         self.position.epoch += 1
         self.position.step = 0
@@ -195,29 +206,41 @@ class Trainer:
         labels = batch.labels.to(device, non_blocking=True)
         # Gradients of the processes are averaged, so each divides by its share of the targets of all.
         num_items = self.processes.sum(self._num_items(target)) / self.processes.count
+        num_items = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
         pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
         self._stepper.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=device)
         num_correct = torch.zeros((), device=device)
+        num_labels = (labels != self.criterion.ignore_index).sum().to(loss)
         logits = []
         for index, (piece, piece_target, piece_labels) in enumerate(pieces):
             is_last = index == len(pieces) - 1
             with nullcontext() if is_last else self.accelerator.no_sync(self._forward):
-                output, extras = self.needs.forward(self._forward, piece)
-                value = self.criterion(output, piece_target, num_items=num_items, **extras)
+                value, output = self._objective(piece, piece_target, num_items)
                 self.accelerator.backward(value)
             loss += value.detach()
-            num_correct += (output.detach().argmax(dim=-1) == piece_labels).sum()
-            logits.append(output.detach())
+            num_correct += (output.argmax(dim=1) == piece_labels).sum()
+            logits.append(output)
         grad_norm = self._clipped_norm()
         # The only wait for the device in a step.
-        mean, items, correct, norm = torch.stack([loss, num_items, num_correct, grad_norm.to(loss)]).tolist()
+        numbers = torch.stack([loss, num_items, num_correct, num_labels, grad_norm.to(loss)])
+        mean, items, correct, labelled, norm = numbers.tolist()
         self._stop_if_not_finite(mean, norm, batch, torch.cat(logits), labels)
         self._stepper.step()
         if self.ema is not None:
             self.ema.update(self.model)
-        self.monitor.update(torch.cat(logits), labels, alpha=getattr(self.criterion, "alpha", 1.0))
-        return StepResult(mean * items, items, correct, len(labels), norm)
+        watched, true = (part[self._watched] for part in (torch.cat(logits), labels))
+        self.monitor.update(watched, true, alpha=getattr(self.criterion, "alpha", 1.0))
+        return StepResult(mean * items, items, correct, labelled, norm)
+
+    def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a piece, and its logits without their graph."""
+        if self.auxiliary_weight:
+            logits, second = self._forward(images, with_auxiliary=True)
+            main, other = (self.criterion(each, target, num_items=num_items) for each in (logits, second))
+            return main + self.auxiliary_weight * other, logits.detach()
+        logits, extras = self.needs.forward(self._forward, images)
+        return self.criterion(logits, target, num_items=num_items, **extras), logits.detach()
 
     def _set_position_dependents(self) -> None:
         """Everything that depends on where training is: learning rate, alpha, random numbers."""
@@ -234,13 +257,17 @@ class Trainer:
     def _learning_rate(self, step: int) -> float:
         """The rate of a step of the current epoch."""
         recipe, share = self.recipe, step / self.batches.num_batches
-        return learning_rate(recipe.optimizer, recipe.schedule, recipe.epochs, self.position.epoch, share)
+        at = (recipe.epochs, self.position.epoch, share, recipe.steps_per_epoch)
+        return learning_rate(recipe.optimizer, recipe.schedule, *at)
 
     def _num_items(self, target: Tensor) -> Tensor:
         """The denominator of the loss for these targets."""
-        if self.criterion.weight is None or target.is_floating_point():
+        if target.is_floating_point():
             return torch.tensor(float(len(target)), device=target.device)
-        return self.criterion.weight[target].sum()
+        counted = target[target != self.criterion.ignore_index]
+        if self.criterion.weight is None:
+            return torch.tensor(float(len(counted)), device=target.device)
+        return self.criterion.weight[counted].sum()
 
     def _clipped_norm(self) -> Tensor:
         """Norm of the gradient before clipping, if any."""
@@ -259,7 +286,9 @@ class Trainer:
         is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
         if not any(self.processes.largest(float(is_broken))):
             return
-        bad = ~torch.isfinite(F.cross_entropy(logits.float(), labels, reduction="none")).cpu()
+        ignored = self.criterion.ignore_index
+        values = F.cross_entropy(logits.float(), labels, reduction="none", ignore_index=ignored)
+        bad = ~values.isfinite().flatten(1).all(dim=1).cpu() if values.ndim > 1 else ~values.isfinite().cpu()
         guilty = batch.indices[bad] if bad.any() else batch.indices
         indices = sorted(index for part in self.processes.gathered(guilty.tolist()) for index in part)
         at = self.position
@@ -288,7 +317,7 @@ class Trainer:
 
     def _check_last_batch(self) -> None:
         """Raise where the last batch of an epoch would leave a process without an image."""
-        left = len(self.bundle.train) % self.recipe.batch_size
+        left = len(self.bundle.train) % self.recipe.batch_size if self.recipe.iterations is None else 0
         if 0 < left < self.processes.count and not self.recipe.data.drop_last:
             raise ValueError(
                 f"the last batch must have an image for each of {self.processes.count} processes; got {left}. "

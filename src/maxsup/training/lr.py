@@ -8,7 +8,12 @@ from maxsup.core.config import OptimizerConfig, ScheduleConfig
 
 
 def learning_rate(
-    optimizer: OptimizerConfig, schedule: ScheduleConfig, num_epochs: int, epoch: int, share: float
+    optimizer: OptimizerConfig,
+    schedule: ScheduleConfig,
+    num_epochs: int,
+    epoch: int,
+    share: float,
+    steps_per_epoch: int | None = None,
 ) -> float:
     """The rate at a point of training.
 
@@ -21,6 +26,7 @@ def learning_rate(
         num_epochs: Length of training.
         epoch: 0-based.
         share: How much of the epoch is done, in [0, 1).
+        steps_per_epoch: Where training is counted in iterations, as a warm-up then may be.
 
     Example:
         >>> form = ScheduleConfig(name="multistep", milestones=(60, 120), gamma=0.2, warmup_epochs=1)
@@ -29,15 +35,16 @@ def learning_rate(
     """
     by_epoch = schedule.interval == "epoch"
     position = epoch + (0.0 if by_epoch else share)
-    if position < schedule.warmup_epochs:
-        done = min((position + by_epoch) / schedule.warmup_epochs, 1.0)
+    warmup = schedule.warmup_epochs + (schedule.warmup_iterations / steps_per_epoch if steps_per_epoch else 0.0)
+    if position < warmup:
+        done = min((position + by_epoch) / warmup, 1.0)
         return optimizer.lr * (schedule.warmup_start + (1.0 - schedule.warmup_start) * done)
-    left = max(num_epochs - schedule.warmup_epochs, 1e-9)
-    done = min((position - schedule.warmup_epochs) / left, 1.0)
+    left = max(num_epochs - warmup, 1e-9)
+    done = min((position - warmup) / left, 1.0)
     if schedule.name == "cosine":
         return schedule.final_lr + (optimizer.lr - schedule.final_lr) * (1.0 + math.cos(math.pi * done)) / 2.0
-    if schedule.name == "linear":
-        return schedule.final_lr + (optimizer.lr - schedule.final_lr) * (1.0 - done)
+    if schedule.name in ("linear", "polynomial"):
+        return schedule.final_lr + (optimizer.lr - schedule.final_lr) * (1.0 - done) ** schedule.power
     if schedule.name == "step":
         return optimizer.lr * schedule.gamma ** (epoch // schedule.step_size)
     passed = sum(epoch >= milestone for milestone in schedule.milestones)

@@ -15,7 +15,7 @@ class EpochMeter:
 
     Example:
         >>> meter = EpochMeter()
-        >>> meter.update(loss_sum=8.0, num_items=4, num_correct=3, num_images=4, grad_norm=1.5)
+        >>> meter.update(loss_sum=8.0, num_items=4, num_correct=3, num_labels=4, grad_norm=1.5)
         >>> meter.means()
         {'loss': 2.0, 'accuracy': 0.75, 'grad_norm': 1.5}
     """
@@ -23,18 +23,18 @@ class EpochMeter:
     loss_sum: float = 0.0
     num_items: float = 0.0
     num_correct: float = 0.0
-    num_images: float = 0.0
+    num_labels: float = 0.0
     grad_norm: float = 0.0
     num_steps: float = 0.0
 
     def update(
-        self, loss_sum: float, num_items: float, num_correct: float, num_images: float, grad_norm: float
+        self, loss_sum: float, num_items: float, num_correct: float, num_labels: float, grad_norm: float
     ) -> None:
         """Count one step; ``num_items`` is the denominator of its loss."""
         self.loss_sum += loss_sum
         self.num_items += num_items
         self.num_correct += num_correct
-        self.num_images += num_images
+        self.num_labels += num_labels
         self.grad_norm += grad_norm
         self.num_steps += 1
 
@@ -47,11 +47,11 @@ class EpochMeter:
         return EpochMeter(*sums.tolist())
 
     def means(self) -> dict[str, float]:
-        """Loss over its denominators, accuracy over images, gradient norm over steps; ``nan`` before the first."""
+        """Loss over its denominators, accuracy over labels, gradient norm over steps; ``nan`` before the first."""
         if not self.num_steps:
             return {"loss": math.nan, "accuracy": math.nan, "grad_norm": math.nan}
         return {
             "loss": self.loss_sum / self.num_items,
-            "accuracy": self.num_correct / self.num_images,
+            "accuracy": self.num_correct / self.num_labels,
             "grad_norm": self.grad_norm / self.num_steps,
         }

@@ -28,7 +28,8 @@ def split_by_decay(
 ) -> tuple[list[tuple[str, nn.Parameter]], list[tuple[str, nn.Parameter]]]:
     """Named parameters that decay, and those that do not.
 
-    ``weights`` leaves out biases, norms and what the model itself lists in ``no_weight_decay()`` (position embeddings).
+    ``weights`` leaves out biases, norms and what the model itself lists in ``no_weight_decay()`` (position embeddings);
+    ``norms`` leaves out the last two only.
     ``paper_names`` is the rule of the published ImageNet code: a name with ``bn`` or ``bias`` in it does not decay,
     which forgets the norms of shortcut branches and all of MobileNetV2's.
 
@@ -45,9 +46,18 @@ def split_by_decay(
         for name in module.no_weight_decay()
     }
 
+    in_norms = {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.modules.batchnorm._NormBase)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
     def decays(name: str, parameter: nn.Parameter) -> bool:
         if decay_filter == "weights":
             return parameter.ndim > 1 and name not in listed
+        if decay_filter == "norms":
+            return name not in in_norms and name not in listed
         return decay_filter == "all" or not ("bn" in name or "bias" in name)
 
     return [item for item in named if decays(*item)], [item for item in named if not decays(*item)]

@@ -14,9 +14,9 @@ from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
-from maxsup.data import DataBundle, Pipeline, Split, build_pipeline, load_data
+from maxsup.data import IGNORED_LABEL, DataBundle, Pipeline, Split, build_pipeline, load_data
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
-from maxsup.models import Classifier, create_model
+from maxsup.models import SEGMENTERS, Classifier, Segmenter, create_model, create_segmenter
 
 SCHEDULES: dict[str, type[Schedule]] = {
     "constant": schedules.Constant,
@@ -62,6 +62,8 @@ def split_pipeline(
         num_classes=bundle.num_classes,
         num_workers=recipe.data.num_workers,
         drop_last=recipe.data.drop_last and is_training,
+        num_steps=recipe.steps_per_epoch if is_training else None,
+        dense=recipe.dense,
         rank=rank,
         world_size=world_size,
         channels_last=recipe.channels_last,
@@ -70,8 +72,8 @@ def split_pipeline(
     )
 
 
-def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier:
-    """The network, with initial weights that depend on the seed alone.
+def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:
+    """The network, a segmenter where images have masks, with initial weights that depend on the seed alone.
 
     Args:
         recipe: Says which.
@@ -80,13 +82,16 @@ def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False)
     """
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
-    model = create_model(
+    kind = {} if bundle.is_dense else {"classifier": recipe.model.classifier}
+    create = create_segmenter if bundle.is_dense else create_model
+    check_task(recipe.model.name, is_dense=bundle.is_dense)
+    model: Classifier | Segmenter = create(
         recipe.model.name,
         bundle.num_classes,
         in_channels=len(bundle.mean),
         image_size=size,
         pretrained=False if is_trained else recipe.model.pretrained,
-        classifier=recipe.model.classifier,
+        **kind,
         **recipe.model.options,
     )
     return model.to(memory_format=torch.channels_last) if recipe.channels_last else model
@@ -106,6 +111,35 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
     if options.get("weight") is not None:
         options["weight"] = torch.tensor(options["weight"], dtype=torch.float32)
     return create_loss(config.name, **options)
+
+
+def check_task(model: str, *, is_dense: bool) -> None:
+    """Raise where a classifier is to label pixels, or a segmenter whole images."""
+    if is_dense and model not in SEGMENTERS.names():
+        raise ValueError(
+            f"model must be a segmenter where images have masks; got {model!r}. Write for instance "
+            f"model.name=upernet and model.options.backbone={model}."
+        )
+    if not is_dense and model in SEGMENTERS.names():
+        raise ValueError(
+            f"data must have masks for the segmenter {model!r}; got labels of whole images. Choose data with masks "
+            "(`maxsup ls datasets`) or a classifier."
+        )
+
+
+def prepare_for_masks(criterion: RegularizedLoss) -> None:
+    """Let a loss leave out the pixels that masks leave out; raises for one that pixels cannot be trained with."""
+    if criterion.needs:
+        raise ValueError(
+            f"loss must need nothing but logits where images have masks; got {type(criterion).__name__}, which needs "
+            f"{' and '.join(criterion.needs)}. Choose another loss."
+        )
+    if criterion.ignore_index not in (-100, IGNORED_LABEL):
+        raise ValueError(
+            f"loss.ignore_index must be {IGNORED_LABEL} or left out where images have masks; got "
+            f"{criterion.ignore_index}. Which pixels are ignored is said by the data set."
+        )
+    criterion.ignore_index = IGNORED_LABEL
 
 
 def freeze_statistics(model: nn.Module) -> None:

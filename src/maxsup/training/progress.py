@@ -130,6 +130,7 @@ def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per
     train, val, alpha = line["train"], line["val"], line["alpha"]
     words = [f"epoch {line['epoch'] + 1}/{num_epochs}", f"loss {train['loss']:.4f}", f"acc {train['accuracy']:.4f}"]
     if val is not None:
+        words += [f"val miou {val['miou']:.4f}"] if "miou" in val else []
         words += [f"val acc {val['accuracy']:.4f}", f"val nll {val['nll']:.4f}"]
     if not math.isnan(alpha):
         words.append(f"alpha {alpha:.3g}")

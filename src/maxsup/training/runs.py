@@ -16,9 +16,9 @@ from maxsup.core.errors import DataError
 from maxsup.core.recipes import read_yaml
 from maxsup.core.rundir import RunDir
 from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MemorySplit, Split, corrupted_split, shot_groups
-from maxsup.models import Classifier
+from maxsup.models import Classifier, Segmenter
 from maxsup.training.checkpoint import load_weights, read_tensors
-from maxsup.training.evaluate import evaluate
+from maxsup.training.dense import evaluate_split
 from maxsup.training.parts import build_data, build_model, split_pipeline
 
 SPLITS = ("train", "val", "test")
@@ -29,7 +29,7 @@ _AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
 
 def load_run(
     path: str | Path, *, weights: str = "last", overrides: Iterable[str] = ()
-) -> tuple[Recipe, DataBundle, Classifier]:
+) -> tuple[Recipe, DataBundle, Classifier | Segmenter]:
     """Recipe, data and trained model of a run directory.
 
     Images are normalised as in training, also where an override names other data.
@@ -81,7 +81,9 @@ def evaluate_run(
 
     def numbers(images: Split) -> dict[str, Any]:
         batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
-        return evaluate(model, batches, split=split, precision=recipe.precision, groups=groups_of(bundle))
+        return evaluate_split(
+            recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups_of(bundle)
+        )
 
     whole: Split = getattr(bundle, split)
     result = {**numbers(whole), "weights": weights, "data": bundle.name, "run": str(run.path)}
@@ -97,7 +99,9 @@ def evaluate_run(
 
 
 def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
-    """Classes by how many training images they have; empty where all classes have alike many."""
+    """Classes by how many training images they have; empty where all classes have alike many, or pixels have them."""
+    if bundle.is_dense:
+        return {}
     labels = torch.cat([bundle.train.labels, bundle.val.labels])
     groups = shot_groups(torch.bincount(labels, minlength=bundle.num_classes).tolist())
     return groups if len(groups) > 1 else {}

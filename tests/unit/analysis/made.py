@@ -32,7 +32,7 @@ def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = 
     checked = load_recipe(recipe, settings)
     bundle = build_data(checked)
     model = build_model(checked, bundle)
-    if isinstance(model.head, nn.Linear):
+    if isinstance(model, Classifier) and isinstance(model.head, nn.Linear):
         _fit(checked, bundle, model, SCALES.get(loss, 5.0))
     run = RunDir(folder)
     shutil.rmtree(run.checkpoints, ignore_errors=True)

@@ -24,7 +24,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "corruption": {"num_images": 60},
     "gradcam": {"num_scored": 40},
     "projection": {"classes": ["1", "7", "8"]},
+    "segmentation": {"scales": [0.75, 1.0], "flip": True},
 }
+MASKS = ["data.options={by_digit: false, num_train: 20, num_test: 6}", "model.options.channels=8"]
 # A single sample moves these by leaps, and the last bits of a machine may move a sample.
 JUMPY = {"fpr95_before", "fpr95_after", "fpr95", "norm_power", "strength"}
 # One of 359 test images is 0.0028; the rest is rounding.
@@ -39,12 +41,19 @@ def _runs(folder: Path) -> dict[str, Path]:
         "ls": make_run(folder / "ls", "ls", "seed=1"),
         "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
         "tail": make_run(folder / "tail", "maxsup", tail),
+        "masks": make_run(folder / "masks", "ce", *MASKS, recipe="synthetic_upernet"),
     }
 
 
 def _numbers(name: str, folder: Path) -> dict[str, dict[str, float]]:
     """Numbers of an analysis by run; of those it applies to."""
-    wanted = {"longtail": ["tail"], "gradcam": ["drawn"], "probe": ["ce", "drawn"], "corruption": ["ls"]}
+    wanted = {
+        "longtail": ["tail"],
+        "gradcam": ["drawn"],
+        "probe": ["ce", "drawn"],
+        "corruption": ["ls"],
+        "segmentation": ["masks"],
+    }
     found = {}
     for label in wanted.get(name, ["ce", "ls"]):
         run = RunOutputs(_runs(folder)[label])

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from maxsup.data import MaskSplit
+
 
 def pictures(count: int, height: int = 32, width: int = 32, seed: int = 0) -> np.ndarray:
     """Smooth random RGB pictures, so that they survive JPEG."""
@@ -124,3 +126,51 @@ def write_cifar10_c(home: Path, names: tuple[str, ...], size: int) -> None:
     for number, name in enumerate(names):
         np.save(home / f"{name}.npy", np.broadcast_to(blocks[:, None, None, None] + 10 * number, (5 * size, 32, 32, 3)))
     np.save(home / "labels.npy", np.tile(np.arange(size, dtype=np.uint8) % 10, 5))
+
+
+def masks(count: int, height: int, width: int, labels: list[int], seed: int = 0) -> np.ndarray:
+    """Patches of these labels, every one of them somewhere in each mask."""
+    dice = np.random.default_rng(seed)
+    coarse = dice.choice(np.array(labels, dtype=np.uint8), (count, 4, 4))
+    places = dice.permuted(np.tile(np.arange(16), (count, 1)), axis=1)[:, : len(labels)]
+    np.put_along_axis(coarse.reshape(count, 16), places, np.array(labels[:16], dtype=np.uint8)[None], axis=1)
+    rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
+    return coarse[:, rows][:, :, columns]
+
+
+def write_masked(images: Path, masks_folder: Path, names: list[str], labels: list[int], *, seed: int = 0) -> None:
+    """Pictures of 40x48 as JPEG, and a mask each as PNG."""
+    write_files(images, [f"{name}.jpg" for name in names], seed=seed)
+    masks_folder.mkdir(parents=True, exist_ok=True)
+    for name, mask in zip(names, masks(len(names), 40, 48, labels, seed), strict=True):
+        Image.fromarray(mask).save(masks_folder / f"{name}.png")
+
+
+def write_masked_tree(home: Path, *, labels: list[int] | None = None, counts: dict[str, int] | None = None) -> None:
+    """``<split>/images`` and ``<split>/masks``."""
+    for number, (split, count) in enumerate((counts or {"train": 10, "test": 4}).items()):
+        names = [f"{index:03d}" for index in range(count)]
+        write_masked(home / split / "images", home / split / "masks", names, labels or [0, 1, 2, 255], seed=number)
+
+
+def write_ade20k(home: Path) -> None:
+    """The layout of ADEChallengeData2016."""
+    for part, short, count in (("training", "train", 10), ("validation", "val", 4)):
+        names = [f"ADE_{short}_{number:08d}" for number in range(1, count + 1)]
+        write_masked(home / "images" / part, home / "annotations" / part, names, [0, 1, 2, 150])
+    rows = "".join(f"{n}\t0.1\t5\t5\t1\tthing {n}, object {n}\n" for n in range(1, 151))
+    (home / "objectInfo150.txt").write_text("Idx\tRatio\tTrain\tVal\tStuff\tName\n" + rows)
+
+
+def write_trimaps(home: Path) -> None:
+    """The layout of Oxford-IIIT Pet with its trimaps."""
+    write_pets(home)
+    (home / "annotations" / "trimaps").mkdir()
+    for number, image in enumerate(sorted((home / "images").iterdir())):
+        mask = masks(1, 40, 48, [1, 2, 3], seed=number)[0]
+        Image.fromarray(mask).save(home / "annotations" / "trimaps" / f"{image.stem}.png")
+
+
+def labels_of(split: MaskSplit) -> set[int]:
+    """All labels in the masks of a split."""
+    return {int(label) for sample in split.samples for label in np.unique(split.reader(sample).mask)}

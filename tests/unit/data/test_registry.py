@@ -102,6 +102,7 @@ def test_files_keep_their_labels(tmp_path) -> None:
 
 def test_every_data_set_describes_itself() -> None:
     rows = {row["name"]: row for row in describe_datasets()}
-    assert rows["folder:PATH"]["options"] == {}
+    assert rows["folder:PATH"]["options"] == {"num_classes": None, "ignore": 255, "palette": "refuse"}
+    assert rows["camvid"]["options"] == {}
     assert rows["cifar10_lt"]["options"] == {"imbalance": 100, "subset_seed": 0}
     assert all(row["images"] and row["source"] for row in rows.values())

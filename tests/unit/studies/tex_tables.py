@@ -12,6 +12,7 @@ _CELLS = {
     "tab:pre": slice(-1, None),
     "tab:alpha": slice(2, 4),
     "tab:lt": slice(-4, None),
+    "tab:miou": slice(-1, None),
 }
 # Macros whose last argument is what is printed.
 _WRAPPERS = re.compile(
@@ -48,7 +49,7 @@ def table_rows(tex: str, label: str) -> list[TexRow]:
             numbers = [(numbers[0][0], numbers[1][0])]
         if numbers:
             titles = cells[: len(cells) - len(chosen)]
-            rows.append(TexRow(titles[-1] if label == "tab:lt" else titles[0], numbers))
+            rows.append(TexRow(titles[-1] if label in ("tab:lt", "tab:miou") else titles[0], numbers))
     return rows
 
 

@@ -9,7 +9,7 @@ from maxsup.training.lr import learning_rate
 
 def rate(recipe: str, epoch: int, share: float = 0.0) -> float:
     loaded = load_recipe(recipe)
-    return learning_rate(loaded.optimizer, loaded.schedule, loaded.epochs, epoch, share)
+    return learning_rate(loaded.optimizer, loaded.schedule, loaded.epochs, epoch, share, loaded.steps_per_epoch)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,10 @@ def rate(recipe: str, epoch: int, share: float = 0.0) -> float:
         ("cifar10_lt_resnet32", 120, 0.0, 0.002),
         ("cifar10_lt_resnet32", 160, 0.0, 2e-5),
         ("cifar10c_resnet50", 100, 0.9, 0.005),
+        # 160,000 iterations in ten parts: half the warm-up, its end, and halfway down the line.
+        ("ade20k_upernet_deit_small", 0, 750 / 16_000, 6e-5 * (1e-6 + (1 - 1e-6) / 2)),
+        ("ade20k_upernet_deit_small", 0, 1_500 / 16_000, 6e-5),
+        ("ade20k_upernet_deit_small", 5, 750 / 16_000, 3e-5),
     ],
 )
 def test_the_recipes_have_the_published_rates(recipe: str, epoch: int, share: float, expected: float) -> None:
@@ -55,3 +59,10 @@ def test_a_cosine_ends_at_its_final_rate() -> None:
 def test_a_constant_rate_is_constant() -> None:
     form = ScheduleConfig(name="constant")
     assert {learning_rate(OptimizerConfig(lr=0.3), form, 5, epoch, 0.7) for epoch in range(5)} == {0.3}
+
+
+def test_a_polynomial_bends_with_its_power() -> None:
+    form = ScheduleConfig(name="polynomial", power=0.9)
+    assert learning_rate(OptimizerConfig(lr=1.0), form, 4, 1, 0.0) == pytest.approx(0.75**0.9)
+    with pytest.raises(ValueError, match="power must go with name=polynomial"):
+        ScheduleConfig(name="linear", power=0.9)

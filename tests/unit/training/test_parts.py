@@ -6,7 +6,7 @@ from torch import nn
 
 from maxsup.core.config import LossConfig, OptimizerConfig
 from maxsup.core.schedules import Linear, Piecewise
-from maxsup.models import create_model
+from maxsup.models import create_model, create_segmenter
 from maxsup.training.ema import MovingAverage
 from maxsup.training.needs import Needs
 from maxsup.training.optim import create_optimizer, split_by_decay
@@ -27,6 +27,15 @@ def test_weights_leave_out_biases_norms_and_what_the_model_lists() -> None:
     names = spared(model, "weights")
     assert all(parameter.ndim > 1 for name, parameter in model.named_parameters() if name not in names)
     assert {name.rpartition(".")[2] for name in names} >= {"bias", "weight", "pos_embed", "cls_token"}
+
+
+def test_norms_leave_out_norms_and_what_the_model_lists_and_nothing_else() -> None:
+    model = create_segmenter("upernet", 5, image_size=32, backbone="tiny_vit", channels=8, auxiliary_channels=8)
+    names = spared(model, "norms")
+    assert {"backbone.body.pos_embed", "backbone.body.cls_token", "backbone.body.blocks.0.norm1.bias"} <= names
+    assert "decoder.bottleneck.batch_norm.weight" in names
+    assert {"backbone.body.blocks.0.mlp.fc1.bias", "neck.projections.0.bias"}.isdisjoint(names)
+    assert all("norm" in name for name in names - {"backbone.body.pos_embed", "backbone.body.cls_token"})
 
 
 def test_the_published_names_forget_the_norms_of_shortcuts() -> None:

@@ -77,6 +77,6 @@ def test_means_of_nothing_are_nan() -> None:
 
 def test_a_weighted_loss_is_divided_by_its_own_denominators() -> None:
     meter = EpochMeter()
-    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_images=2, grad_norm=1.0)
-    meter.update(loss_sum=2.0, num_items=1.0, num_correct=2, num_images=2, grad_norm=3.0)
+    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0)
+    meter.update(loss_sum=2.0, num_items=1.0, num_correct=2, num_labels=2, grad_norm=3.0)
     assert meter.means() == {"loss": 2.0, "accuracy": 0.75, "grad_norm": 2.0}

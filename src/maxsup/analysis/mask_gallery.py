@@ -1,0 +1,141 @@
+"""Pictures of masks: image, truth, prediction and error of the runs compared, and the classes they get right."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxsup.analysis.gallery import decoded, show_pixels
+from maxsup.analysis.registry import Result
+from maxsup.analysis.style import COLUMN, GREY, legend_above, panels, run_looks, styled
+from maxsup.data import IGNORED_LABEL
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.analysis.style import Look
+
+_WRONG, _RIGHT, _IGNORED = (193, 18, 31), (226, 226, 226), (255, 255, 255)
+_MAX_LEGEND = 12
+_MAX_BARS = 30
+_GOLDEN = 0.618033988749895
+
+# Okabe and Ito's colours first, the darkest last; from the ninth class on hues that are as far apart as can be.
+_FIRST_COLORS = (
+    (86, 180, 233),
+    (230, 159, 0),
+    (0, 158, 115),
+    (204, 121, 167),
+    (240, 228, 66),
+    (0, 114, 178),
+    (92, 64, 51),
+)
+
+
+def class_colors(num_classes: int) -> NDArray[np.uint8]:
+    """A colour a class, ``(K, 3)``; the same for every figure of a data set.
+
+    Example:
+        >>> class_colors(3).tolist()
+        [[86, 180, 233], [230, 159, 0], [0, 158, 115]]
+    """
+    colors = list(_FIRST_COLORS[:num_classes])
+    for number in range(num_classes - len(colors)):
+        hue, level = (number * _GOLDEN) % 1.0, (0.55, 0.85, 0.7)[number % 3]
+        red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if number % 2 else 0.5, level)
+        colors.append((round(255 * red), round(255 * green), round(255 * blue)))
+    return np.array(colors, dtype=np.uint8)
+
+
+def draw_masks(results: Mapping[str, Result]) -> Figure:
+    """A row an image: the image, its mask, and for every run its prediction and where that is wrong."""
+    first = next(iter(results.values()))["data"]
+    colors = class_colors(len(first["class_names"]))
+    num_rows, num_columns = len(first["cells"]), 2 + 2 * len(results)
+    sample = decoded(first["cells"][0]["truth"])
+    width = 2 * COLUMN
+    height = (width / num_columns) * sample.shape[0] / sample.shape[1] * num_rows
+    with styled():
+        figure, grid = panels(num_rows, num_columns, height=height + 0.75, width=width, pad=0.015)
+        for row, place in zip(grid, range(num_rows), strict=True):
+            cell = first["cells"][place]
+            truth = decoded(cell["truth"])
+            show_pixels(row[0], decoded(cell["image"]))
+            show_pixels(row[1], _painted(truth, colors))
+            for number, result in enumerate(results.values()):
+                predicted = decoded(result["data"]["cells"][place]["predicted"])
+                show_pixels(row[2 + 2 * number], _painted(predicted, colors))
+                show_pixels(row[3 + 2 * number], _errors(truth, predicted))
+            row[0].set_ylabel(f"image {first['indices'][place]}", fontsize=6)
+        # A name over both pictures of its run; below, what they are.
+        for number, title in enumerate(["image", "truth", *results]):
+            grid[0][max(number, 2 * number - 2)].set_title(title, fontsize=6.5, pad=2, loc="left")
+        for number in range(len(results)):
+            grid[-1][3 + 2 * number].set_xlabel("errors", fontsize=6)
+        figure.legend(
+            handles=_patches(first["class_names"], colors, [decoded(cell["truth"]) for cell in first["cells"]]),
+            loc="outside lower center",
+            ncols=6,
+            fontsize=6,
+            handlelength=1.0,
+        )
+    return figure
+
+
+def draw_classes(results: Mapping[str, Result]) -> Figure:
+    """Intersection over union of each class, a mark a run; of many classes those with the largest spread."""
+    looks = run_looks(results)
+    names: list[str] = next(iter(results.values()))["data"]["class_names"]
+    table = np.array([[_number(value) for value in result["data"]["class_iou"]] for result in results.values()])
+    spread = np.nan_to_num(np.nanmax(np.nan_to_num(table), axis=0) - np.nanmin(np.nan_to_num(table), axis=0))
+    chosen = sorted(np.argsort(-spread, kind="stable")[:_MAX_BARS].tolist())
+    with styled():
+        figure, [[axes]] = panels(1, 1, height=0.8 + 0.12 * len(results) + 0.16 * len(chosen))
+        for values, look in zip(table, looks.values(), strict=True):
+            axes.plot(values[chosen], range(len(chosen)), markersize=4, alpha=0.85, **look.marks)
+        axes.set_yticks(range(len(chosen)), [names[place].replace("_", " ")[:24] for place in chosen])
+        axes.set_ylim(len(chosen) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlabel("intersection over union")
+        axes.grid(axis="x")
+        axes.tick_params(axis="y", length=0)
+        if len(chosen) < len(names):
+            axes.set_title(f"{len(chosen)} of {len(names)} classes, those that differ most", fontsize=6.5, color=GREY)
+        legend: list[Look] = list(looks.values())
+        legend_above(figure, legend, has_lines=False)
+    return figure
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _painted(mask: NDArray[np.uint8], colors: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    pixels = colors[np.minimum(mask, len(colors) - 1)]
+    pixels[mask == IGNORED_LABEL] = _IGNORED
+    return pixels
+
+
+def _errors(truth: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    pixels = np.empty((*truth.shape, 3), dtype=np.uint8)
+    pixels[:] = _RIGHT
+    pixels[truth != predicted] = _WRONG
+    pixels[truth == IGNORED_LABEL] = _IGNORED
+    return pixels
+
+
+def _patches(names: Sequence[str], colors: NDArray[np.uint8], masks: Sequence[NDArray[np.uint8]]) -> list[Any]:
+    """The commonest classes of the pictures, and what an error looks like."""
+    from matplotlib.patches import Patch
+
+    counts = np.bincount(np.concatenate([mask.ravel() for mask in masks]), minlength=256)[: len(names)]
+    common = np.argsort(-counts, kind="stable")[:_MAX_LEGEND].tolist()
+    entries = [(names[place].replace("_", " ")[:18], colors[place]) for place in common if counts[place]]
+    return [
+        Patch(color=(red / 255, green / 255, blue / 255), label=label)
+        for label, (red, green, blue) in [*entries, ("wrong", _WRONG)]
+    ]

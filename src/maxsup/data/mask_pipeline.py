@@ -1,0 +1,143 @@
+"""The pipeline of images with masks: read, scaled and cropped one by one, by workers if there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from maxsup.core.errors import DataError
+from maxsup.core.repro import mixed_seed
+from maxsup.data.batches import Batch, BatchFinish, BatchPlan, Pipeline
+from maxsup.data.bundle import MaskSplit
+from maxsup.data.mask_transforms import Cutout, TrainingCutout, resized_image, scaled_sides
+from maxsup.data.streaming import ignore_signals, sent
+
+if TYPE_CHECKING:
+    from maxsup.core.config import DenseConfig
+
+_Wanted = list[tuple[int, int]]
+"""Index of each image of a batch, and the pass over the data that it belongs to."""
+
+
+class MaskPipeline(Pipeline):
+    """Batches of a split whose images have masks.
+
+    Training gives square crops with labels of the same size, int64 ``(B, S, S)``. Evaluation gives every image whole, a
+    batch each, and its labels in the size they were drawn in, ``(1, H, W)``, whatever size the image was scaled to.
+    An image or a mask that cannot be used ends the run: a wrong label would go unnoticed.
+
+    Args:
+        split: The images.
+        plan: Which samples are in which batch; in evaluation as many as there are processes.
+        finish: What happens to a batch at the end.
+        dense: How images are scaled.
+        cutout: What is done to training images; None in evaluation.
+        num_workers: Processes that decode.
+    """
+
+    def __init__(
+        self,
+        split: MaskSplit,
+        plan: BatchPlan,
+        finish: BatchFinish,
+        dense: DenseConfig,
+        *,
+        cutout: TrainingCutout | None,
+        num_workers: int,
+    ) -> None:
+        self._split, self._plan, self._finish = split, plan, finish
+        self._resize, self._cutout = dense.resize, cutout
+        self._num_workers = num_workers
+        self.num_batches = plan.num_batches
+        if cutout is None and plan.num_batches:
+            # The last images may be fewer than the processes: some get none of them, and no empty batch either.
+            last = plan.batch(plan.num_batches - 1)
+            own = plan.own(last.stop - last.start)
+            self.num_batches -= own.start == own.stop
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not read."""
+        if not 0 <= start <= self.num_batches:
+            raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
+        order, passes = self._plan.order(epoch).tolist(), self._plan.passes(epoch).tolist()
+        steps = range(start, self.num_batches)
+        sizes, wanted = [], []
+        for step in steps:
+            place = self._plan.batch(step)
+            members = list(zip(order[place], passes[place], strict=True))
+            sizes.append(len(members))
+            wanted.append(members[self._plan.own(len(members))])
+        loader: DataLoader[_Part] = DataLoader(
+            _Parts(self._split, self._resize, self._cutout, self._plan.seed),
+            # What is asked for are whole batches.
+            batch_size=None,
+            sampler=wanted,
+            num_workers=self._num_workers,
+            worker_init_fn=ignore_signals,
+            # A generator of its own: the global one belongs to the training loop.
+            generator=torch.Generator().manual_seed(0),
+        )
+        for step, size, part in zip(steps, sizes, sent(loader), strict=True):
+            if part.error is not None:
+                raise DataError(part.error)
+            yield self._batch(part, size, epoch, step)
+
+    def _batch(self, part: _Part, size: int, epoch: int, step: int) -> Batch:
+        batch = self._finish(part.images, part.masks.long(), part.indices, size=size, epoch=epoch, step=step)
+        # What was filled up is 0 to the network, not the value that black has once it is normalised.
+        for image, (height, width) in zip(batch.images, part.extents, strict=True):
+            image[:, height:] = 0
+            image[:, :, width:] = 0
+        return batch
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What a worker sends: bytes, because floats and wide integers would take many times as long to hand over.
+
+    An error is sent as its sentence; one raised in a worker would arrive with a traceback in it.
+    """
+
+    images: Tensor
+    masks: Tensor
+    indices: Tensor
+    extents: list[tuple[int, int]]
+    error: str | None = None
+
+
+class _Parts(Dataset[_Part]):
+    """Batches of images with masks; what is random about an image depends on seed, pass and index."""
+
+    def __init__(self, split: MaskSplit, resize: int | None, cutout: TrainingCutout | None, seed: int) -> None:
+        self.split, self.resize, self.cutout, self.seed = split, resize, cutout, seed
+
+    def __getitem__(self, wanted: _Wanted) -> _Part:
+        # Processes get the same number of training batches, if need be an empty one.
+        side = self.cutout.size if self.cutout else 0
+        nothing = Cutout(np.empty((side, side, 3), np.uint8), np.empty((side, side), np.uint8), side, side)
+        error = None
+        try:
+            cutouts = [self._read(index, number) for index, number in wanted]
+        except DataError as problem:
+            wanted, cutouts, error = [], [], str(problem)
+        stacked = cutouts or [nothing]
+        return _Part(
+            images=torch.from_numpy(np.stack([each.pixels.transpose(2, 0, 1) for each in stacked]))[: len(cutouts)],
+            masks=torch.from_numpy(np.stack([each.mask for each in stacked]))[: len(cutouts)],
+            indices=torch.tensor([index for index, _ in wanted], dtype=torch.int64),
+            extents=[(each.height, each.width) for each in cutouts],
+            error=error,
+        )
+
+    def _read(self, index: int, number: int) -> Cutout:
+        image, mask, _ = self.split.reader(self.split.samples[index])
+        if self.cutout is not None:
+            return self.cutout(image, mask, np.random.default_rng(mixed_seed(self.seed, "sample", number, index)))
+        pixels = resized_image(image, scaled_sides(image.size, self.resize))
+        return Cutout(pixels, mask, *pixels.shape[:2])

@@ -1,0 +1,75 @@
+"""How well pixels are labelled, from one confusion matrix over a whole split."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class ConfusionSums:
+    """Counts of true and predicted classes; pixels of all images count alike.
+
+    Args:
+        num_classes: Number of classes.
+        ignore_index: Label of pixels that count nothing.
+
+    Example:
+        >>> sums = ConfusionSums(2)
+        >>> sums.update(torch.tensor([[0, 1, 1, 0]]), torch.tensor([[0, 1, 0, 255]]))
+        >>> sums.compute() == {"accuracy": 2 / 3, "class_accuracy": 0.75, "miou": 0.5}
+        True
+        >>> sums.class_iou()
+        tensor([0.5000, 0.5000], dtype=torch.float64)
+    """
+
+    def __init__(self, num_classes: int, ignore_index: int = 255) -> None:
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+        self.matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
+
+    def update(self, predictions: Tensor, labels: Tensor) -> None:
+        """Count pixels: two integer tensors of the same shape."""
+        if predictions.shape != labels.shape:
+            raise ValueError(
+                f"predictions must have the shape of labels; got {tuple(predictions.shape)} for "
+                f"{tuple(labels.shape)}. Resize logits to the labels before taking the maximum."
+            )
+        is_labelled = labels != self.ignore_index
+        places = labels[is_labelled] * self.num_classes + predictions[is_labelled]
+        counts = torch.bincount(places, minlength=self.num_classes**2)
+        self.matrix += counts.view(self.num_classes, self.num_classes).to(self.matrix.device)
+
+    def merge(self, other: ConfusionSums) -> None:
+        """Add what another has counted."""
+        self.matrix += other.matrix
+
+    def sync(self, device: torch.device) -> None:
+        """Add up the counts of all processes."""
+        matrix = self.matrix.to(device)
+        dist.all_reduce(matrix)
+        self.matrix = matrix.cpu()
+
+    def class_iou(self) -> Tensor:
+        """Intersection over union of each class; ``nan`` of one that is neither there nor predicted."""
+        matrix = self.matrix.double()
+        both = matrix.diagonal()
+        return both / (matrix.sum(0) + matrix.sum(1) - both)
+
+    def compute(self) -> dict[str, float]:
+        """``accuracy`` of pixels, ``class_accuracy`` (mean recall of classes that are there) and ``miou``.
+
+        The mean of the intersection over union is over classes that are there or predicted.
+        """
+        matrix = self.matrix.double()
+        both, there = matrix.diagonal(), matrix.sum(1)
+        return {
+            "accuracy": float(both.sum() / there.sum()),
+            "class_accuracy": float((both / there).nanmean()),
+            "miou": float(self.class_iou().nanmean()),
+        }
+
+    def majority_miou(self) -> float:
+        """What labelling every pixel with the commonest class would give: the number to be well above."""
+        there = self.matrix.sum(1).double()
+        return float(there.max() / there.sum()) / int((there > 0).sum())

@@ -1,0 +1,123 @@
+"""Networks that give logits at every pixel, behind one interface.
+
+A function in this folder with a ``@SEGMENTERS.register`` decorator is the whole registration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maxsup.core.errors import hint
+from maxsup.core.registry import Registry
+from maxsup.models.base import check_count
+
+
+class Segmenter(nn.Module):
+    """Backbone to maps, neck to a pyramid, decoder to logits; images may have any size.
+
+    Args:
+        backbone: Images to a list of feature maps, the finest first.
+        neck: These maps to a pyramid.
+        decoder: The pyramid to logits on its finest grid.
+        auxiliary: The pyramid to logits of a second head that only training looks at, or None.
+        auxiliary_weight: Weight of that head's loss.
+        patch: Images are filled up with zeros to a multiple of it on the right and at the bottom, and logits cut back.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        neck: nn.Module,
+        decoder: nn.Module,
+        auxiliary: nn.Module | None = None,
+        auxiliary_weight: float = 0.0,
+        patch: int = 1,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.neck = neck
+        self.decoder = decoder
+        self.auxiliary = auxiliary
+        self.auxiliary_weight = auxiliary_weight if auxiliary is not None else 0.0
+        self.patch = patch
+
+    @overload
+    def forward(self, images: Tensor, *, with_auxiliary: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(self, images: Tensor, *, with_auxiliary: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(self, images: Tensor, *, with_auxiliary: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
+        if self.training and len(images) == 1:
+            raise ValueError(
+                "a segmenter must train on two images a piece or more, because it normalises over them; got 1. "
+                "Raise batch_size or lower accumulation."
+            )
+        height, width = images.shape[-2:]
+        filled = F.pad(images, (0, -width % self.patch, 0, -height % self.patch))
+        pyramid = self.neck(self.backbone(filled))
+
+        def at_pixels(logits: Tensor) -> Tensor:
+            return resized(logits, filled.shape[-2:])[..., :height, :width]
+
+        logits = at_pixels(self.decoder(pyramid))
+        if not with_auxiliary:
+            return logits
+        assert self.auxiliary is not None
+        return logits, at_pixels(self.auxiliary(pyramid))
+
+
+SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("segmenter")
+
+
+def create_segmenter(
+    name: str,
+    num_classes: int,
+    *,
+    in_channels: int = 3,
+    image_size: int | None = None,
+    pretrained: bool | str | Path = False,
+    **options: Any,
+) -> Segmenter:
+    """The segmenter registered under ``name``.
+
+    Args:
+        name: For instance ``upernet``.
+        num_classes: Number of classes of a pixel.
+        in_channels: Of the images.
+        image_size: Side of the images it is trained on, for backbones that have position embeddings.
+        pretrained: Weights of the backbone: a file (of a run of ours or of timm), or True for timm's published ones.
+        options: Of the segmenter; one that it does not have is an error.
+
+    Example:
+        >>> create_segmenter("upernett", 5)
+        Traceback (most recent call last):
+        ValueError: segmenter must be a registered name; got 'upernett'. Did you mean 'upernet'?
+    """
+    check_count("num_classes", num_classes)
+    check_count("in_channels", in_channels)
+    factory = SEGMENTERS[name]
+    parameters = inspect.signature(factory).parameters.values()
+    known = [
+        each.name
+        for each in parameters
+        if each.kind is each.KEYWORD_ONLY and each.name not in ("image_size", "pretrained")
+    ]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"option of segmenter {name!r} must be one it has; got {option!r}. {hint(option, known)}")
+    return factory(num_classes, in_channels, image_size=image_size, pretrained=pretrained, **options)
+
+
+def resized(logits: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps ``(B, C, h, w)`` on another grid, by straight lines between the centres of its cells."""
+    if tuple(logits.shape[-2:]) == tuple(size):
+        return logits
+    return F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False)

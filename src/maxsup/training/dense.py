@@ -1,0 +1,229 @@
+"""Evaluation of segmenters: plain numbers of whole masks, through one view of an image or several.
+
+A view is an image at a scale, mirrored or not. Its logits come from the whole image or from a window that slides over
+it (logits of overlapping windows are averaged). Probabilities of all views are averaged on the grid of the mask, at its
+original size; with one view that is the ordinary evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maxsup.core.config import Recipe
+from maxsup.core.errors import NonFiniteError
+from maxsup.data import IGNORED_LABEL, Pipeline
+from maxsup.metrics import ConfusionSums
+from maxsup.models import Segmenter
+from maxsup.training.evaluate import autocast, evaluate, evaluation_mode
+
+MULTI_SCALES = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
+
+
+@dataclass(frozen=True)
+class Views:
+    """How an image is looked at.
+
+    Args:
+        scales: Factors on the size of the image.
+        has_flip: Whether each scale is also seen mirrored.
+        window: Side of a sliding window; None sees images whole.
+        stride: How far the window moves.
+
+    Example:
+        >>> len(Views(MULTI_SCALES, has_flip=True))
+        12
+    """
+
+    scales: tuple[float, ...] = (1.0,)
+    has_flip: bool = False
+    window: int | None = None
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scales or min(self.scales) <= 0:
+            raise ValueError(f"scales must be factors above 0; got {self.scales!r}. Usual: {MULTI_SCALES}.")
+
+    def __len__(self) -> int:
+        return len(self.scales) * (1 + self.has_flip)
+
+
+def recipe_views(recipe: Recipe, scales: Sequence[float] = (1.0,), has_flip: bool = False) -> Views:
+    """The views a recipe asks for; several scales and mirroring are for evaluation after training."""
+    if recipe.dense.evaluation == "whole":
+        return Views(tuple(scales), has_flip)
+    return Views(tuple(scales), has_flip, recipe.data.image_size, recipe.dense.stride)
+
+
+def log_probabilities(model: Callable[[Tensor], Tensor], images: Tensor, size: Sequence[int], views: Views) -> Tensor:
+    """Logarithm of the mean probabilities over all views, ``(B, K, *size)``.
+
+    Args:
+        model: Images to logits of their size.
+        images: ``(B, C, H, W)``.
+        size: Height and width of the masks.
+        views: How to look.
+    """
+    total: Tensor | None = None
+    for view, is_mirrored in _views(images, views):
+        logits = _through_window(model, view, views) if views.window else model(view).float()
+        logits = logits.flip(-1) if is_mirrored else logits
+        found = F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False).log_softmax(dim=1)
+        total = found if total is None else torch.logaddexp(total, found)
+    assert total is not None
+    return total - torch.tensor(float(len(views))).log()
+
+
+def evaluate_masks(
+    model: nn.Module,
+    pipeline: Pipeline,
+    *,
+    num_classes: int,
+    views: Views,
+    split: str = "val",
+    precision: str = "float32",
+    is_sharded: bool = False,
+    on_batch: Callable[[], None] | None = None,
+    on_prediction: Callable[[int, Tensor], None] | None = None,
+) -> tuple[dict[str, Any], ConfusionSums]:
+    """Pixel accuracy, mean class accuracy, mean intersection over union and plain NLL over a whole split.
+
+    Args:
+        model: Gives logits of every pixel; left in the mode it came in.
+        pipeline: The split, in evaluation form.
+        num_classes: Number of classes.
+        views: How images are looked at.
+        split: Its name, which the result repeats.
+        precision: What the model computes in.
+        is_sharded: The pipeline gives each process its own part, to be added up here.
+        on_batch: Called after each image.
+        on_prediction: Called with the position of an image in its split and its predicted classes ``(H, W)``.
+
+    Returns:
+        ``split``, ``n`` (images), ``missing``, ``accuracy``, ``class_accuracy``, ``miou``, ``majority_miou`` (what the
+        commonest class everywhere would get) and ``nll``; and the counts they come from.
+    """
+    device = next(model.parameters()).device
+    sums = ConfusionSums(num_classes, IGNORED_LABEL)
+    # Sum of the NLL, pixels it is over, images.
+    totals = torch.zeros(3, dtype=torch.float64)
+    with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
+        for batch in pipeline.epoch(0):
+            labels = batch.labels.to(device, non_blocking=True)
+            found = log_probabilities(model, batch.images.to(device), labels.shape[-2:], views)
+            if found.isnan().any():
+                raise NonFiniteError(
+                    f"logits must be finite; got nan or inf on split {split!r}. Evaluate earlier weights, or "
+                    "train with a lower learning rate."
+                )
+            predictions = found.argmax(dim=1)
+            sums.update(predictions, labels)
+            nll = F.nll_loss(found, labels, ignore_index=IGNORED_LABEL, reduction="sum")
+            totals += torch.tensor([float(nll), int((labels != IGNORED_LABEL).sum()), len(labels)])
+            for place, index in enumerate(batch.indices.tolist()):
+                if on_prediction is not None:
+                    on_prediction(index, predictions[place].cpu())
+            if on_batch is not None:
+                on_batch()
+    if is_sharded:
+        sums.sync(device)
+        totals = _summed(totals, device)
+    nll_sum, num_pixels, num_images = totals.tolist()
+    result = {
+        "split": split,
+        "n": int(num_images),
+        "missing": pipeline.num_missing,
+        **sums.compute(),
+        "majority_miou": sums.majority_miou(),
+        "nll": nll_sum / num_pixels if num_pixels else float("nan"),
+    }
+    return result, sums
+
+
+def evaluate_split(
+    recipe: Recipe,
+    model: nn.Module,
+    pipeline: Pipeline,
+    *,
+    num_classes: int,
+    split: str,
+    is_sharded: bool = False,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    on_batch: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """The numbers of a split as the recipe wants it seen, from whichever evaluation fits the model."""
+    if isinstance(model, Segmenter):
+        return evaluate_masks(
+            model,
+            pipeline,
+            num_classes=num_classes,
+            views=recipe_views(recipe),
+            split=split,
+            precision=recipe.precision,
+            is_sharded=is_sharded,
+            on_batch=on_batch,
+        )[0]
+    return evaluate(
+        model,
+        pipeline,
+        split=split,
+        precision=recipe.precision,
+        is_sharded=is_sharded,
+        groups=groups,
+        on_batch=on_batch,
+    )
+
+
+def _views(images: Tensor, views: Views) -> Iterator[tuple[Tensor, bool]]:
+    for scale in views.scales:
+        size = [max(1, round(side * scale)) for side in images.shape[-2:]]
+        view = images
+        if size != list(images.shape[-2:]):
+            view = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
+        yield view, False
+        if views.has_flip:
+            yield view.flip(-1), True
+
+
+def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Views) -> Tensor:
+    """Logits of an image of any size from windows of one size; the image is filled up where it is smaller."""
+    window, stride = views.window, views.stride
+    assert window is not None
+    assert stride is not None
+    height, width = images.shape[-2:]
+    filled = F.pad(images, (0, max(0, window - width), 0, max(0, window - height)))
+    total = count = None
+    for top in _starts(filled.shape[-2], window, stride):
+        for left in _starts(filled.shape[-1], window, stride):
+            place = (..., slice(top, top + window), slice(left, left + window))
+            logits = model(filled[place]).float()
+            if total is None or count is None:
+                total = logits.new_zeros(*logits.shape[:2], *filled.shape[-2:])
+                count = logits.new_zeros(filled.shape[-2:])
+            total[place] += logits
+            count[place] += 1
+    assert total is not None
+    assert count is not None
+    return (total / count)[..., :height, :width]
+
+
+def _starts(length: int, window: int, stride: int) -> list[int]:
+    """Where windows begin so that they cover everything, the last one flush with the end.
+
+    Example:
+        >>> _starts(10, 4, 3), _starts(11, 4, 3), _starts(4, 4, 3)
+        ([0, 3, 6], [0, 3, 6, 7], [0])
+    """
+    last = length - window
+    return [*range(0, last, stride), last]
+
+
+def _summed(totals: Tensor, device: torch.device) -> Tensor:
+    moved = totals.to(device)
+    torch.distributed.all_reduce(moved)
+    return moved.cpu()

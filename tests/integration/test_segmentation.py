@@ -1,0 +1,246 @@
+"""From images with masks to numbers and pictures, as a user gets there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from maxsup.analysis import analyze
+from maxsup.core.config import Recipe, parse_recipe
+from maxsup.core.errors import Interruption
+from maxsup.core.recipes import load_recipe
+from maxsup.data import load_data
+from maxsup.training import evaluate_run, train
+from maxsup.training.checkpoint import read_tensors
+from maxsup.training.parts import build_model
+from tests.integration.command import run_command
+from tests.integration.integrations.launch import run_two_ranks
+from tests.integration.runs import StopAt, train_quietly, what_is_kept
+from tests.unit.data import made
+
+pytestmark = pytest.mark.slow
+
+TINY_BACKBONE = "model.options={backbone: resnet10t, channels: 8, auxiliary_channels: 8}"
+QUICK = ["data.options={by_digit: false, num_train: 60, num_test: 8}", "iterations=60", "epochs=2", "batch_size=4"]
+
+
+def quick_recipe(*overrides: str) -> Recipe:
+    return load_recipe("synthetic_upernet", [*QUICK, TINY_BACKBONE, *overrides])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A segmenter that was trained for a few seconds."""
+    output = tmp_path_factory.mktemp("segmenter") / "run"
+    train_quietly(quick_recipe(), output)
+    return output
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier whose backbone can be fine-tuned."""
+    output = tmp_path_factory.mktemp("classifier") / "run"
+    train_quietly(load_recipe("synthetic_cnn", ["epochs=1", "model.name=resnet10t", "seed=4"]), output)
+    return output
+
+
+def test_a_few_seconds_of_training_beat_the_commonest_class(run: Path) -> None:
+    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    assert numbers["miou"] > numbers["majority_miou"] + 0.15
+    assert numbers["n"] == 8
+    assert {"accuracy", "class_accuracy", "nll"} <= numbers.keys()
+
+
+def test_the_best_epoch_is_the_one_with_the_best_miou(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    best = max(range(len(lines)), key=lambda epoch: lines[epoch]["val"]["miou"])
+    assert json.loads((run / "summary.json").read_text())["best_epoch"] == best
+    assert [line["step"] for line in lines] == [30, 60]
+
+
+@pytest.mark.parametrize("cut", [7, 31])
+def test_a_cut_run_ends_bit_equal(cut: int, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(Interruption):
+        train_quietly(quick_recipe(), tmp_path / "run", StopAt(cut))
+    train_quietly(quick_recipe(), tmp_path / "run")
+    assert what_is_kept(tmp_path / "run") == what_is_kept(run)
+
+
+def test_accumulated_pieces_make_the_same_step(tmp_path: Path) -> None:
+    # Batch norms see the pieces; with their statistics frozen and no dropout nothing else may differ.
+    words = ["iterations=2", "epochs=1", "batchnorm=frozen", "optimizer.lr=1e-4", "optimizer.name=sgd"]
+    words += ["model.options.dropout=0", "model.options.backbone=resnet10t"]
+    for pieces in (1, 2):
+        train_quietly(quick_recipe(*words, f"accumulation={pieces}"), tmp_path / str(pieces))
+    one, two = (read_tensors(tmp_path / str(count) / "checkpoints/last/model.safetensors") for count in (1, 2))
+    for name, value in one.items():
+        torch.testing.assert_close(
+            two[name], value, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def test_maxsup_trains_pixels_too(tmp_path: Path) -> None:
+    summary = train_quietly(quick_recipe("loss.name=maxsup", "loss.alpha=0.1", "iterations=40"), tmp_path / "run")
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert summary["test"]["last"]["miou"] > summary["test"]["last"]["majority_miou"] + 0.1
+    assert line["alpha"] == 0.1
+    assert line["decomposition"]["num_samples"] > 0
+
+
+def test_eval_prints_the_numbers_of_the_summary(run: Path) -> None:
+    done = run_command("eval", str(run))
+    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    assert done.code == 0, done.err
+    assert f"mIoU            {100 * numbers['miou']:.2f} %" in done.out
+    assert f"commonest class everywhere: {100 * numbers['majority_miou']:.2f} %" in done.out
+
+
+def test_a_sliding_window_can_take_the_place_of_whole_images(run: Path) -> None:
+    whole, slid = (
+        evaluate_run(run, overrides=words)
+        for words in ([], ["dense.evaluation=slide", "dense.stride=40", "data.image_size=48"])
+    )
+    assert abs(slid["miou"] - whole["miou"]) < 0.2
+    assert slid["miou"] != whole["miou"]
+
+
+def test_the_analysis_repeats_the_evaluation_and_adds_views_and_pictures(run: Path, tmp_path: Path) -> None:
+    done = analyze(
+        [run], ["segmentation"], output=tmp_path, options={"segmentation": {"scales": [0.75, 1.0], "flip": True}}
+    )
+    [result] = done.results["segmentation"].values()
+    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    assert result["numbers"]["miou"]["value"] == pytest.approx(numbers["miou"], abs=1e-12)
+    assert result["data"]["num_views"] == 4
+    assert 0 < result["numbers"]["miou_multiscale"]["value"] <= 1
+    assert len(result["data"]["cells"]) == 4
+    assert {"segmentation-test.png", "segmentation-classes-test.png"} <= {path.name for path in done.files}
+
+
+def test_one_scale_in_the_analysis_adds_nothing(run: Path, tmp_path: Path) -> None:
+    done = analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"scales": [1.0]}})
+    [result] = done.results["segmentation"].values()
+    assert "miou_multiscale" not in result["numbers"]
+
+
+def test_analyses_of_whole_images_say_why_they_do_not_apply(run: Path, tmp_path: Path) -> None:
+    done = analyze([run], ["collapse", "segmentation"], output=tmp_path)
+    assert list(done.results) == ["segmentation"]
+    [sentence] = done.skipped
+    assert "its data has masks" in sentence
+
+
+def test_a_classifier_is_fine_tuned_with_its_backbone_and_its_seed(classifier: Path, tmp_path: Path) -> None:
+    options = {"recipe": "synthetic_upernet", "overrides": [*QUICK[:1], "iterations=8", "epochs=1", "batch_size=4"]}
+    done = analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
+    [result] = done.results["segmentation"].values()
+    [folder] = (classifier / "segmentation").iterdir()
+    recipe = parse_recipe(json.loads(json.dumps(_yaml(folder / "config.yaml"))))
+    assert recipe.seed == 4
+    assert recipe.model.options["backbone"] == "resnet10t"
+    assert result["data"]["trained_with"] == "ce"
+    bundle = load_data("synthetic_masks", **recipe.data.options)
+    start = build_model(recipe, bundle).state_dict()
+    trained = read_tensors(classifier / "checkpoints/last/model.safetensors")
+    name = "conv1.0.weight"
+    torch.testing.assert_close(start[f"backbone.body.{name}"], trained[f"body.{name}"], rtol=0, atol=0)
+    before = (folder / "summary.json").stat().st_mtime_ns
+    analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
+    assert (folder / "summary.json").stat().st_mtime_ns == before
+
+
+def test_a_classifier_without_a_recipe_is_left_out_with_a_reason(classifier: Path, tmp_path: Path) -> None:
+    done = analyze([classifier], ["segmentation"], output=tmp_path)
+    assert done.results == {}
+    assert "segmentation.recipe=" in done.skipped[0]
+
+
+def test_a_recipe_for_a_segmenter_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"segmentation\.recipe must be given for a classifier only"):
+        analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"recipe": "synthetic_upernet"}})
+
+
+@pytest.mark.distributed
+def test_two_processes_train_and_evaluate_what_one_does(tmp_path: Path) -> None:
+    words = ["iterations=4", "epochs=1", "batchnorm=frozen", "optimizer.name=sgd", "optimizer.lr=1e-3"]
+    words += ["model.options.dropout=0"]
+    recipe = tmp_path / "recipe.yaml"
+    made_recipe = quick_recipe(*words).model_dump(mode="json")
+    recipe.write_text(json.dumps(made_recipe))
+    train_quietly(quick_recipe(*words), tmp_path / "one")
+    run_two_ranks("maxsup.cli", "train", recipe, "--output", tmp_path / "two")
+    one, two = (read_tensors(tmp_path / name / "checkpoints/last/model.safetensors") for name in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-6)
+    results = [json.loads((tmp_path / name / "summary.json").read_text())["test"]["last"] for name in ("one", "two")]
+    assert results[1] == pytest.approx(results[0], abs=1e-4)
+
+
+def _yaml(path: Path) -> Any:
+    import yaml
+
+    return yaml.safe_load(path.read_text())
+
+
+def _another_size(home: Path) -> Path:
+    path = home / "train" / "masks" / "003.png"
+    Image.fromarray(np.zeros((40, 40), dtype=np.uint8)).save(path)
+    return path
+
+
+def _out_of_range(home: Path) -> Path:
+    path = home / "train" / "masks" / "003.png"
+    Image.fromarray(np.full((40, 48), 7, dtype=np.uint8)).save(path)
+    return path
+
+
+def _no_mask(home: Path) -> Path:
+    (home / "train" / "masks" / "003.png").unlink()
+    return home / "train" / "images" / "003.jpg"
+
+
+def _palette(home: Path) -> Path:
+    path = home / "train" / "masks" / "003.png"
+    Image.fromarray(np.zeros((40, 48), dtype=np.uint8)).convert("P").save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_another_size, ["48x40", "40x40"]),
+        (_out_of_range, ["7"]),
+        (_no_mask, ["mask"]),
+        (_palette, ["palette"]),
+    ],
+)
+def test_bad_masks_end_in_one_sentence_that_names_the_file(damage: Any, words: list[str], tmp_path: Path) -> None:
+    home = tmp_path / "streets"
+    made.write_masked_tree(home)
+    (home / "classes.txt").write_text("road\nsky\ntree\n")
+    path = damage(home)
+    done = run_command(
+        *("train", "synthetic_upernet", f"data.name=folder:{home}", "data.image_size=32", "iterations=8", "epochs=1"),
+        *("batch_size=4", TINY_BACKBONE, "--output", str(tmp_path / "run")),
+    )
+    [sentence] = [line for line in done.err.splitlines() if line.startswith("maxsup:")]
+    assert done.code == 4
+    assert path.name in sentence
+    assert all(word in sentence for word in words), sentence
+    assert "Traceback" not in done.err
+
+
+def test_indices_of_a_palette_are_read_on_request(tmp_path: Path) -> None:
+    home = tmp_path / "streets"
+    made.write_masked_tree(home)
+    (home / "classes.txt").write_text("road\nsky\ntree\n")
+    _palette(home)
+    words = [f"data.name=folder:{home}", "data.options={palette: index}", "data.image_size=32", TINY_BACKBONE]
+    recipe = load_recipe("synthetic_upernet", [*words, "iterations=2", "epochs=1", "batch_size=4"])
+    assert train(recipe, tmp_path / "run")["steps"] == 2

@@ -1,0 +1,62 @@
+"""Epochs that are counted in steps: an endless row of shuffled passes, cut into equal parts."""
+
+import pytest
+import torch
+
+from maxsup.core.config import AugmentConfig
+from maxsup.data import build_pipeline
+from maxsup.data.batches import BatchPlan
+from tests.unit.data import made
+
+
+def plan(num_samples: int = 10, batch_size: int = 4, num_steps: int | None = 3) -> BatchPlan:
+    return BatchPlan(num_samples, batch_size, 0, True, False, 0, 1, num_steps)
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 7])
+def test_every_pass_over_the_data_has_every_sample_once(num_steps: int) -> None:
+    stepped = plan(num_steps=num_steps)
+    row = torch.cat([stepped.order(epoch) for epoch in range(20)])
+    numbers = torch.cat([stepped.passes(epoch) for epoch in range(20)])
+    for number in range(int(numbers[-1])):
+        assert sorted(row[numbers == number].tolist()) == list(range(10))
+    assert len(row) == 20 * num_steps * 4
+
+
+def test_the_row_is_that_of_ordinary_epochs() -> None:
+    ordinary = torch.cat([plan(num_steps=None).order(epoch) for epoch in range(3)])
+    assert torch.equal(plan(num_steps=7).order(0), ordinary[:28])
+
+
+def test_the_length_of_an_epoch_does_not_change_the_row() -> None:
+    one, three = (torch.cat([plan(num_steps=count).order(e) for e in range(12 // count)]) for count in (1, 3))
+    assert torch.equal(one, three)
+
+
+def test_all_batches_are_full_and_may_be_larger_than_the_data() -> None:
+    wide = plan(num_samples=3, batch_size=8, num_steps=2)
+    order = wide.order(0)
+    assert [len(order[wide.batch(step)]) for step in range(2)] == [8, 8]
+    assert wide.num_batches == 2
+
+
+def test_an_image_is_augmented_anew_in_every_pass_of_an_epoch(tmp_path) -> None:
+    from maxsup.data import FileSplit
+
+    made.write_files(tmp_path, ["0.jpg"], height=60, width=60)
+    pipeline = build_pipeline(
+        FileSplit([(tmp_path / "0.jpg", 0)]),
+        batch_size=1,
+        mean=(0.5,) * 3,
+        std=(0.5,) * 3,
+        seed=0,
+        is_training=True,
+        augment=AugmentConfig(random_resized_crop=True),
+        image_size=16,
+        num_classes=2,
+        num_steps=2,
+    )
+    first, second = (batch.images for batch in pipeline.epoch(0))
+    assert not torch.equal(first, second)
+    again = next(pipeline.epoch(0, start=1)).images
+    assert torch.equal(second, again)

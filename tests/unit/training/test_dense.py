@@ -1,0 +1,158 @@
+"""Masks seen whole, through a window, and at several scales."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maxsup.core.config import Recipe, parse_recipe
+from maxsup.data import load_data
+from maxsup.losses import create_loss
+from maxsup.models import Segmenter
+from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, log_probabilities, recipe_views
+from maxsup.training.parts import build_model, prepare_for_masks, split_pipeline
+
+TINY = {
+    "data": {"name": "synthetic_masks", "image_size": 32, "options": {"num_train": 12, "num_test": 5, "size": 40}},
+    "model": {
+        "name": "upernet",
+        "options": {"backbone": "tiny_vit", "channels": 8, "auxiliary_channels": 8, "backbone_options": {"depth": 4}},
+    },
+}
+
+
+def tiny_recipe(*overrides: str) -> Recipe:
+    return parse_recipe(TINY, overrides)
+
+
+class PixelModel(nn.Module):
+    """Logits that depend on nothing but the pixel itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.layer(images)
+        return logits
+
+
+def test_one_scale_without_mirroring_is_the_ordinary_evaluation() -> None:
+    recipe = tiny_recipe()
+    bundle = load_data("synthetic_masks", **recipe.data.options)
+    model = build_model(recipe, bundle)
+    pipeline = split_pipeline(recipe, bundle, bundle.test)
+    results = [
+        evaluate_masks(model, pipeline, num_classes=11, views=views, split="test")
+        for views in (recipe_views(recipe), Views((1.0,), has_flip=False))
+    ]
+    assert results[0][0] == results[1][0]
+    assert torch.equal(results[0][1].matrix, results[1][1].matrix)
+    assert results[0][0]["n"] == 5
+    batch = next(pipeline.epoch(0))
+    with torch.no_grad():
+        plain = model.eval()(batch.images).log_softmax(dim=1)
+        seen = log_probabilities(model, batch.images, batch.labels.shape[-2:], Views())
+    torch.testing.assert_close(seen, plain, rtol=0, atol=0)
+
+
+def test_probabilities_of_several_views_are_averaged() -> None:
+    model, images = PixelModel().double(), torch.randn(1, 3, 12, 16, dtype=torch.float64)
+    views = Views((0.5, 1.0), has_flip=True)
+    small = nn.functional.interpolate(images, (6, 8), mode="bilinear")
+    expected = torch.zeros(1, 4, 12, 16, dtype=torch.float64)
+    for view in (small, images):
+        for is_mirrored in (False, True):
+            logits = model(view.flip(-1) if is_mirrored else view).float()
+            logits = logits.flip(-1) if is_mirrored else logits
+            expected += nn.functional.interpolate(logits, (12, 16), mode="bilinear").softmax(dim=1) / len(views)
+    found = log_probabilities(model, images, (12, 16), views).exp()
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(1, 12, 16), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("height", "width"), [(20, 31), (8, 40), (5, 6)])
+def test_a_sliding_window_sees_every_pixel(height: int, width: int) -> None:
+    model, images = PixelModel(), torch.randn(1, 3, height, width)
+    whole = log_probabilities(model, images, (height, width), Views())
+    slid = log_probabilities(model, images, (height, width), Views(window=8, stride=5))
+    torch.testing.assert_close(slid, whole, rtol=0, atol=1e-5)
+
+
+def test_the_usual_scales_are_six_and_twelve_views() -> None:
+    assert MULTI_SCALES == (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
+    assert len(Views(MULTI_SCALES, has_flip=True)) == 12
+
+
+def test_a_recipe_says_how_images_are_seen() -> None:
+    assert recipe_views(tiny_recipe()) == Views()
+    slide = recipe_views(tiny_recipe("dense.evaluation=slide", "dense.stride=20"), (0.5, 1.0), has_flip=True)
+    assert slide == Views((0.5, 1.0), True, 32, 20)
+
+
+def test_scales_below_zero_are_refused() -> None:
+    with pytest.raises(ValueError, match="scales must be factors above 0"):
+        Views((0.0, 1.0))
+
+
+def test_masks_are_judged_at_their_own_size() -> None:
+    recipe = tiny_recipe("dense.resize=64")
+    bundle = load_data("synthetic_masks", **recipe.data.options)
+    pipeline = split_pipeline(recipe, bundle, bundle.test)
+    sizes: list[tuple[int, ...]] = []
+    model = build_model(recipe, bundle)
+    assert isinstance(model, Segmenter)
+    evaluate_masks(
+        model,
+        pipeline,
+        num_classes=11,
+        views=Views(),
+        on_prediction=lambda index, found: sizes.append(tuple(found.shape)),
+    )
+    assert next(pipeline.epoch(0)).images.shape[-2:] == (64, 64)
+    assert sizes == [(40, 40)] * 5
+
+
+def test_a_loss_for_masks_leaves_their_unlabelled_pixels_out() -> None:
+    criterion = create_loss("maxsup", alpha=0.1)
+    prepare_for_masks(criterion)
+    logits = torch.randn(2, 4, 5, 5)
+    labels = torch.randint(0, 4, (2, 5, 5))
+    labels[:, 2] = 255
+    kept = create_loss("maxsup", alpha=0.1)(logits[:, :, [0, 1, 3, 4]], labels[:, [0, 1, 3, 4]])
+    torch.testing.assert_close(criterion(logits, labels), kept, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        ("zipf_ls", {"ranking": "dense"}, "loss must need nothing but logits where images have masks"),
+        ("ce", {"ignore_index": 7}, "loss.ignore_index must be 255 or left out where images have masks; got 7"),
+    ],
+)
+def test_losses_that_masks_cannot_be_trained_with_are_refused(
+    loss: str, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        prepare_for_masks(create_loss(loss, **options))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.name=tiny_vit"], "model must be a segmenter where images have masks; got 'tiny_vit'"),
+        (["data.name=digits", "data.image_size=32"], "data must have masks for the segmenter 'upernet'"),
+    ],
+)
+def test_a_model_of_the_other_kind_is_refused(overrides: list[str], message: str) -> None:
+    recipe = tiny_recipe(*overrides)
+    bundle = load_data(recipe.data.name, **recipe.data.options)
+    with pytest.raises(ValueError, match=message):
+        build_model(recipe, bundle)
+
+
+def test_every_recipe_of_a_segmenter_can_be_checked_without_data() -> None:
+    from maxsup.training.check import check_recipe
+
+    assert check_recipe(tiny_recipe())["model"] == "upernet"
+    with pytest.raises(ValueError, match="model must be a segmenter"):
+        check_recipe(tiny_recipe("model.name=tiny_vit"))
