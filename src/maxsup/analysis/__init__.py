@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from maxsup.analysis.analyze import Analyzed, analyze, draw_figures, read_results, result_path
 from maxsup.analysis.diagnosis import Diagnosis, diagnose
 from maxsup.analysis.labels import label_runs
-from maxsup.analysis.outputs import Outputs, RunOutputs
+from maxsup.analysis.outputs import Outputs, RunOutputs, data_label
 from maxsup.analysis.probe import Probe, fit_probe, knn_accuracy
 from maxsup.analysis.registry import ANALYSES, Analysis, describe_analyses
 from maxsup.analysis.repair import fit_norm, fit_temperature, normalized_confidence
@@ -31,6 +31,7 @@ __all__ = [
     "RunOutputs",
     "SmoothingEstimate",
     "analyze",
+    "data_label",
     "describe_analyses",
     "diagnose",
     "draw_figures",

@@ -98,8 +98,9 @@ def result_path(
     split: str = "test",
     weights: str = "last",
     options: Mapping[str, Any] | None = None,
+    data: str | None = None,
 ) -> Path:
-    """Where :func:`analyze` puts the result of an analysis of a run; other options, another file.
+    """Where :func:`analyze` puts the result of an analysis of a run; other options or other data, another file.
 
     Args:
         path: A run directory.
@@ -107,12 +108,14 @@ def result_path(
         split: What is judged.
         weights: ``last`` or ``best``.
         options: As they were given; defaults that were not given do not count.
+        data: What was analysed where it is not the run's own data, as :func:`data_label` calls it.
 
     Example:
         >>> result_path("run", "probe", options={"target": "cifar100"}).as_posix()
         'run/analysis/probe-test-target=cifar100.json'
     """
     words = [name, split, *([weights] if weights != "last" else [])]
+    words += [f"on={file_name(data)}"] if data else []
     words += [f"{key}={file_name(str(value))}" for key, value in sorted((options or {}).items())]
     return RunDir(path).analysis / f"{'-'.join(words)}.json"
 
@@ -167,7 +170,7 @@ def _compute(
             "options": shared,
             **analysis.compute(run, split=split, **shared),
         }
-        path = result_path(run.run.path, name, split=split, weights=run.weights, options=options)
+        path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
         run.run.write_json(path, result)
         done.files.append(path)
         # As a reader will find it: figures drawn now and from the file later are the same.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,11 @@ from maxsup.analysis.progress import Progress
 from maxsup.analysis.style import loss_look
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
-from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, Recipe, flat_items, parse_recipe
+from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.recipes import read_yaml
 from maxsup.core.rundir import RunDir
+from maxsup.core.storage import json_text
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS, Classifier, Segmenter
@@ -99,7 +100,12 @@ class RunOutputs:
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
-        self.recipe: Recipe = parse_recipe(read_yaml(self.run.config), self.overrides, source=str(self.run.config))
+        own, self.recipe = (
+            parse_recipe(read_yaml(self.run.config), words, source=str(self.run.config))
+            for words in ((), self.overrides)
+        )
+        labels = [data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe)]
+        self.other_data = None if labels[0] == labels[1] else labels[1]
         self.loss = self.recipe.loss.name
         self.label = label or loss_look(self.loss).label
         self.progress = progress or Progress()
@@ -254,6 +260,16 @@ class RunOutputs:
         settings = self.recipe.data
         root = Path(settings.root) if settings.root else None
         return load_data(name, root=root, download=settings.download, split_seed=settings.split_seed)
+
+
+def data_label(name: str, options: Mapping[str, Any]) -> str:
+    """A data set and its options in one word.
+
+    Example:
+        >>> data_label("cifar10", {}), data_label("cifar10_c", {"severities": [3]})
+        ('cifar10', 'cifar10_c:{"severities": [3]}')
+    """
+    return f"{name}:{json_text(options)}" if options else name
 
 
 def file_name(data: str) -> str:

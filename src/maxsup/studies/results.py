@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from maxsup.analysis import result_path
+from maxsup.analysis import data_label, result_path
 from maxsup.core.rundir import RunDir
 from maxsup.studies.conclusions import conclusions
 from maxsup.studies.engine import StudyFolder, analysis_call
@@ -77,7 +77,14 @@ def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
         return _number(summary.get("test", {}).get(folder.study.weights, {}).get(metric.name))
     analysis = next(entry for entry in folder.analyses if entry.name == metric.source)
     call = analysis_call(analysis, folder.runs[name].recipe, folder.study.weights)
-    path = result_path(run.path, call["what"], split=call["split"], weights=call["weights"], options=call["options"])
+    path = result_path(
+        run.path,
+        call["what"],
+        split=call["split"],
+        weights=call["weights"],
+        options=call["options"],
+        data=data_label(call["data"]["name"], call["data"]["options"]) if call["data"] else None,
+    )
     return _number(_read(path).get("numbers", {}).get(metric.name, {}).get("value"))
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.analysis import RunOutputs, analyze, draw_figures, label_runs, read_results, result_path
+from maxsup.analysis import RunOutputs, analyze, data_label, draw_figures, label_runs, read_results, result_path
 from maxsup.analysis.style import save
 from maxsup.core.errors import StorageError
-from tests.unit.analysis.made import make_run
+from tests.unit.analysis.made import long_tail, make_run
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +76,15 @@ def test_options_have_files_of_their_own(runs: list[Path]) -> None:
     assert len(read_results(runs[0], "projection")) == 2
     path = result_path(runs[0], "projection", options={"num_samples": 5, "basis": "centroids"})
     assert len(json.loads(path.read_text())["data"]["points"]["test"][0]) == 5
+
+
+def test_other_data_has_a_file_of_its_own(runs: list[Path], tmp_path: Path) -> None:
+    other = f"arrays:{long_tail(tmp_path)}"
+    for words in ([], [f"data.name={other}"]):
+        analyze(runs[:1], ["logits"], overrides=words)
+    found = {result["facts"]["dataset"] for result in read_results(runs[0], "logits")}
+    assert found == {"digits", other}
+    assert result_path(runs[0], "logits", data=data_label(other, {})).is_file()
 
 
 def test_what_does_not_apply_is_said_once_and_the_rest_goes_on(runs: list[Path]) -> None:
