@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bundle import MemorySplit, stratified_split
 from maxsup.data.digits import digit_images
+from maxsup.data.long_tail import long_tail_subset
 from maxsup.data.registry import DATASETS, DataRequest, RawData
 
 CANVAS = 24
@@ -30,12 +31,13 @@ _RANGES = {"hue": (0.0, 1.0), "x": (8.0, 16.0), "y": (8.0, 16.0), "scale": (1.25
     images="2,156 + 719 of 3x24x24, 10 classes",
     source="drawn here from scikit-learn's digits; factors hue, x, y, scale, background",
 )
-def synthetic(request: DataRequest, *, copies: int = 2, seed: int = 0) -> RawData:
+def synthetic(request: DataRequest, *, copies: int = 2, imbalance: float = 1, seed: int = 0) -> RawData:
     """Placed digits.
 
     Args:
         request: What is asked for.
         copies: How often each training digit is drawn; digits of the other splits are drawn once.
+        imbalance: Training images of the largest class for each of the smallest; 1 keeps classes alike.
         seed: Seed of the factors.
     """
     if copies < 1:
@@ -43,9 +45,12 @@ def synthetic(request: DataRequest, *, copies: int = 2, seed: int = 0) -> RawDat
     images, labels = digit_images()
     kept, test = stratified_split(labels, _TEST_SHARE, seed=0)
     train, val = (kept[part] for part in stratified_split(labels[kept], request.val_share, request.split_seed))
+    train = train.repeat(copies)
+    if imbalance != 1:
+        train = train[long_tail_subset(labels[train], imbalance, seed)]
     splits = {
         name: placed_digits(images[members], labels[members], mixed_seed(seed, "synthetic", name))
-        for name, members in {"train": train.repeat(copies), "val": val, "test": test}.items()
+        for name, members in {"train": train, "val": val, "test": test}.items()
         if len(members)
     }
     return RawData(splits["train"], splits["test"], tuple("0123456789"), val=splits.get("val"))

@@ -188,13 +188,19 @@ def _metrics(study: Study) -> list[dict[str, Any]]:
 def _verdicts(folder: StudyFolder, values: Mapping[Cell, Values]) -> list[dict[str, Any]]:
     """Under each comparison, what it shows in words."""
     study, verdicts = folder.study, []
-    for group in comparisons(study, folder.scale):
+    groups = comparisons(study, folder.scale)
+    named = study.column if study.compared_axis == "rows" else study.row
+    shown = [(group.group, study.metric_of(next(iter(group.cells.values()))).title) for group in groups]
+    for group in groups:
         columns = {arm: list(values[cell].values()) for arm, cell in group.cells.items()}
         metric = study.metric_of(next(iter(group.cells.values())))
         found = compare_losses(columns, study.baseline, direction=metric.direction)
         unit = "points" if metric.unit == "%" else metric.unit
         quantity = Quantity(metric.title, unit, metric.factor, metric.digits)
-        titles = [word for word in (group.group, metric.title) if word]
+        # The same number in several columns: only the column tells them apart.
+        other = named(group.other)
+        column = (other.group, other.title) if shown.count((group.group, metric.title)) > 1 else ()
+        titles = [word for word in (group.group, *column, metric.title) if word]
         verdicts.append({"title": ", ".join(titles), "sentences": verdict_sentences(found, study.baseline, quantity)})
     return verdicts
 

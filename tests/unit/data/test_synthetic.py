@@ -58,3 +58,11 @@ def test_the_test_split_does_not_depend_on_the_validation_split() -> None:
 def test_copies_must_be_positive() -> None:
     with pytest.raises(ValueError, match="copies must be at least 1; got 0"):
         load_data("synthetic", copies=0)
+
+
+def test_a_long_tail_leaves_the_other_splits_alone() -> None:
+    even, tailed = (load_data("synthetic", val_share=0, imbalance=imbalance) for imbalance in (1, 10))
+    counts = torch.bincount(tailed.train.labels).tolist()
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] >= 10 * counts[-1] >= 0.9 * counts[0]
+    assert torch.equal(tailed.test.images, even.test.images)
