@@ -14,6 +14,8 @@ import torch
 from maxsup.cli import main
 from maxsup.core import timing
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("bench", "--classes", "50", "--batch", "8", "--rounds", "2")
 LOSSES = ["torch cross-entropy", "torch label smoothing", "naive MaxSup", "maxsup"]

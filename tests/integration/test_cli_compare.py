@@ -101,6 +101,7 @@ def test_tuning_says_what_it_chose_and_compares_with_that(tmp_path: Path) -> Non
     assert len(list((tmp_path / "out" / "tuning" / "runs").iterdir())) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -17,7 +17,7 @@ from maxsup.cli import main
 from maxsup.core.recipes import list_recipes
 from maxsup.data import DATASETS
 from maxsup.losses import LOSSES
-from maxsup.models import MODELS
+from maxsup.models import MODELS, SEGMENTERS
 from tests.contract.recipe_data import arrays
 
 QUICK = ["digits_cnn", "epochs=2", "batch_size=256", "model.options.widths=[8, 16]"]
@@ -199,7 +199,12 @@ def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(
 
 @pytest.mark.parametrize(
     ("kind", "names"),
-    [("recipes", list_recipes()), ("models", list(MODELS)), ("data", list(DATASETS)), ("losses", list(LOSSES))],
+    [
+        ("recipes", list_recipes()),
+        ("models", [*MODELS, *SEGMENTERS]),
+        ("data", list(DATASETS)),
+        ("losses", list(LOSSES)),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_everything_can_be_listed(cli: Callable[..., Outcome], kind: str, names: list[str]) -> None:
@@ -220,7 +225,7 @@ def test_listing_recipes_needs_neither_torch_nor_a_third_of_a_second() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stderr == "set()\n"
-    assert done.stdout.count("maxsup.cli train") + done.stdout.count("maxsup train") == 16
+    assert done.stdout.count("maxsup.cli train") + done.stdout.count("maxsup train") == 19
     # CPU time, not wall time: other tests run beside this one.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
 

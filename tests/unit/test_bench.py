@@ -22,6 +22,8 @@ from maxsup.core.peers import naive_maxsup
 from maxsup.core.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
 from maxsup.functional import maxsup_cross_entropy
 
+pytestmark = pytest.mark.slow
+
 SMALL = Case((12, 20), compiled=())
 SMALL_HALF = Case((12, 20), "bfloat16", compiled=())
 SMALL_DENSE = Case((2, 7, 4, 3), ignore_index=255, compiled=())

@@ -29,7 +29,7 @@ def study_names() -> list[str]:
 
     Example:
         >>> len(study_names()), "tab_pre" in study_names()
-        (18, True)
+        (19, True)
     """
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 

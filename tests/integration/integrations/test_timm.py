@@ -118,6 +118,7 @@ def test_what_maxsup_is_not_defined_for_is_refused(
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_a_script_the_command_says_where_to_get_it(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "MAXSUP_TIMM_SCRIPT"}
     done = subprocess.run(
