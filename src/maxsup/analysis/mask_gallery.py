@@ -91,7 +91,7 @@ def draw_classes(results: Mapping[str, Result]) -> Figure:
     looks = run_looks(results)
     names: list[str] = next(iter(results.values()))["data"]["class_names"]
     table = np.array([[_number(value) for value in result["data"]["class_iou"]] for result in results.values()])
-    spread = np.nan_to_num(np.nanmax(np.nan_to_num(table), axis=0) - np.nanmin(np.nan_to_num(table), axis=0))
+    spread = np.ptp(np.nan_to_num(table), axis=0)
     chosen = sorted(np.argsort(-spread, kind="stable")[:_MAX_BARS].tolist())
     with styled():
         figure, [[axes]] = panels(1, 1, height=0.8 + 0.12 * len(results) + 0.16 * len(chosen))
@@ -104,7 +104,8 @@ def draw_classes(results: Mapping[str, Result]) -> Figure:
         axes.grid(axis="x")
         axes.tick_params(axis="y", length=0)
         if len(chosen) < len(names):
-            axes.set_title(f"{len(chosen)} of {len(names)} classes, those that differ most", fontsize=6.5, color=GREY)
+            which = "those that differ most" if len(results) > 1 else "the first"
+            axes.set_title(f"{len(chosen)} of {len(names)} classes, {which}", fontsize=6.5, color=GREY)
         legend: list[Look] = list(looks.values())
         legend_above(figure, legend, has_lines=False)
     return figure

@@ -143,7 +143,7 @@ class RunOutputs:
     @property
     def is_dense(self) -> bool:
         """Whether the run was trained on masks."""
-        return self.recipe.model.name in SEGMENTERS.names()
+        return self.recipe.model.name in SEGMENTERS
 
     @property
     def strength(self) -> Any:

@@ -71,12 +71,13 @@ def compute(
     segmented = (
         run
         if run.is_dense
-        else _fine_tuned(run, str(recipe), [*overrides, *([f"data.name={target}"] if target else [])])
+        else _fine_tuned(run, str(recipe), [*([f"data.name={target}"] if target else []), *overrides])
     )
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)
     if len(images) == 0:
         raise DataError(f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.")
-    shown = [place * len(images) // num_images for place in range(min(num_images, len(images)))]
+    num_shown = min(num_images, len(images))
+    shown = [place * len(images) // num_shown for place in range(num_shown)]
     found: dict[int, Tensor] = {}
 
     def keep(index: int, prediction: Tensor) -> None:
@@ -127,14 +128,17 @@ def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **option
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Pictures of the runs side by side, and the classes they get right."""
-    figures = {"segmentation-classes": draw_classes(results)}
-    pictured = {label: result for label, result in results.items() if result["data"]["cells"]}
+    """Pictures of the runs side by side, and the classes they get right; other data has figures of its own."""
     groups: dict[tuple[Any, ...], dict[str, Result]] = {}
-    for label, result in pictured.items():
-        groups.setdefault((result["data"]["images"], *result["data"]["indices"]), {})[label] = result
+    for label, result in results.items():
+        data = result["data"]
+        groups.setdefault((data["images"], *data["class_names"], *data["indices"]), {})[label] = result
+    figures = {}
     for place, group in enumerate(groups.values()):
-        figures["segmentation" if not place else f"segmentation-{place + 1}"] = draw_masks(group)
+        number = f"-{place + 1}" if place else ""
+        figures[f"segmentation-classes{number}"] = draw_classes(group)
+        if next(iter(group.values()))["data"]["cells"]:
+            figures[f"segmentation{number}"] = draw_masks(group)
     return figures
 
 

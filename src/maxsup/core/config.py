@@ -229,6 +229,16 @@ class Recipe(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _window_leaves_no_gaps(self) -> Recipe:
+        stride, window = self.dense.stride, self.data.image_size
+        if stride is not None and (window is None or stride > window):
+            raise ValueError(
+                f"dense.stride must be at most data.image_size, the side of the window; got {stride} with "
+                f"image_size={window}. Usual: two thirds of it."
+            )
+        return self
+
 
 # Where and how fast, not what: a run may go on with other values of these and is still the same run.
 CIRCUMSTANCES = (

@@ -12,6 +12,7 @@ from maxsup.data.mask_files import MaskFileReader, Palette, paired_files
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
 _CUB_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
+_MAX_LABEL = 2**16 - 1
 
 
 @DATASETS.register(
@@ -117,8 +118,8 @@ def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, igno
         if not all((part / kind).is_dir() for kind in ("images", "masks")):
             raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders, as train has.")
     names = _mask_classes(home / "classes.txt", num_classes)
-    if ignore < 0:
-        raise ValueError(f"ignore must be a label from 0 on; got {ignore!r}. Usual: {IGNORED_LABEL}.")
+    if isinstance(ignore, bool) or not isinstance(ignore, int) or not 0 <= ignore <= _MAX_LABEL:
+        raise ValueError(f"ignore must be a label from 0 to {_MAX_LABEL}; got {ignore!r}. Usual: {IGNORED_LABEL}.")
     reader = MaskFileReader({**{label: label for label in range(len(names))}, ignore: IGNORED_LABEL}, palette)
     splits = []
     for part in parts:
@@ -135,6 +136,8 @@ def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
         if num_classes not in (None, len(names)):
             raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
     elif num_classes is not None:
+        if isinstance(num_classes, bool) or not isinstance(num_classes, int):
+            raise ValueError(f"num_classes must be a whole number; got {num_classes!r}. Count the labels.")
         names = tuple(str(label) for label in range(num_classes))
     else:
         raise DataError(

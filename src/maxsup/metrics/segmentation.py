@@ -72,4 +72,4 @@ class ConfusionSums:
     def majority_miou(self) -> float:
         """What labelling every pixel with the commonest class would give: the number to be well above."""
         there = self.matrix.sum(1).double()
-        return float(there.max() / there.sum()) / int((there > 0).sum())
+        return float(there.max() / there.sum() / (there > 0).sum())

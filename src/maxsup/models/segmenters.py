@@ -55,10 +55,10 @@ class Segmenter(nn.Module):
 
     def forward(self, images: Tensor, *, with_auxiliary: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
-        if self.training and len(images) == 1:
+        if len(images) == 1 and self._normalises_over_images:
             raise ValueError(
                 "a segmenter must train on two images a piece or more, because it normalises over them; got 1. "
-                "Raise batch_size or lower accumulation."
+                "Raise batch_size, lower accumulation, or set batchnorm=frozen."
             )
         height, width = images.shape[-2:]
         filled = F.pad(images, (0, -width % self.patch, 0, -height % self.patch))
@@ -72,6 +72,11 @@ class Segmenter(nn.Module):
             return logits
         assert self.auxiliary is not None
         return logits, at_pixels(self.auxiliary(pyramid))
+
+    @property
+    def _normalises_over_images(self) -> bool:
+        # Pooled to one cell, one image alone has no variance; frozen norms need none, synchronised ones see others.
+        return any(isinstance(module, nn.BatchNorm2d) and module.training for module in self.decoder.modules())
 
 
 SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("segmenter")

@@ -21,6 +21,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maxsup.models.base import check_count
 from maxsup.models.segmenters import SEGMENTERS, Segmenter
 from maxsup.models.timm_models import TimmClassifier
 
@@ -127,6 +128,10 @@ def upernet(
         >>> model(torch.randn(1, 3, 40, 48)).shape
         torch.Size([1, 5, 40, 48])
     """
+    check_count("channels", channels)
+    check_count("auxiliary_channels", auxiliary_channels)
+    if auxiliary_weight < 0:
+        raise ValueError(f"auxiliary_weight must be at least 0; got {auxiliary_weight!r}. Usual: 0.4.")
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1; got {dropout!r}. Usual: 0.1.")
     maps = _maps(backbone, in_channels, image_size, pretrained, backbone_options or {}, out_indices)

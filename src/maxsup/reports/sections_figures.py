@@ -165,7 +165,7 @@ def _gallery(view: FolderView, prefix: str, analysis: str, title: str, words: st
         if seed is None:
             continue
         for name, figure in drawn(analysis, results).items():
-            if name.endswith("-classes"):
+            if "-classes" in name:
                 continue
             description = f"{words} Models of seed {seed}; the images were not picked by hand."
             data = numbers_table(results, title)

@@ -12,8 +12,10 @@ from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
 from maxsup.core.rundir import RunDir
 from maxsup.losses import LOSSES
+from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import Study
+from maxsup.training.check import check_recipe
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
 LOSS_OPTIONS: dict[str, dict[str, Any]] = {
@@ -39,6 +41,14 @@ METRICS = {
     "r_squared": Metric(
         source="collapse", name="train_r_squared", title="r_squared (train)", digits=3, direction="none"
     ),
+}
+MASK_METRICS = {
+    "miou": Metric(name="miou", title="mIoU", factor=100, unit="%", digits=2, direction="higher"),
+    "accuracy": METRICS["accuracy"].model_copy(update={"title": "pixel accuracy"}),
+    "class_accuracy": Metric(
+        name="class_accuracy", title="class accuracy", factor=100, unit="%", digits=2, direction="higher"
+    ),
+    "nll": METRICS["nll"],
 }
 
 
@@ -77,6 +87,9 @@ def comparison(
     baseline = baseline or ("ls" if "ls" in arms else arms[0])
     if baseline not in arms:
         raise ValueError(f"baseline must be one of the losses; got {baseline!r}. {hint(baseline, arms)}")
+    for row in rows:
+        # One loss that cannot be trained on this data would be found after the others have been.
+        check_recipe(base.model_copy(update={"loss": row.loss}))
     metrics, analyses = _measured(base)
     scale = Scale(recipe=name, overrides=tuple(overrides), seeds=tuple(range(num_seeds)), note=_note(base))
     return Study(
@@ -148,7 +161,7 @@ def tuning(study: Study, recipe: str, overrides: Iterable[str] = ()) -> Study:
 
 
 def chosen_strengths(folders: Mapping[str, Sequence[Path]], rows: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Options of each loss whose runs have the best mean validation accuracy; the lower NLL decides between equals.
+    """Options of each loss whose runs have the best mean validation accuracy, of masks mIoU; of equals the lower NLL.
 
     Args:
         folders: Run directories by the name of the row they belong to.
@@ -159,7 +172,7 @@ def chosen_strengths(folders: Mapping[str, Sequence[Path]], rows: Sequence[Entry
         assert row.loss is not None
         found = [json.loads(RunDir(path).summary.read_text())["val"]["last"] for path in folders[row.name]]
         score = (
-            sum(entry["accuracy"] for entry in found) / len(found),
+            sum(entry.get("miou", entry["accuracy"]) for entry in found) / len(found),
             -sum(entry["nll"] for entry in found) / len(found),
         )
         if row.loss.name not in best or score > best[row.loss.name][0]:
@@ -202,6 +215,8 @@ def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:
 
 def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     """The numbers of a comparison; where factors within classes are known, what a probe finds of them too."""
+    if recipe.model.name in SEGMENTERS:
+        return MASK_METRICS, [AnalysisPlan(name="segmentation", what="segmentation")]
     analyses = [
         AnalysisPlan(name="calibration", what="calibration"),
         AnalysisPlan(name="collapse", what="collapse"),

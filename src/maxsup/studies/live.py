@@ -167,6 +167,6 @@ def _news(state: JobState) -> str:
     if state.status == "queued":
         return "waits for another attempt"
     if state.status == "done":
-        return "is done" if state.seconds is None else f"is done in {duration(state.seconds)}"
+        return "is done" if state.seconds is None else f"is done, trained in {duration(state.seconds)}"
     where = f" Log: {state.log}" if state.log else ""
     return f"has failed: {state.sentence}{where}"

@@ -9,7 +9,8 @@ from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import MaxsupError, hint
 from maxsup.core.recipes import read_yaml
 from maxsup.core.rundir import RunDir
-from maxsup.studies.compare import METRICS
+from maxsup.models import SEGMENTERS
+from maxsup.studies.compare import MASK_METRICS, METRICS
 from maxsup.studies.engine import StudyFolder
 from maxsup.studies.parts import Cell, Entry, Scale
 from maxsup.studies.plans import PlannedRun
@@ -46,6 +47,7 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
         raise ValueError(f"baseline must be a loss of these runs; got {chosen!r}. {hint(chosen, names)}")
     seeds = tuple(sorted({recipe.seed for recipe in recipes.values()}))
     scale = Scale(recipe="digits_cnn", seeds=seeds, note="runs as they were trained")
+    metrics = MASK_METRICS if first.model.name in SEGMENTERS else {key: METRICS[key] for key in _PLAIN}
     study = Study(
         name="runs",
         label="",
@@ -55,12 +57,12 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
         unstated=(),
         baseline=chosen,
         rows=tuple(rows.values()),
-        columns=tuple(Entry(name=key, title=METRICS[key].title, metric=METRICS[key]) for key in _PLAIN),
+        columns=tuple(Entry(name=key, title=metric.title, metric=metric) for key, metric in metrics.items()),
         scales={"full": scale, "tiny": scale},
     )
     planned = {
         # An absolute name is a folder of its own.
-        str(path): PlannedRun(recipe, arms[path], recipe.seed, tuple(Cell(arms[path], column) for column in _PLAIN))
+        str(path): PlannedRun(recipe, arms[path], recipe.seed, tuple(Cell(arms[path], column) for column in metrics))
         for path, recipe in recipes.items()
     }
     return StudyFolder(output, study, "full", planned, ())

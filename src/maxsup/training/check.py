@@ -10,6 +10,7 @@ from torch import nn
 from maxsup.core.config import Recipe
 from maxsup.core.errors import hint
 from maxsup.data import DATASETS, dataset_options
+from maxsup.data.mask_transforms import check_dense, check_not_dense
 from maxsup.models import SEGMENTERS, create_model, create_segmenter
 from maxsup.training.needs import Needs
 from maxsup.training.parts import build_loss, check_task, prepare_for_masks
@@ -42,10 +43,14 @@ def check_recipe(recipe: Recipe) -> dict[str, Any]:
         )
     is_dense = DATASETS.facts(kind).get("task") == "masks"
     if kind != "folder":  # either
-        check_task(recipe.model.name, is_dense=is_dense)
+        check_task(recipe.model, is_dense=is_dense)
+    if recipe.model.name in SEGMENTERS:
+        check_dense(recipe.augment, recipe.data.image_size, is_training=True)
+    else:
+        check_not_dense(recipe.dense)
     with torch.device("meta"):
         # The number of classes and channels comes from the data; any will do to see that the model can be built.
-        if recipe.model.name in SEGMENTERS.names():
+        if recipe.model.name in SEGMENTERS:
             prepare_for_masks(criterion)
             size = recipe.data.image_size
             model: nn.Module = create_segmenter(recipe.model.name, 10, image_size=size, **recipe.model.options)

@@ -7,6 +7,7 @@ original size; with one view that is the ordinary evaluation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maxsup.core.config import Recipe
-from maxsup.core.errors import NonFiniteError
+from maxsup.core.errors import DataError, NonFiniteError
 from maxsup.data import IGNORED_LABEL, Pipeline
 from maxsup.metrics import ConfusionSums
 from maxsup.models import Segmenter
@@ -76,7 +77,7 @@ def log_probabilities(model: Callable[[Tensor], Tensor], images: Tensor, size: S
         found = F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False).log_softmax(dim=1)
         total = found if total is None else torch.logaddexp(total, found)
     assert total is not None
-    return total - torch.tensor(float(len(views))).log()
+    return total - math.log(len(views))
 
 
 def evaluate_masks(
@@ -124,23 +125,29 @@ def evaluate_masks(
             predictions = found.argmax(dim=1)
             sums.update(predictions, labels)
             nll = F.nll_loss(found, labels, ignore_index=IGNORED_LABEL, reduction="sum")
-            totals += torch.tensor([float(nll), int((labels != IGNORED_LABEL).sum()), len(labels)])
-            for place, index in enumerate(batch.indices.tolist()):
-                if on_prediction is not None:
-                    on_prediction(index, predictions[place].cpu())
+            num_pixels = int((labels != IGNORED_LABEL).sum())
+            totals += torch.tensor([float(nll), num_pixels, len(labels)], dtype=totals.dtype)
+            if on_prediction is not None:
+                for index, prediction in zip(batch.indices.tolist(), predictions.cpu(), strict=True):
+                    on_prediction(index, prediction)
             if on_batch is not None:
                 on_batch()
     if is_sharded:
         sums.sync(device)
         totals = _summed(totals, device)
     nll_sum, num_pixels, num_images = totals.tolist()
+    if not num_pixels:
+        raise DataError(
+            f"masks of split {split!r} must have at least one labelled pixel; got {int(num_images)} images without. "
+            "Correct the masks, or the ignored label."
+        )
     result = {
         "split": split,
         "n": int(num_images),
         "missing": pipeline.num_missing,
         **sums.compute(),
         "majority_miou": sums.majority_miou(),
-        "nll": nll_sum / num_pixels if num_pixels else float("nan"),
+        "nll": nll_sum / num_pixels,
     }
     return result, sums
 

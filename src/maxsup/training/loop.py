@@ -206,7 +206,7 @@ class Trainer:
         labels = batch.labels.to(device, non_blocking=True)
         # Gradients of the processes are averaged, so each divides by its share of the targets of all.
         num_items = self.processes.sum(self._num_items(target)) / self.processes.count
-        num_items = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
+        divisor = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
         pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
         self._stepper.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=device)
@@ -216,7 +216,7 @@ class Trainer:
         for index, (piece, piece_target, piece_labels) in enumerate(pieces):
             is_last = index == len(pieces) - 1
             with nullcontext() if is_last else self.accelerator.no_sync(self._forward):
-                value, output = self._objective(piece, piece_target, num_items)
+                value, output = self._objective(piece, piece_target, divisor)
                 self.accelerator.backward(value)
             loss += value.detach()
             num_correct += (output.argmax(dim=1) == piece_labels).sum()
@@ -225,12 +225,12 @@ class Trainer:
         # The only wait for the device in a step.
         numbers = torch.stack([loss, num_items, num_correct, num_labels, grad_norm.to(loss)])
         mean, items, correct, labelled, norm = numbers.tolist()
-        self._stop_if_not_finite(mean, norm, batch, torch.cat(logits), labels)
+        self._stop_if_not_finite(mean, norm, batch, logits, labels)
         self._stepper.step()
         if self.ema is not None:
             self.ema.update(self.model)
-        watched, true = (part[self._watched] for part in (torch.cat(logits), labels))
-        self.monitor.update(watched, true, alpha=getattr(self.criterion, "alpha", 1.0))
+        watched = torch.cat([part[self._watched] for part in logits])
+        self.monitor.update(watched, labels[self._watched], alpha=getattr(self.criterion, "alpha", 1.0))
         return StepResult(mean * items, items, correct, labelled, norm)
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,14 +280,16 @@ class Trainer:
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
 
-    def _stop_if_not_finite(self, loss: float, grad_norm: float, batch: Batch, logits: Tensor, labels: Tensor) -> None:
+    def _stop_if_not_finite(
+        self, loss: float, grad_norm: float, batch: Batch, logits: list[Tensor], labels: Tensor
+    ) -> None:
         """Raise before the update where the loss of any process is no number, naming epoch, step and samples."""
         # With float16 a gradient overflows now and then; the scaler skips that step.
         is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
         if not any(self.processes.largest(float(is_broken))):
             return
         ignored = self.criterion.ignore_index
-        values = F.cross_entropy(logits.float(), labels, reduction="none", ignore_index=ignored)
+        values = F.cross_entropy(torch.cat(logits).float(), labels, reduction="none", ignore_index=ignored)
         bad = ~values.isfinite().flatten(1).all(dim=1).cpu() if values.ndim > 1 else ~values.isfinite().cpu()
         guilty = batch.indices[bad] if bad.any() else batch.indices
         indices = sorted(index for part in self.processes.gathered(guilty.tolist()) for index in part)
@@ -316,11 +318,13 @@ class Trainer:
         }
 
     def _check_last_batch(self) -> None:
-        """Raise where the last batch of an epoch would leave a process without an image."""
+        """Raise where the last batch of an epoch would leave a process without an image, or a segmenter with one."""
         left = len(self.bundle.train) % self.recipe.batch_size if self.recipe.iterations is None else 0
-        if 0 < left < self.processes.count and not self.recipe.data.drop_last:
+        least = 2 if self.bundle.is_dense and self.recipe.batchnorm == "local" else 1
+        if 0 < left < least * self.processes.count and not self.recipe.data.drop_last:
+            images = "an image" if least == 1 else f"{least} images"
             raise ValueError(
-                f"the last batch must have an image for each of {self.processes.count} processes; got {left}. "
+                f"the last batch must have {images} for each of {self.processes.count} processes; got {left}. "
                 "Set data.drop_last=true or another batch_size."
             )
 

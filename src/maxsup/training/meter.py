@@ -47,11 +47,10 @@ class EpochMeter:
         return EpochMeter(*sums.tolist())
 
     def means(self) -> dict[str, float]:
-        """Loss over its denominators, accuracy over labels, gradient norm over steps; ``nan`` before the first."""
-        if not self.num_steps:
-            return {"loss": math.nan, "accuracy": math.nan, "grad_norm": math.nan}
-        return {
-            "loss": self.loss_sum / self.num_items,
-            "accuracy": self.num_correct / self.num_labels,
-            "grad_norm": self.grad_norm / self.num_steps,
+        """Loss over its denominators, accuracy over labels, gradient norm over steps; ``nan`` where there are none."""
+        ratios = {
+            "loss": (self.loss_sum, self.num_items),
+            "accuracy": (self.num_correct, self.num_labels),
+            "grad_norm": (self.grad_norm, self.num_steps),
         }
+        return {name: total / count if count else math.nan for name, (total, count) in ratios.items()}

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from maxsup.core import schedules
-from maxsup.core.config import LossConfig, Recipe
+from maxsup.core.config import LossConfig, ModelConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
@@ -84,7 +84,7 @@ def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
     kind = {} if bundle.is_dense else {"classifier": recipe.model.classifier}
     create = create_segmenter if bundle.is_dense else create_model
-    check_task(recipe.model.name, is_dense=bundle.is_dense)
+    check_task(recipe.model, is_dense=bundle.is_dense)
     model: Classifier | Segmenter = create(
         recipe.model.name,
         bundle.num_classes,
@@ -113,17 +113,21 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
     return create_loss(config.name, **options)
 
 
-def check_task(model: str, *, is_dense: bool) -> None:
+def check_task(model: ModelConfig, *, is_dense: bool) -> None:
     """Raise where a classifier is to label pixels, or a segmenter whole images."""
-    if is_dense and model not in SEGMENTERS.names():
+    if is_dense and model.name not in SEGMENTERS:
         raise ValueError(
-            f"model must be a segmenter where images have masks; got {model!r}. Write for instance "
-            f"model.name=upernet and model.options.backbone={model}."
+            f"model must be a segmenter where images have masks; got {model.name!r}. Write for instance "
+            f"model.name=upernet and model.options.backbone={model.name}."
         )
-    if not is_dense and model in SEGMENTERS.names():
+    if is_dense and model.classifier != "linear":
         raise ValueError(
-            f"data must have masks for the segmenter {model!r}; got labels of whole images. Choose data with masks "
-            "(`maxsup ls datasets`) or a classifier."
+            f"model.classifier must be linear for a segmenter; got {model.classifier!r}. Only classifiers have another."
+        )
+    if not is_dense and model.name in SEGMENTERS:
+        raise ValueError(
+            f"data must have masks for the segmenter {model.name!r}; got labels of whole images. Choose data with "
+            "masks (`maxsup ls data`, or a folder with train/images and train/masks) or a classifier."
         )
 
 

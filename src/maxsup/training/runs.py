@@ -15,7 +15,7 @@ from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import read_yaml
 from maxsup.core.rundir import RunDir
-from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MemorySplit, Split, corrupted_split, shot_groups
+from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MaskSplit, MemorySplit, Split, corrupted_split, shot_groups
 from maxsup.models import Classifier, Segmenter
 from maxsup.training.checkpoint import load_weights, read_tensors
 from maxsup.training.dense import evaluate_split
@@ -109,6 +109,8 @@ def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
 
 def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:
     """Name, severity and images of every corrupted version of a split, one at a time."""
+    if isinstance(split, MaskSplit):
+        raise DataError(f"images to be corrupted must have one label each; got {split.describe()}. Choose other data.")
     if not isinstance(split, MemorySplit):
         raise DataError(f"split must be in memory to be corrupted; got {split.describe()}. Store it as an .npz first.")
     if {"corruption", "severity"} <= set(split.factors):

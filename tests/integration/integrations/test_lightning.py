@@ -1,5 +1,6 @@
 """Lightning: schedule, checkpoints, plain evaluation and what is logged."""
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from maxsup import MaxSupLoss
 from maxsup.monitor import DecompositionMonitor
 from maxsup.schedules import Linear
 from tests.integration.integrations.captured import Call, captured_calls, example_main, reference_mean
+from tests.integration.integrations.launch import run_two_ranks
 
 pl = pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 
@@ -305,3 +307,19 @@ def test_the_older_package_name_works_too() -> None:
     model = Older()
     trainer(MaxSupCallback(), library=library).fit(model, batches())
     assert dict(model.alphas) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2}, abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_two_processes_log_the_terms_of_both(tmp_path: Path) -> None:
+    run_two_ranks("tests.integration.integrations.two_rank_lightning", tmp_path)
+    found = json.loads((tmp_path / "result.json").read_text())
+    # Two batches of eight each: the means of both are those of one process with batches of sixteen.
+    alone = Classifier()
+    single = trainer(MaxSupCallback())
+    single.fit(alone, DataLoader(batches().dataset, batch_size=16))
+    for name, value in alone.network.state_dict().items():
+        torch.testing.assert_close(torch.tensor(found["weights"][name]), value, rtol=1e-5, atol=1e-6)
+    expected = {name: value.item() for name, value in single.logged_metrics.items()}
+    assert found["logged"] == pytest.approx(expected, rel=1e-5)
+    assert expected["maxsup/num_samples"] == 32

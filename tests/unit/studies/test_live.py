@@ -35,7 +35,7 @@ def test_a_line_is_printed_when_a_run_starts_and_when_it_ends() -> None:
         [JobState(JOB, "done", 10, 75.0), JobState(OTHER, "failed", sentence="no images.", log=Path("worker.log"))],
     ) == [
         "[0/2] maxsup-s0 has started",
-        "[2/2] maxsup-s0 is done in 1 min 15 s",
+        "[2/2] maxsup-s0 is done, trained in 1 min 15 s",
         "[2/2] ls-s0 has failed: no images. Log: worker.log",
     ]
 
