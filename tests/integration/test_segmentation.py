@@ -166,6 +166,71 @@ def test_a_recipe_for_a_segmenter_is_refused(run: Path, tmp_path: Path) -> None:
         analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"recipe": "synthetic_upernet"}})
 
 
+def test_fewer_images_than_pictures_are_each_shown_once(run: Path, tmp_path: Path) -> None:
+    done = analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"num_images": 20}})
+    [result] = done.results["segmentation"].values()
+    assert result["data"]["indices"] == list(range(8))
+
+
+def test_runs_with_other_classes_are_drawn_apart(run: Path, tmp_path: Path) -> None:
+    words = ["data.options={num_train: 20, num_test: 4}", "iterations=2", "epochs=1", "schedule.warmup_iterations=0"]
+    train_quietly(quick_recipe(*words), tmp_path / "digits")
+    done = analyze([run, tmp_path / "digits"], ["segmentation"], output=tmp_path / "out")
+    names = {path.name for path in done.files if path.suffix == ".png"}
+    assert names == {
+        *("segmentation-test.png", "segmentation-2-test.png"),
+        *("segmentation-classes-test.png", "segmentation-classes-2-test.png"),
+    }
+
+
+def test_a_report_of_a_run_on_masks_has_its_miou(run: Path, tmp_path: Path) -> None:
+    done = run_command("report", str(run), "--output", str(tmp_path))
+    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    assert done.code == 0, done.err
+    table = (tmp_path / "tables" / "results.md").read_text()
+    assert "mIoU" in table
+    assert f"{100 * numbers['miou']:.2f}" in table
+    assert "ECE" not in table
+
+
+def test_masks_cannot_be_corrupted(run: Path) -> None:
+    done = run_command("eval", str(run), "--corruptions")
+    assert done.code == 4
+    assert "images to be corrupted must have one label each; got 8 images with masks" in done.err
+
+
+def test_a_batch_without_a_labelled_pixel_changes_nothing_but_what_decays(tmp_path: Path) -> None:
+    home = tmp_path / "streets"
+    made.write_masked_tree(home)
+    (home / "classes.txt").write_text("road\nsky\ntree\n")
+    for path in (home / "train" / "masks").iterdir():
+        Image.fromarray(np.full((40, 48), 255, dtype=np.uint8)).save(path)
+    words = [f"data.name=folder:{home}", "data.image_size=32", "data.val_share=0", TINY_BACKBONE, "iterations=2"]
+    words += ["epochs=1", "batch_size=4", "optimizer.weight_decay=0", "schedule.warmup_iterations=0"]
+    recipe = load_recipe("synthetic_upernet", words)
+    assert train_quietly(recipe, tmp_path / "run")["steps"] == 2
+    trained = read_tensors(tmp_path / "run/checkpoints/last/model.safetensors")
+    start = build_model(recipe, load_data(f"folder:{home}", val_share=0)).state_dict()
+    for name, value in start.items():
+        if "running_" not in name and "num_batches" not in name:
+            torch.testing.assert_close(trained[name], value, rtol=0, atol=0)
+
+
+def test_a_last_batch_of_one_image_is_refused_before_training(tmp_path: Path) -> None:
+    words = ["iterations=null", "epochs=1", "schedule.warmup_iterations=0", "batch_size=53"]
+    with pytest.raises(ValueError, match=r"the last batch must have 2 images for each of 1 processes; got 1"):
+        train_quietly(quick_recipe(*words), tmp_path / "run")
+
+
+def test_a_target_is_read_with_the_options_that_are_given_for_it(classifier: Path, tmp_path: Path) -> None:
+    overrides = [*QUICK[:1], "iterations=2", "epochs=1", "batch_size=4", "schedule.warmup_iterations=0"]
+    options = {"recipe": "camvid_upernet", "target": "synthetic_masks", "overrides": overrides}
+    done = analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
+    [result] = done.results["segmentation"].values()
+    assert result["data"]["images"] == "synthetic_masks"
+    assert result["data"]["class_names"] == ["background", "digit"]
+
+
 @pytest.mark.distributed
 def test_two_processes_train_and_evaluate_what_one_does(tmp_path: Path) -> None:
     words = ["iterations=4", "epochs=1", "batchnorm=frozen", "optimizer.name=sgd", "optimizer.lr=1e-3"]

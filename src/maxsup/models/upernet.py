@@ -21,7 +21,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maxsup.models.base import check_count
+from maxsup.models.base import Classifier, check_count
 from maxsup.models.segmenters import SEGMENTERS, Segmenter
 from maxsup.models.timm_models import TimmClassifier
 
@@ -150,7 +150,8 @@ def upernet(
             nn.init.zeros_(head.classifier.bias)
             head.classifier = nn.Sequential(nn.Dropout2d(dropout), head.classifier)
     neck = MultiLevelNeck(maps.num_channels[0]) if maps.is_plain else nn.Identity()
-    return Segmenter(maps, neck, decoder, auxiliary, auxiliary_weight, patch=maps.strides[0] if maps.is_plain else 1)
+    patch = maps.strides[0] if hasattr(maps.body, "patch_embed") else 1
+    return Segmenter(maps, neck, decoder, auxiliary, auxiliary_weight, patch)
 
 
 def _import_upernet() -> ModuleType:
@@ -169,6 +170,10 @@ def _default_indices(num_maps: int, is_plain: bool) -> list[int]:
     return list(range(num_maps - NUM_LEVELS, num_maps))
 
 
+def _is_made_for_one_size(model: nn.Module) -> bool:
+    return any(getattr(module, "strict_img_size", False) for module in model.modules())
+
+
 def _maps(
     name: str,
     in_channels: int,
@@ -179,8 +184,10 @@ def _maps(
 ) -> TimmMaps:
     from maxsup.models import create_model
 
-    # A transformer of timm takes images of any size if it is told to when it is made; others always do.
-    for any_size in ({"dynamic_img_size": True}, {}):
+    # A transformer of timm takes images of any size if it is told to when it is made, a plain one by one word, one with
+    # windows by another; most other networks always do.
+    model: Classifier | None = None
+    for any_size in ({"dynamic_img_size": True}, {"strict_img_size": False}, {}):
         try:
             with warnings.catch_warnings():
                 # The head is cut off in any case.
@@ -193,13 +200,21 @@ def _maps(
                     pretrained=pretrained,
                     **(any_size | options),
                 )
-            break
         except TypeError as error:
-            if not any_size or "dynamic_img_size" not in str(error):
+            if not any(option in str(error) for option in any_size):
                 raise
+            continue
+        # Some swallow a word that they do not know.
+        if not _is_made_for_one_size(model):
+            break
     if not isinstance(model, TimmClassifier) or not hasattr(model.body, "forward_intermediates"):
         raise ValueError(
             f"backbone must be a model of timm that gives intermediate maps; got {name!r}. "
+            "Choose for instance deit_small_patch16_224, resnet50 or tiny_vit."
+        )
+    if _is_made_for_one_size(model):
+        raise ValueError(
+            f"backbone must take images of any size; got {name!r}, which is made for one. "
             "Choose for instance deit_small_patch16_224, resnet50 or tiny_vit."
         )
     num_maps = len(model.body.feature_info)

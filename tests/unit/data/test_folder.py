@@ -75,10 +75,17 @@ def test_a_number_of_classes_must_agree_with_the_list(tmp_path) -> None:
         load_data(f"folder:{tmp_path}", num_classes=5)
 
 
-def test_an_ignored_label_is_not_negative(tmp_path) -> None:
+@pytest.mark.parametrize("label", [-1, 2**16, 2**40, "void", True])
+def test_an_ignored_label_is_one_that_a_file_can_hold(tmp_path, label: object) -> None:
     made.write_masked_tree(tmp_path)
-    with pytest.raises(ValueError, match="ignore must be a label from 0 on; got -1"):
-        load_data(f"folder:{tmp_path}", num_classes=3, ignore=-1)
+    with pytest.raises(ValueError, match=f"ignore must be a label from 0 to 65535; got {label!r}"):
+        load_data(f"folder:{tmp_path}", num_classes=3, ignore=label)
+
+
+def test_the_number_of_classes_is_a_number(tmp_path) -> None:
+    made.write_masked_tree(tmp_path)
+    with pytest.raises(ValueError, match="num_classes must be a whole number; got 'three'"):
+        load_data(f"folder:{tmp_path}", num_classes="three")
 
 
 @pytest.mark.parametrize("gone", ["test", "test/masks"])

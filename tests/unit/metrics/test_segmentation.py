@@ -80,3 +80,9 @@ def test_the_mean_is_over_the_set_and_not_over_images() -> None:
 def test_predictions_of_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match=r"predictions must have the shape of labels; got \(1, 4, 4\)"):
         counted(2, torch.zeros(1, 4, 4, dtype=torch.int64), torch.zeros(1, 8, 8, dtype=torch.int64))
+
+
+def test_masks_without_a_label_have_no_numbers() -> None:
+    sums = ConfusionSums(3)
+    sums.update(torch.zeros(1, 4, dtype=torch.int64), torch.full((1, 4), 255))
+    assert all(math.isnan(value) for value in [*sums.compute().values(), sums.majority_miou()])

@@ -10,6 +10,7 @@ from torch import nn
 
 from maxsup.models import Segmenter, create_model, create_segmenter
 from maxsup.models.upernet import MultiLevelNeck, TimmMaps
+from maxsup.training.parts import freeze_statistics
 
 TINY = {"backbone": "tiny_vit", "channels": 16, "auxiliary_channels": 8}
 
@@ -120,6 +121,9 @@ def test_one_image_cannot_be_trained_on() -> None:
         ({"backbone": "small_cnn"}, "backbone must be a model of timm that gives intermediate maps; got 'small_cnn'"),
         ({"out_indices": [0, 1, 2]}, "out_indices must be 4 growing numbers below 4"),
         ({"out_indices": [0, 1, 2, 4]}, "out_indices must be 4 growing numbers below 4"),
+        ({"backbone": "mixer_s16_224"}, "backbone must take images of any size; got 'mixer_s16_224'"),
+        ({"channels": 0}, "channels must be a whole number of at least 1"),
+        ({"auxiliary_weight": -0.4}, "auxiliary_weight must be at least 0; got -0.4"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"backbone_options": {"colour": 1}}, "got 'colour'"),
         ({"chanels": 16}, "Did you mean 'channels'"),
@@ -128,3 +132,16 @@ def test_one_image_cannot_be_trained_on() -> None:
 def test_options_that_cannot_be_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         tiny(**options)
+
+
+def test_one_image_can_be_trained_on_where_norms_are_frozen() -> None:
+    model = tiny()
+    freeze_statistics(model)
+    assert model(torch.randn(1, 3, 32, 32)).shape == (1, 5, 32, 32)
+
+
+@pytest.mark.slow
+def test_a_transformer_with_windows_takes_images_of_any_size() -> None:
+    model = tiny(image_size=64, backbone="swin_tiny_patch4_window7_224").eval()
+    assert isinstance(model.neck, nn.Identity)
+    assert model(torch.randn(1, 3, 50, 97)).shape == (1, 5, 50, 97)

@@ -106,3 +106,19 @@ def test_tuned_strengths_are_what_is_then_compared() -> None:
 def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
     assert strength_of("ce") is None
     assert strength_of("logit_norm") == "tau"
+
+
+def test_losses_on_masks_are_compared_by_what_masks_have() -> None:
+    study = comparison("synthetic_upernet", ["ce", "maxsup"])
+    assert [column.name for column in study.columns] == ["miou", "accuracy", "class_accuracy", "nll"]
+    assert [analysis.what for analysis in study.analyses] == ["segmentation"]
+
+
+def test_a_loss_that_masks_cannot_be_trained_with_is_refused_before_any_is() -> None:
+    with pytest.raises(ValueError, match="loss must need nothing but logits where images have masks; got Zipf"):
+        comparison("synthetic_upernet", ["ce", "zipf_ls"])
+
+
+def test_a_classifier_is_not_compared_on_masks() -> None:
+    with pytest.raises(ValueError, match="model must be a segmenter where images have masks"):
+        comparison(RECIPE, ["ce", "ls"], overrides=["data.name=pets_trimaps"])

@@ -1,13 +1,18 @@
 """Masks seen whole, through a window, and at several scales."""
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from maxsup.core.config import Recipe, parse_recipe
-from maxsup.data import load_data
+from maxsup.core.errors import DataError
+from maxsup.data import MaskSplit, load_data
+from maxsup.data.bundle import MaskedImage
 from maxsup.losses import create_loss
 from maxsup.models import Segmenter
+from maxsup.training.check import check_recipe
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, log_probabilities, recipe_views
 from maxsup.training.parts import build_model, prepare_for_masks, split_pipeline
 
@@ -151,8 +156,37 @@ def test_a_model_of_the_other_kind_is_refused(overrides: list[str], message: str
 
 
 def test_every_recipe_of_a_segmenter_can_be_checked_without_data() -> None:
-    from maxsup.training.check import check_recipe
-
     assert check_recipe(tiny_recipe())["model"] == "upernet"
     with pytest.raises(ValueError, match="model must be a segmenter"):
         check_recipe(tiny_recipe("model.name=tiny_vit"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["augment.mixup=0.2"], "augment.mixup must be left alone for images with masks"),
+        (["model.classifier=tde"], "model.classifier must be linear for a segmenter; got 'tde'"),
+        (["data.image_size=null"], "image_size must be given for images with masks"),
+        (["data.name=digits", "model.name=small_cnn", "dense.resize=20"], "dense.resize must be left alone for images"),
+        (["dense.evaluation=slide", "dense.stride=33"], "dense.stride must be at most data.image_size"),
+        (["dense.evaluation=slide", "dense.stride=33", "data.image_size=null"], "dense.stride must be at most"),
+    ],
+)
+def test_settings_without_effect_are_found_before_data_is_read(overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_recipe(tiny_recipe(*overrides))
+
+
+def test_a_split_without_a_labelled_pixel_cannot_be_judged() -> None:
+    recipe = tiny_recipe()
+    bundle = load_data("synthetic_masks", **recipe.data.options)
+    blank = MaskSplit([0, 1], lambda number: _unlabelled(bundle.test.samples[number]), 11)
+    with pytest.raises(DataError, match="masks of split 'val' must have at least one labelled pixel; got 2 images"):
+        evaluate_masks(
+            build_model(recipe, bundle), split_pipeline(recipe, bundle, blank), num_classes=11, views=Views()
+        )
+
+
+def _unlabelled(sample: tuple[str, np.ndarray, np.ndarray]) -> MaskedImage:
+    name, pixels, mask = sample
+    return MaskedImage(Image.fromarray(pixels), np.full_like(mask, 255), name)

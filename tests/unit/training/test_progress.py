@@ -80,3 +80,11 @@ def test_a_weighted_loss_is_divided_by_its_own_denominators() -> None:
     meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0)
     meter.update(loss_sum=2.0, num_items=1.0, num_correct=2, num_labels=2, grad_norm=3.0)
     assert meter.means() == {"loss": 2.0, "accuracy": 0.75, "grad_norm": 2.0}
+
+
+def test_a_step_without_a_label_counts_for_nothing() -> None:
+    meter = EpochMeter()
+    meter.update(loss_sum=0.0, num_items=0.0, num_correct=0, num_labels=0, grad_norm=0.0)
+    assert math.isnan(meter.means()["accuracy"])
+    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0)
+    assert meter.means() == {"loss": 2.0, "accuracy": 0.5, "grad_norm": 0.5}
