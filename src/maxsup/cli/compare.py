@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from maxsup.studies.engine import StudyFolder
     from maxsup.studies.schema import Study
 
-MAIN_LOSSES = "ce,ls,zipf_ls,ols,maxsup,logit_penalty"
-
 
 def compare(
     overrides: OverrideArguments = None,
@@ -29,8 +27,14 @@ def compare(
         str | None, typer.Option("--recipe", metavar="RECIPE", help="What all runs share; chosen by the data.")
     ] = None,
     losses: Annotated[
-        str, typer.Option("--losses", metavar="NAMES", help="Separated by commas; maxsup:0.2 sets a strength.")
-    ] = MAIN_LOSSES,
+        str | None,
+        typer.Option(
+            "--losses",
+            metavar="NAMES",
+            help="Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that "
+            "the data can be trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Paired seeds; fewer than 6 show nothing.")] = 6,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="LOSS", help="What others are compared with; ls by default.")
@@ -63,7 +67,7 @@ def compare(
         words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
         if recipe is None or data != "synthetic":
             words.insert(0, f"data.name={data}")
-        names = [name for name in losses.split(",") if name]
+        names = None if losses is None else [name for name in losses.split(",") if name]
         study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
         strengths = None
         if tune is not None:

@@ -38,8 +38,10 @@ def train(
     with SignalGuard():
         checked = load_recipe(recipe, with_data_root(overrides, data_root))
         from maxsup.training import train as run_recipe
+        from maxsup.training.processes import leave_group
 
         summary = run_recipe(checked, output, name=recipe_path(recipe).stem, resume=resume)
+        leave_group()
         if not _is_main_process():
             return
         if as_json:

@@ -132,6 +132,11 @@ class BatchPlan:
         length = self.num_steps * self.batch_size
         return torch.arange(epoch * length, (epoch + 1) * length) // self.num_samples
 
+    def members(self, epoch: int, steps: range) -> list[list[tuple[int, int]]]:
+        """Index and pass of every sample, batch by batch."""
+        pairs = list(zip(self.order(epoch).tolist(), self.passes(epoch).tolist(), strict=True))
+        return [pairs[self.batch(step)] for step in steps]
+
     def _whole_pass(self, number: int) -> Tensor:
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, "order", number))
         return torch.randperm(self.num_samples, generator=generator)

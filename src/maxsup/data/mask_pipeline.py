@@ -65,14 +65,9 @@ class MaskPipeline(Pipeline):
         """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not read."""
         if not 0 <= start <= self.num_batches:
             raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
-        order, passes = self._plan.order(epoch).tolist(), self._plan.passes(epoch).tolist()
         steps = range(start, self.num_batches)
-        sizes, wanted = [], []
-        for step in steps:
-            place = self._plan.batch(step)
-            members = list(zip(order[place], passes[place], strict=True))
-            sizes.append(len(members))
-            wanted.append(members[self._plan.own(len(members))])
+        batches = self._plan.members(epoch, steps)
+        wanted = [members[self._plan.own(len(members))] for members in batches]
         loader: DataLoader[_Part] = DataLoader(
             _Parts(self._split, self._resize, self._cutout, self._plan.seed),
             # What is asked for are whole batches.
@@ -83,10 +78,10 @@ class MaskPipeline(Pipeline):
             # A generator of its own: the global one belongs to the training loop.
             generator=torch.Generator().manual_seed(0),
         )
-        for step, size, part in zip(steps, sizes, sent(loader), strict=True):
+        for step, members, part in zip(steps, batches, sent(loader), strict=True):
             if part.error is not None:
                 raise DataError(part.error)
-            yield self._batch(part, size, epoch, step)
+            yield self._batch(part, len(members), epoch, step)
 
     def _batch(self, part: _Part, size: int, epoch: int, step: int) -> Batch:
         batch = self._finish(part.images, part.masks.long(), part.indices, size=size, epoch=epoch, step=step)

@@ -78,14 +78,9 @@ class StreamingPipeline(Pipeline):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not decoded."""
-        order, passes = self._plan.order(epoch).tolist(), self._plan.passes(epoch).tolist()
         steps = self._plan.steps(start)
-        sizes, wanted = [], []
-        for step in steps:
-            place = self._plan.batch(step)
-            members = list(zip(order[place], passes[place], strict=True))
-            sizes.append(len(members))
-            wanted.append(members[self._finish.needed(len(members))])
+        batches = self._plan.members(epoch, steps)
+        wanted = [members[self._finish.needed(len(members))] for members in batches]
         samples = _Samples(self._split, self._transform, self._plan.seed, self._attempts)
         loader = DataLoader(
             samples,
@@ -97,7 +92,7 @@ class StreamingPipeline(Pipeline):
             generator=torch.Generator().manual_seed(0),
         )
         self.num_missing = 0
-        for step, size, indices, part in zip(steps, sizes, wanted, sent(loader), strict=True):
+        for step, members, indices, part in zip(steps, batches, wanted, sent(loader), strict=True):
             self._record.add(part.bad_files)
             num_missing = len(indices) - len(part.labels)
             if num_missing and self._is_training:
@@ -106,7 +101,7 @@ class StreamingPipeline(Pipeline):
             self.num_missing += num_missing
             # All processes get the same number of batches, if need be an empty one.
             images = torch.empty(self._empty_shape, dtype=torch.uint8) if part.images is None else part.images
-            yield self._finish(images, part.labels, part.indices, size=size, epoch=epoch, step=step)
+            yield self._finish(images, part.labels, part.indices, size=len(members), epoch=epoch, step=step)
         if self.num_missing:
             warnings.warn(
                 f"{self.num_missing} of {sum(map(len, wanted))} images could not be read and are missing from this "

@@ -16,6 +16,7 @@ from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import Study
 from maxsup.training.check import check_recipe
+from maxsup.training.parts import build_loss, prepare_for_masks
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
 LOSS_OPTIONS: dict[str, dict[str, Any]] = {
@@ -54,7 +55,7 @@ MASK_METRICS = {
 
 def comparison(
     recipe: str | Recipe,
-    losses: Sequence[str] = tuple(LOSS_OPTIONS),
+    losses: Sequence[str] | None = None,
     *,
     num_seeds: int = 6,
     baseline: str | None = None,
@@ -65,7 +66,8 @@ def comparison(
 
     Args:
         recipe: Name or file of the recipe that all losses share.
-        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance.
+        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance. By default those of
+            the paper's main table that this data can be trained with.
         num_seeds: How many paired seeds, counted from 0.
         baseline: The loss that others are compared with; ``ls`` where it is among them, else the first.
         overrides: ``key.sub=value`` each, for every run.
@@ -80,6 +82,8 @@ def comparison(
         raise ValueError(f"seeds must be at least 1; got {num_seeds!r}. Six are the fewest that can show anything.")
     name = str(recipe)
     base = load_recipe(name, overrides)
+    if losses is None:
+        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS.names() or _fits_masks(loss)]
     rows = [_row(word, strengths or {}) for word in dict.fromkeys(losses)]
     arms = [row.name for row in rows]
     if len(arms) < 2:
@@ -105,6 +109,14 @@ def comparison(
         analyses=tuple(analyses),
         scales={"full": scale, "tiny": scale},
     )
+
+
+def _fits_masks(loss: str) -> bool:
+    try:
+        prepare_for_masks(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
+    except ValueError:
+        return False
+    return True
 
 
 def recipe_for(data: str) -> str:

@@ -138,6 +138,11 @@ def prepare_for_masks(criterion: RegularizedLoss) -> None:
             f"loss must need nothing but logits where images have masks; got {type(criterion).__name__}, which needs "
             f"{' and '.join(criterion.needs)}. Choose another loss."
         )
+    if type(criterion).end_epoch is not RegularizedLoss.end_epoch:
+        raise ValueError(
+            f"loss must not learn from epoch to epoch where images have masks; got {type(criterion).__name__}, which "
+            "would learn from the auxiliary head too. Choose another loss."
+        )
     if criterion.ignore_index not in (-100, IGNORED_LABEL):
         raise ValueError(
             f"loss.ignore_index must be {IGNORED_LABEL} or left out where images have masks; got "

@@ -39,6 +39,13 @@ def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
     )
 
 
+def leave_group() -> None:
+    """Say goodbye to the other processes, where there are any; the last thing a process does."""
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 class Processes:
     """What the processes of a run tell each other; with one process everything is free.
 

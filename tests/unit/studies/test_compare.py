@@ -122,3 +122,9 @@ def test_a_loss_that_masks_cannot_be_trained_with_is_refused_before_any_is() -> 
 def test_a_classifier_is_not_compared_on_masks() -> None:
     with pytest.raises(ValueError, match="model must be a segmenter where images have masks"):
         comparison(RECIPE, ["ce", "ls"], overrides=["data.name=pets_trimaps"])
+
+
+def test_losses_that_pixels_cannot_be_trained_with_are_left_out_by_default() -> None:
+    study = comparison("synthetic_upernet")
+    assert [row.name for row in study.rows] == ["ce", "ls", "maxsup", "logit_penalty"]
+    assert len(comparison("digits_cnn").rows) == 6

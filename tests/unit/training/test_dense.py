@@ -131,6 +131,7 @@ def test_a_loss_for_masks_leaves_their_unlabelled_pixels_out() -> None:
     ("loss", "options", "message"),
     [
         ("zipf_ls", {"ranking": "dense"}, "loss must need nothing but logits where images have masks"),
+        ("ols", {}, "loss must not learn from epoch to epoch where images have masks; got OnlineLabelSmoothingLoss"),
         ("ce", {"ignore_index": 7}, "loss.ignore_index must be 255 or left out where images have masks; got 7"),
     ],
 )
