@@ -10,6 +10,16 @@ import torch
 os.environ.setdefault("KERAS_BACKEND", "torch")
 os.environ.setdefault("KERAS_HOME", tempfile.gettempdir())
 
+# JAX starts threads, and a process with threads must not be forked, as loading images does: the tests of JAX run in a
+# process of their own, which test_everything_holds_on_jax starts.
+collect_ignore = [
+    "src/maxsup/integrations/jax.py",
+    "tests/unit/integrations/test_jax.py",
+    "tests/integration/integrations/test_jax.py",
+]
+if os.environ["KERAS_BACKEND"] == "jax":
+    collect_ignore.clear()
+
 
 @pytest.fixture(autouse=True)
 def torch_in_doctests(doctest_namespace: dict[str, object]) -> None:
