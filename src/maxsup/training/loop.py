@@ -264,10 +264,11 @@ class Trainer:
         """The denominator of the loss for these targets."""
         if target.is_floating_point():
             return torch.tensor(float(len(target)), device=target.device)
-        counted = target[target != self.criterion.ignore_index]
+        # Without picking the targets that count, for whose number the host would have to wait.
+        is_counted = target != self.criterion.ignore_index
         if self.criterion.weight is None:
-            return torch.tensor(float(len(counted)), device=target.device)
-        return self.criterion.weight[counted].sum()
+            return is_counted.sum().float()
+        return self.criterion.weight[target.where(is_counted, 0)].where(is_counted, 0.0).sum()
 
     def _clipped_norm(self) -> Tensor:
         """Norm of the gradient before clipping, if any."""
