@@ -161,14 +161,14 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["ls", "losses"])
 
 
-def test_help_takes_well_under_a_third_of_a_second() -> None:
+def test_help_costs_less_than_importing_torch_would() -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     outcome = in_a_new_process("--help")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert outcome.code == 0
     assert "ls" in outcome.out
-    # CPU time, not wall time: other tests run beside this one.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
+    # CPU time, not wall time: other tests run beside this one. It takes 0.16 s, torch alone takes two.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
 
 
 def test_an_error_in_a_process_of_its_own_has_no_traceback() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -215,19 +214,15 @@ def test_everything_can_be_listed(cli: Callable[..., Outcome], kind: str, names:
     assert all(row["name"].partition(":")[0] in outcome.out for row in rows)
 
 
-def test_listing_recipes_needs_neither_torch_nor_a_third_of_a_second() -> None:
+def test_listing_recipes_loads_nothing_that_takes_long() -> None:
     script = (
         "import sys\nfrom maxsup.cli import main\n"
         "try: main(['ls', 'recipes'])\n"
         "finally: print({'torch', 'numpy', 'yaml', 'rich'} & set(sys.modules), file=sys.stderr)"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stderr == "set()\n"
     assert done.stdout.count("maxsup.cli train") + done.stdout.count("maxsup train") == 19
-    # CPU time, not wall time: other tests run beside this one.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
 
 
 @pytest.fixture

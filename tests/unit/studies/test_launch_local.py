@@ -151,7 +151,8 @@ def test_waiting_costs_no_processor_time(launcher: LocalLauncher, tmp_path: Path
     launcher.num_retries = 0
     before = time.process_time()
     launcher.launch([job], look)
-    assert time.process_time() - before < 0.3
+    # Three seconds, if it looked all the time.
+    assert time.process_time() - before < 1
 
 
 def test_workers_are_at_least_one() -> None:
