@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,10 @@ from maxsup.analysis.diagnosis import diagnose
 from maxsup.analysis.outputs import Outputs
 from maxsup.reports.diagnosis import diagnosis_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<img src=x onerror=alert(1)>"
 NAMES = (HOSTILE, "<script>document.title = 'taken'</script>", '"><svg onload=alert(1)>', "{{ 7 * 7 }}", "=1+1", "dog")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (make browser)"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # Contrast of text in figures with the card they stand on, as the guidelines for accessible pages define it.
 CONTRAST = """(selector) => {
@@ -45,15 +39,6 @@ CONTRAST = """(selector) => {
     return (high + 0.05) / (low + 0.05);
   });
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +11,7 @@ import pytest
 from maxsup.reports import write_report
 from tests.unit.reports.made import hostile_names, make_folder
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (make browser)"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # Contrast of everything that is read, by WCAG; what is drawn over lets its ground through.
 CONTRAST = """() => {
@@ -62,15 +54,6 @@ class Opened(NamedTuple):
     page: Any
     complaints: list[str]
     requests: list[str]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

@@ -49,15 +49,27 @@ def recipe_path(name: str) -> Path:
         Traceback (most recent call last):
         ValueError: recipe must be a name or a .yaml file; got 'digits_cn'. Did you mean 'digits_cnn'?
     """
+    return yaml_path("recipe", name, FOLDER, fix=f"Make one with maxsup cp RECIPE {name}.")
+
+
+def yaml_path(kind: str, name: str, folder: Path, *, fix: str) -> Path:
+    """The YAML file that a word means: a path where it ends like one, else the one of that name in a folder.
+
+    Args:
+        kind: What it is, for messages.
+        name: The word.
+        folder: Where those of the package are.
+        fix: What to do where a path leads nowhere.
+    """
     if name.endswith(_SUFFIXES):
         path = Path(name)
         if not path.is_file():
-            raise ValueError(f"recipe must be a file that exists; got {name!r}. Make one with maxsup cp RECIPE {name}.")
+            raise ValueError(f"{kind} must be a file that exists; got {name!r}. {fix}")
         return path
-    known = list_recipes()
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in known:
-        raise ValueError(f"recipe must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
-    return FOLDER / f"{name}.yaml"
+        raise ValueError(f"{kind} must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
+    return folder / f"{name}.yaml"
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:

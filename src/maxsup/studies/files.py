@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxsup.core.errors import hint
-from maxsup.core.recipes import read_yaml
+from maxsup.core.recipes import read_yaml, yaml_path
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent
 
-_SUFFIXES = (".yaml", ".yml")
 _LISTED = ("label", "kind", "title")
 
 
@@ -52,19 +51,10 @@ def study_path(name: str) -> Path:
         Traceback (most recent call last):
         ValueError: study must be a name or a .yaml file; got 'tab_pree'. Did you mean 'tab_pre'?
     """
-    if name.endswith(_SUFFIXES):
-        path = Path(name)
-        if not path.is_file():
-            raise ValueError(f"study must be a file that exists; got {name!r}. See maxsup study ls for names.")
-        return path
-    known = study_names()
-    if name not in known:
+    if ":" in name:
         # A label of the paper is what a reader has before them.
-        name_of = {row["label"]: row["name"] for row in describe_studies()}
-        if name in name_of:
-            return FOLDER / f"{name_of[name]}.yaml"
-        raise ValueError(f"study must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
-    return FOLDER / f"{name}.yaml"
+        name = {row["label"]: row["name"] for row in describe_studies()}.get(name, name)
+    return yaml_path("study", name, FOLDER, fix="See maxsup study ls for names.")
 
 
 def load_study(name: str | Path) -> Study:
