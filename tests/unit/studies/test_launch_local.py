@@ -149,10 +149,10 @@ def test_waiting_costs_no_processor_time(launcher: LocalLauncher, tmp_path: Path
     [job] = make_jobs(tmp_path, "slow")
     look = once_running(job, lambda process: threading.Timer(3.0, lambda: os.kill(process, signal.SIGKILL)).start())
     launcher.num_retries = 0
-    before = time.process_time()
+    before = time.thread_time()
     launcher.launch([job], look)
     # Three seconds, if it looked all the time.
-    assert time.process_time() - before < 1
+    assert time.thread_time() - before < 1
 
 
 def test_workers_are_at_least_one() -> None:
