@@ -176,3 +176,25 @@ def test_the_two_terms_sum_to_the_gap_between_the_true_and_the_mean_logit(logits
     report = monitored((logits, target)).compute()
     gap = logits.gather(1, target.unsqueeze(1)).squeeze(1) - logits.mean(1)
     assert report["regularization"] + report["error_amplification"] == pytest.approx(gap.mean().item(), abs=1e-12)
+
+
+def test_a_monitor_goes_on_from_its_state(logits, target):
+    whole = monitored((logits, target, 0.2))
+    first = monitored((logits[:25], target[:25], 0.2))
+    second = DecompositionMonitor()
+    second.load_state_dict(first.state_dict())
+    second.update(logits[25:], target[25:], 0.2)
+    assert same(second.compute(), whole.compute())
+    # What was given away does not count on.
+    assert first.compute()["num_samples"] == (target[:25] >= 0).sum()
+
+
+def test_the_state_of_an_unused_monitor_resets_another(logits, target):
+    used = monitored((logits, target))
+    used.load_state_dict(DecompositionMonitor().state_dict())
+    assert used.compute()["num_samples"] == 0
+
+
+def test_the_state_of_something_else_is_refused():
+    with pytest.raises(ValueError, match=r"must have 9 sums; got shape \(3,\)"):
+        DecompositionMonitor().load_state_dict({"sums": torch.zeros(3)})

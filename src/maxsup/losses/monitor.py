@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
@@ -101,6 +102,20 @@ class DecompositionMonitor:
         """Add what another monitor has counted."""
         if other._sums is not None:
             self._sums = other._sums.clone() if self._sums is None else self._sums + other._sums.to(self._sums.device)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What was counted so far, for a checkpoint."""
+        return {} if self._sums is None else {"sums": self._sums.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        sums = state.get("sums")
+        if sums is not None and sums.shape != (len(_SUMS),):
+            raise ValueError(
+                f"state of a DecompositionMonitor must have {len(_SUMS)} sums; got shape {tuple(sums.shape)}. "
+                "Load what its state_dict gave."
+            )
+        self._sums = None if sums is None else sums.clone()
 
     def sync(self, device: torch.device | str = "cpu") -> None:
         """Add up the counts of all processes; every process must call it, and then has them all.

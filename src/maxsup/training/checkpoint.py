@@ -109,17 +109,6 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
     optimizer.load_state_dict({"state": memories, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def tensor_attributes(value: object) -> Tensors:
-    """Tensors that an object holds as attributes; for counters that have no state_dict."""
-    return {name: tensor for name, tensor in vars(value).items() if isinstance(tensor, Tensor)}
-
-
-def restore_attributes(value: object, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-    """Put tensors back where :func:`tensor_attributes` found them."""
-    for name, tensor in tensors.items():
-        setattr(value, name, tensor.to(device))
-
-
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
     """Load all weights; one that is missing, extra or of another shape is an error that names it."""
     try:

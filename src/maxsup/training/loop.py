@@ -29,7 +29,13 @@ from maxsup.training.lr import learning_rate
 from maxsup.training.meter import EpochMeter
 from maxsup.training.needs import Needs
 from maxsup.training.optim import create_optimizer
-from maxsup.training.parts import freeze_statistics, prepare_for_masks, split_pipeline
+from maxsup.training.parts import (
+    check_last_batch,
+    freeze_statistics,
+    prepare_for_masks,
+    split_pipeline,
+    synchronised,
+)
 from maxsup.training.processes import Processes
 from maxsup.training.progress import Reporter
 
@@ -86,10 +92,12 @@ class Trainer:
         self.recipe, self.run, self.accelerator, self.bundle = recipe, run, accelerator, bundle
         self.guard, self.reporter = guard, reporter
         self.processes = Processes(accelerator)
-        self.model = self._synchronised(model).to(accelerator.device)
+        check_last_batch(recipe, bundle, self.processes.count)
+        device = self.processes.device
+        self.model = synchronised(model, recipe, device, self.processes.count).to(device)
         if bundle.is_dense:
             prepare_for_masks(criterion)
-        self.criterion = criterion.to(accelerator.device).train()
+        self.criterion = criterion.to(device).train()
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
         self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)
@@ -97,7 +105,6 @@ class Trainer:
         self.needs = Needs(self.criterion.needs)
         # Only a segmenter has a second head.
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
-        self._check_last_batch()
         self.batches = self.pipeline(bundle.train, is_training=True)
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
@@ -317,24 +324,3 @@ class Trainer:
             "val": val,
             "decomposition": self.monitor.compute(),
         }
-
-    def _check_last_batch(self) -> None:
-        """Raise where the last batch of an epoch would leave a process without an image, or a segmenter with one."""
-        left = len(self.bundle.train) % self.recipe.batch_size if self.recipe.iterations is None else 0
-        least = 2 if self.bundle.is_dense and self.recipe.batchnorm == "local" else 1
-        if 0 < left < least * self.processes.count and not self.recipe.data.drop_last:
-            images = "an image" if least == 1 else f"{least} images"
-            raise ValueError(
-                f"the last batch must have {images} for each of {self.processes.count} processes; got {left}. "
-                "Set data.drop_last=true or another batch_size."
-            )
-
-    def _synchronised(self, model: nn.Module) -> nn.Module:
-        if self.recipe.batchnorm != "sync" or self.accelerator.num_processes == 1:
-            return model
-        if self.accelerator.device.type == "cpu":
-            raise ValueError(
-                "batchnorm must be local or frozen on CPUs; got 'sync', which torch has for GPUs only. "
-                "Set batchnorm=local."
-            )
-        return nn.SyncBatchNorm.convert_sync_batchnorm(model)

@@ -151,6 +151,29 @@ def prepare_for_masks(criterion: RegularizedLoss) -> None:
     criterion.ignore_index = IGNORED_LABEL
 
 
+def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> None:
+    """Raise where the last batch of an epoch would leave a process without an image, or a segmenter with one."""
+    left = len(bundle.train) % recipe.batch_size if recipe.iterations is None else 0
+    least = 2 if bundle.is_dense and recipe.batchnorm == "local" else 1
+    if 0 < left < least * num_processes and not recipe.data.drop_last:
+        images = "an image" if least == 1 else f"{least} images"
+        raise ValueError(
+            f"the last batch must have {images} for each of {num_processes} processes; got {left}. "
+            "Set data.drop_last=true or another batch_size."
+        )
+
+
+def synchronised(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
+    """The model with batch norms that see the batches of all processes, where the recipe says so."""
+    if recipe.batchnorm != "sync" or num_processes == 1:
+        return model
+    if device.type == "cpu":
+        raise ValueError(
+            "batchnorm must be local or frozen on CPUs; got 'sync', which torch has for GPUs only. Set batchnorm=local."
+        )
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+
 def freeze_statistics(model: nn.Module) -> None:
     """Let batch norms use their running statistics in training too; their scales and shifts still train."""
     for module in model.modules():

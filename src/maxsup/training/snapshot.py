@@ -17,9 +17,7 @@ from maxsup.training.checkpoint import (
     optimizer_tensors,
     packed,
     read_tensors,
-    restore_attributes,
     restore_optimizer,
-    tensor_attributes,
     under_prefix,
     unpacked,
     with_prefix,
@@ -92,15 +90,13 @@ def _undo_lines(trainer: Trainer) -> None:
 
 
 def _process_tensors(trainer: Trainer) -> Tensors:
-    own = with_prefix("loss", trainer.criterion.state_dict()) | with_prefix(
-        "monitor", tensor_attributes(trainer.monitor)
-    )
+    own = with_prefix("loss", trainer.criterion.state_dict()) | with_prefix("monitor", trainer.monitor.state_dict())
     return {name: tensor.cpu() for name, tensor in own.items()}
 
 
 def _restore_process(trainer: Trainer, tensors: Tensors) -> None:
     trainer.criterion.load_state_dict(under_prefix("loss", tensors))
-    restore_attributes(trainer.monitor, under_prefix("monitor", tensors), trainer.processes.device)
+    trainer.monitor.load_state_dict(under_prefix("monitor", tensors))
 
 
 def _restore_teacher(trainer: Trainer) -> None:
