@@ -8,19 +8,19 @@ that are not under the data root are left out. Runs that are already in ``--runs
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.report import surroundings, write_result
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.smoothing import estimate_alpha
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
 from maxsup.training import train
 
-RESULT = Path(__file__).parent / "results" / "smoothing.json"
+RESULTS = Path(__file__).parent / "results"
 # Recipe and changes to it; all of them small enough for a CPU.
 SETTINGS: dict[str, tuple[str, list[str]]] = {
     "digits": ("digits_cnn", []),
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETTINGS), help="which sets, with commas")
     parser.add_argument("--seeds", type=int, default=2, help="how many seeds")
     parser.add_argument("--only-finished", action="store_true", help="train nothing")
-    parser.add_argument("--output", type=Path, default=RESULT, help="the JSON file")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of smoothing.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
@@ -56,7 +56,7 @@ def main() -> None:
                 for row in found:
                     print(line(row))
                 rows += found
-    options.output.write_text(json.dumps({"tolerance": TOLERANCE, "rows": rows}, indent=1) + "\n")
+    write_result(options.output, "smoothing", {**surroundings(), "tolerance": TOLERANCE, "rows": rows})
     asked = [row for row in rows if row["temperature"] == 1]
     print(f"{sum(row['is_right'] for row in asked)} of {len(asked)} right (within {TOLERANCE}; none for ce)")
 
