@@ -194,6 +194,12 @@ def test_words_that_do_not_fit_together_are_one_sentence(answer: Answer, words: 
     assert sentence in err
 
 
+def test_the_help_shows_calls_that_fit_a_narrow_terminal(answer: Answer) -> None:
+    calls = [line for line in answer("--help")[1].splitlines() if line.startswith("  maxsup doctor ")]
+    assert len(calls) == 4
+    assert max(map(len, calls)) <= 80
+
+
 def test_the_help_names_the_exit_codes(answer: Answer) -> None:
     code, out, _ = answer("--help")
     assert code == 0

@@ -67,9 +67,15 @@ def doctor(
 ) -> None:
     """Find double smoothing, a softmax too many, wrong labels and other traps; one sentence and a fix for each.
 
+    \b
+    maxsup doctor args.yaml                        settings, whoever's trainer
+    maxsup doctor batch.npz --loss maxsup          `logits` and `targets`, a loss
+    maxsup doctor --loss maxsup --mixup "Mixup()"  a loss and the mixing together
+    maxsup doctor a.npz b.npz --accumulated        the parts of one optimiser step
+
     Exits with 0 if nothing worse than a warning was found, 2 for an error in settings or a criterion, 4 for one in a
     batch.
-    """
+    """  # noqa: D301 - the escape keeps the lines of the calls apart
     words = _criterion_words(criterion, loss, alpha)
     paths = files or []
     if not paths and words is None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.integrations.huggingface_callback import TrainerLossCallback
+from maxsup.integrations.huggingface_labels import LabelsOfHeads, named_logits, rows_and_targets, single_logits
 from maxsup.integrations.huggingface_models import (
     DecoderInputsCollator,
     expect_decoder_inputs,
@@ -45,6 +45,9 @@ class TrainerLoss:
     Args:
         loss: A registered loss that needs nothing but logits and labels.
         shift: Whether position ``t`` predicts label ``t + 1``; None asks the model.
+        heads: For a model with several heads, the name of the labels in the batch for each name of logits in the
+            outputs, such as ``{"start_logits": "start_positions", "end_logits": "end_positions"}``; the loss is the
+            mean over the heads. Trainer does not count such labels, so that accumulation is refused.
         options: Options of the loss, such as ``alpha``, ``weight`` and ``ignore_index``.
 
     Example:
@@ -57,12 +60,21 @@ class TrainerLoss:
         1.5744
     """
 
-    def __init__(self, loss: str = "maxsup", *, shift: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        loss: str = "maxsup",
+        *,
+        shift: bool | None = None,
+        heads: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         self.criterion = create_loss(loss, **options)
         _check_criterion(loss, self.criterion)
         self.shift = shift
+        self._heads = None if heads is None else LabelsOfHeads(heads)
         self.terms: LoggedTerms | None = None
         self.num_training_calls = 0
+        self.num_targets: float | Tensor | None = None
         self._model: Any = None
         self._accumulation: int | None = None
         self._model_shifts: bool | None = None
@@ -73,8 +85,10 @@ class TrainerLoss:
 
     def attach(self, model: Any, args: Any) -> None:
         """Learn of model and arguments what the loss depends on, and refuse what would not do what it says."""
-        _check_arguments(args)
+        _check_arguments(args, None if self._heads is None else self._heads.heads)
         _check_problem(model)
+        if self._heads is not None:
+            self._heads.watch(unwrapped(model))
         self._model = model
         self._accumulation = args.gradient_accumulation_steps
         self._model_shifts = shifts_labels(model)
@@ -92,53 +106,49 @@ class TrainerLoss:
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
         """The loss of a batch, as ``Trainer`` asks for it."""
         is_training = torch.is_grad_enabled() and (self._model is None or self._model.training)
-        rows, target = self._rows(_logits(outputs), labels)
+        pairs = self._pairs(outputs, labels)
         if is_training:
             self._check_attached()
             _check_no_further_loss(outputs)
-        elif rows.dtype in HALF:
+            self.num_training_calls += 1
+        self.criterion.train(is_training)
+        losses = [self._head_loss(rows, target, num_items_in_batch, is_training) for rows, target in pairs]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+
+    def _head_loss(self, rows: Tensor, target: Tensor, num_items: int | Tensor | None, is_training: bool) -> Tensor:
+        if not is_training and rows.dtype in HALF:
             rows = rows.float()
         if self.criterion.weight is not None and self.criterion.weight.device != rows.device:
             self.criterion.to(rows.device)
-        self.criterion.train(is_training)
-        loss = self.criterion(rows, target, num_items=self._denominator(num_items_in_batch, rows, target, is_training))
-        if is_training:
-            self.num_training_calls += 1
-            if self.terms is not None:
-                self.terms.update(rows, target)
+        loss: Tensor = self.criterion(rows, target, num_items=self._denominator(num_items, rows, target, is_training))
+        if is_training and self.terms is not None:
+            self.terms.update(rows, target)
         return loss
 
-    def _rows(self, logits: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Logits ``(N, K)`` and their targets; a label that nothing predicts becomes an ignored one."""
-        if not isinstance(labels, Tensor):
-            raise ValueError(
-                f"labels must be one tensor under the name 'labels' in the batch; got {type(labels).__name__}. "
-                "MaxSup is defined for one classification head; add the MaxSupLoss of each head in a function of yours."
-            )
-        is_sequence = logits.dim() == 3
-        expected = tuple(logits.shape if labels.is_floating_point() and not is_sequence else logits.shape[:-1])
-        if logits.dim() not in (2, 3) or tuple(labels.shape) != expected:
-            raise ValueError(
-                "logits and labels must have shapes (N, K) and (N,), or (N, T, K) and (N, T); got "
-                f"{tuple(logits.shape)} and {tuple(labels.shape)}. For other heads call MaxSupLoss yourself."
-            )
-        shift = self._model_shifts if self.shift is None else self.shift
-        if not is_sequence:
+    def _pairs(self, outputs: Any, labels: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+        """Logits ``(N, K)`` and targets of every head."""
+        ignored = self.criterion.ignore_index
+        if self._heads is not None:
+            heads = [(named_logits(outputs, name), given) for name, given in self._heads.taken().items()]
+            return [rows_and_targets(logits, given, self._is_shifted(logits), ignored) for logits, given in heads]
+        logits = single_logits(outputs)
+        return [rows_and_targets(logits, labels, self._is_shifted(logits), ignored)]
+
+    def _is_shifted(self, logits: Tensor) -> bool:
+        if logits.dim() != 3:
             if self.shift:
                 raise ValueError(
                     f"shift must be False for one label a sample; got shift=True and logits of {tuple(logits.shape)}. "
                     "Leave shift out."
                 )
-            return logits, labels
+            return False
+        shift = self._model_shifts if self.shift is None else self.shift
         if shift is None:
             raise RuntimeError(
                 "TrainerLoss must know whether labels are shifted; got neither its callback nor shift. Pass "
                 "callbacks=[loss.callback()] to the Trainer, or shift=True for a causal language model, else False."
             )
-        if shift:
-            # The labels move and the logits stay, because a slice of the logits would be a copy of them.
-            labels = F.pad(labels, (0, 1), value=self.criterion.ignore_index)[..., 1:]
-        return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+        return shift
 
     def _denominator(
         self, num_items: int | Tensor | None, rows: Tensor, target: Tensor, is_training: bool
@@ -164,6 +174,10 @@ class TrainerLoss:
             return None
         if isinstance(num_items, Tensor):
             num_items = num_items.to(rows.device).sum()
+        if is_training:
+            self.num_targets = num_items if self.num_targets is None else self.num_targets + num_items
+            # A step in which nothing counts adds 0; divided by 0 it would make weights nan, which Trainer logs as 0.
+            num_items = num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
         # Of probabilities Trainer counts every entry.
         return num_items / rows.shape[1] if target.is_floating_point() else num_items
 
@@ -178,21 +192,6 @@ class TrainerLoss:
                 f"a schedule must be advanced by the callback; got none for {self.criterion.schedule!r}. "
                 "Pass callbacks=[loss.callback()] to the Trainer."
             )
-
-
-def _logits(outputs: Any) -> Tensor:
-    if isinstance(outputs, Mapping):
-        logits = outputs.get("logits")
-        named = ", ".join(sorted(outputs))
-    else:
-        logits = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
-        named = type(logits).__name__
-    if not isinstance(logits, Tensor):
-        raise ValueError(
-            f"outputs of the model must hold one tensor of logits; got {named}. MaxSup is defined for one "
-            "classification head; add the MaxSupLoss of each head in a function of yours."
-        )
-    return logits
 
 
 def _num_processes() -> int:
@@ -216,17 +215,26 @@ def _check_criterion(name: str, criterion: RegularizedLoss) -> None:
         )
 
 
-def _check_arguments(args: Any) -> None:
+def _check_arguments(args: Any, heads: Mapping[str, str] | None) -> None:
     if args.label_smoothing_factor > 0:
         factor = args.label_smoothing_factor
         raise ValueError(
             "label_smoothing_factor must be 0, because the loss takes its place and Trainer would ignore it; got "
             f"{factor!r}. Remove it, or use TrainerLoss('ls', alpha={factor!r})."
         )
-    if args.label_names is not None and list(args.label_names) != ["labels"]:
+    if heads is None and args.label_names is not None and list(args.label_names) != ["labels"]:
         raise ValueError(
             f"label_names must be ['labels'], the only labels Trainer gives to a loss; got {args.label_names!r}. "
-            "Rename the column, or for several heads override Trainer.compute_loss."
+            "Rename the column, or say which logits they go with: TrainerLoss(heads={'logits': 'my_labels'})."
+        )
+    if heads is not None and args.gradient_accumulation_steps > 1:
+        raise ValueError(
+            "gradient_accumulation_steps must be 1 with heads, whose labels Trainer does not count; got "
+            f"{args.gradient_accumulation_steps!r}. Make per_device_train_batch_size larger instead."
+        )
+    if heads is not None and getattr(args, "n_gpu", 1) > 1:
+        raise ValueError(
+            f"heads must be trained on one device a process; got {args.n_gpu!r} in one. Start it with torchrun."
         )
     liger = getattr(args, "liger_kernel_config", None) or {}
     if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):

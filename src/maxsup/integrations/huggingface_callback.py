@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from maxsup.integrations.logged_terms import LoggedTerms
@@ -47,6 +48,7 @@ class TrainerLossCallback(TrainerCallback):
         """Start with the model that is trained, and with nothing counted."""
         self.loss.attach(model, args)
         self.loss.num_training_calls = 0
+        self.loss.num_targets = None
         self.loss.terms = LoggedTerms(self.loss.criterion, monitor=self.has_monitor)
         if not self.per_step:
             # Of data without a length Trainer says that the epochs never end.
@@ -76,6 +78,14 @@ class TrainerLossCallback(TrainerCallback):
         if logs is None or "loss" not in logs or self.loss.terms is None:
             return
         terms = self.loss.terms.collected(args.device)
+        if self.loss.num_targets is not None and self.loss.num_targets == 0:
+            warnings.warn(
+                "No label counted since the last log: all of them are -100, and nothing is learnt from that. Check "
+                "where labels are masked and cut.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.loss.num_targets = None
         logs.update(terms)
         # Trainer has filed a copy of the log before it told us.
         if state.log_history:

@@ -74,9 +74,10 @@ def expect_decoder_inputs(model: nn.Module) -> None:
 
     def check(module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
         if not positional and all(named.get(name) is None for name in _DECODER_INPUTS):
+            given = sorted(name for name, value in named.items() if value is not None)
             raise ValueError(
                 f"batches for {type(module).__name__} must hold decoder_input_ids, because Trainer keeps the labels "
-                f"for the loss; got {', '.join(sorted(named))}. Use DataCollatorForSeq2Seq(tokenizer, model=model), or "
+                f"for the loss; got {', '.join(given)}. Use DataCollatorForSeq2Seq(tokenizer, model=model), or "
                 "data_collator=DecoderInputsCollator(collator, model)."
             )
         handle.remove()

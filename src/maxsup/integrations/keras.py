@@ -119,6 +119,8 @@ class MaxSupLoss(keras.losses.Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """One value a sample, in the shape of the outputs without their class axis."""
         self._check_advanced()
+        if hasattr(y_pred, "_keras_logits"):  # how softmax marks its outputs, on backends whose tensors can be marked
+            raise _softmax_error("y_pred")
         has_same_rank = len(y_true.shape) == len(y_pred.shape)
         has_labels = len(y_true.shape) == len(y_pred.shape) - 1
         if has_same_rank and y_true.shape[self.axis] == 1 != y_pred.shape[self.axis]:
@@ -207,6 +209,7 @@ class MaxSupCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Remember that evaluations from here on are parts of a training, whatever an interrupted one left behind."""
         self._is_fitting = True
+        _check_outputs(self.model)
         for loss in self._losses():
             check_epochs(loss.schedule, self.params["epochs"], "Call fit once with epochs=, not once an epoch.")
             loss.train()
@@ -269,6 +272,21 @@ def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedul
         return alpha
     check_number("alpha", alpha)
     return alpha
+
+
+def _check_outputs(model: Any) -> None:
+    """Refuse a model whose only output is that of a softmax."""
+    outputs = getattr(model, "outputs", None) or []
+    layer: Any = outputs[0]._keras_history.operation if len(outputs) == 1 else None
+    if isinstance(layer, keras.layers.Softmax) or getattr(layer, "activation", None) is keras.activations.softmax:
+        raise _softmax_error(f"layer {layer.name!r}")
+
+
+def _softmax_error(what: str) -> ValueError:
+    return ValueError(
+        f"{what} must give logits, on which MaxSup is defined; got the outputs of a softmax. "
+        "Leave it out of the model, and apply keras.ops.softmax to its outputs where probabilities are needed."
+    )
 
 
 def _holds_constants() -> bool:

@@ -39,9 +39,9 @@ class MaxSupCallback(Callback):
     """Everything a MaxSup criterion needs from a trainer, for ``lightning.pytorch`` and ``pytorch_lightning`` alike.
 
     Before every epoch, and right after a checkpoint was restored, the schedule is told how far training is. During
-    validation and testing the criterion is plain cross-entropy, whatever the LightningModule does with its mode. After
-    every training epoch the strength and the terms of label smoothing are logged as ``maxsup/alpha``,
-    ``maxsup/error_amplification`` and so on.
+    validation, testing and prediction the criterion is plain cross-entropy, whatever the LightningModule does with its
+    mode. After every training epoch the strength and the terms of label smoothing are logged as ``maxsup/alpha``,
+    ``maxsup/error_amplification`` and so on. A loss that the first training step does not call is an error.
 
     Args:
         criterion: Attribute of the LightningModule that holds the loss, dots allowed; not needed where it has only one.
@@ -61,6 +61,7 @@ class MaxSupCallback(Callback):
         self._terms: LoggedTerms | None = None
         self._hook: RemovableHandle | None = None
         self._was_training = True
+        self._has_been_called = False
         self._num_units: int | None = None
         self._num_units_before: int | None = None
 
@@ -77,6 +78,7 @@ class MaxSupCallback(Callback):
                 UserWarning,
                 stacklevel=2,
             )
+        self._has_been_called = False
         self._terms = LoggedTerms(loss, monitor=self.monitor)
         self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
         self._advance(trainer, loss)
@@ -91,6 +93,17 @@ class MaxSupCallback(Callback):
         """Advance the schedule where it goes by steps."""
         if self.per_step:
             self._advance(trainer, self._loss(pl_module))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop after the first step if it does not come from the loss; a step that gave nothing was skipped."""
+        is_skipped = pl_module.automatic_optimization and outputs in (None, {})
+        if not self._has_been_called and not is_skipped:
+            raise RuntimeError(
+                f"the loss must be called in every training step; got no call in the first. Call the module, "
+                f"not its forward, in training_step of {type(pl_module).__name__}, or leave MaxSupCallback out."
+            )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the strength and the terms of this epoch."""
@@ -117,9 +130,9 @@ class MaxSupCallback(Callback):
         """The criterion as it was found."""
         self._loss(pl_module).train(self._was_training)
 
-    # Lightning never tests while it validates, so one remembered mode serves both.
-    on_test_start = on_validation_start
-    on_test_end = on_validation_end
+    # Lightning does one of these at a time, so one remembered mode serves all.
+    on_test_start = on_predict_start = on_validation_start
+    on_test_end = on_predict_end = on_validation_end
 
     def state_dict(self) -> dict[str, Any]:
         """How long the run is, which a run that goes on from here should agree with."""
@@ -153,7 +166,7 @@ class MaxSupCallback(Callback):
     def _counted_units(self, trainer: Trainer, pl_module: LightningModule, loss: RegularizedLoss) -> int:
         """How many epochs, or optimiser steps, the whole run has."""
         if not self.per_step:
-            num_epochs = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else None
+            num_epochs = _num_epochs(trainer, pl_module)
             if not getattr(trainer, "fast_dev_run", False):
                 fix = "Set max_epochs on the Trainer, or use MaxSupCallback(per_step=True)."
                 check_epochs(loss.schedule, num_epochs, fix)
@@ -179,5 +192,18 @@ class MaxSupCallback(Callback):
 
     def _count(self, loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
         if loss.training and self._terms is not None:
+            self._has_been_called = True
             given = dict(zip(("input", "target"), args, strict=False)) | kwargs
             self._terms.update(given["input"], given["target"])
+
+
+def _num_epochs(trainer: Trainer, pl_module: LightningModule) -> int | None:
+    """How many epochs a run has; ``max_steps`` may end it before ``max_epochs`` does. None if nobody can say."""
+    num_epochs = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else None
+    if trainer.max_steps < 0 or not pl_module.automatic_optimization:  # whose steps nobody can foresee
+        return num_epochs
+    num_batches = trainer.num_training_batches
+    if math.isinf(num_batches):
+        return None
+    in_steps = math.ceil(trainer.max_steps / max(math.ceil(num_batches / trainer.accumulate_grad_batches), 1))
+    return in_steps if num_epochs is None else min(num_epochs, in_steps)

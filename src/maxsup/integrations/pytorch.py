@@ -36,7 +36,7 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
 
     Raises:
         TypeError: The criterion is not a cross-entropy over classes.
-        ValueError: There is no label smoothing to replace.
+        ValueError: There is no label smoothing to replace, or the criterion is compiled already.
 
     Example:
         >>> criterion = replace_label_smoothing(torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255))
@@ -45,16 +45,22 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
     """
     if _is_cross_entropy(criterion):
         return _replacement(criterion, schedule)
-    if not any(True for _ in criterion.children()):
+    if not isinstance(criterion, nn.Module) or not any(True for _ in criterion.children()):
+        name = getattr(criterion, "__name__", type(criterion).__name__)
         raise TypeError(
-            "criterion must be nn.CrossEntropyLoss or timm's LabelSmoothingCrossEntropy, or hold one; got "
-            f"{type(criterion).__name__}. MaxSup replaces the smoothing of a softmax cross-entropy."
+            f"criterion must be nn.CrossEntropyLoss or timm's LabelSmoothingCrossEntropy, or hold one; got {name}. "
+            "MaxSup replaces the smoothing of a softmax cross-entropy."
         )
     # One criterion held in two places stays one.
     made: dict[nn.Module, MaxSupLoss] = {}
     for parent in list(criterion.modules()):
         for name, child in parent._modules.items():
             if child is not None and _is_cross_entropy(child) and _smoothing(child) > 0:
+                if name == "_orig_mod":
+                    raise ValueError(
+                        "criterion must be replaced before it is compiled, because compiled code keeps the old one; "
+                        f"got a compiled {type(child).__name__}. Call torch.compile on what this function returns."
+                    )
                 if child not in made:
                     made[child] = _replacement(child, schedule)
                 parent._modules[name] = made[child]
@@ -68,7 +74,7 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
 
 def _is_cross_entropy(criterion: nn.Module) -> bool:
     """Whether this is torch's own class or timm's, whose formulas are known; a subclass may compute anything."""
-    if type(criterion).forward is nn.CrossEntropyLoss.forward:
+    if getattr(type(criterion), "forward", None) is nn.CrossEntropyLoss.forward:
         return True
     return type(criterion).__name__ == "LabelSmoothingCrossEntropy" and hasattr(criterion, "smoothing")
 

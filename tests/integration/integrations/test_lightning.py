@@ -1,71 +1,29 @@
-"""Lightning: schedule, checkpoints, plain evaluation and what is logged."""
+"""Lightning: the schedule by epochs and by steps, and checkpoints."""
 
-import json
-import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from maxsup import MaxSupLoss
-from maxsup.monitor import DecompositionMonitor
 from maxsup.schedules import Linear
-from tests.integration.integrations.captured import Call, captured_calls, example_main, reference_mean
-from tests.integration.integrations.launch import run_two_ranks
-
-pl = pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
-
-from maxsup.integrations.lightning import MaxSupCallback  # noqa: E402
+from tests.integration.integrations.captured import captured_calls, example_main, reference_mean
+from tests.integration.integrations.tiny_lightning import (
+    NUM_BATCHES,
+    NUM_EPOCHS,
+    Classifier,
+    MaxSupCallback,
+    batches,
+    pl,
+    trainer,
+    uninterrupted_alphas,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-NUM_EPOCHS = 3
-NUM_BATCHES = 4
-
-
-class Classifier(pl.LightningModule):
-    """A linear classifier that remembers the strength of every training step."""
-
-    def __init__(self, alpha: Any = None) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.network = nn.Linear(4, 3)
-        self.criterion = MaxSupLoss(Linear(0.1, 0.2) if alpha is None else alpha)
-        self.alphas: list[tuple[int, float]] = []
-        self.validation_losses: list[tuple[float, float]] = []
-
-    def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        self.alphas.append((self.current_epoch, self.criterion.alpha))
-        return self.criterion(self.network(batch[0]), batch[1])
-
-    def validation_step(self, batch: tuple[Tensor, Tensor]) -> None:
-        logits = self.network(batch[0])
-        self.validation_losses.append(
-            (self.criterion(logits, batch[1]).item(), F.cross_entropy(logits, batch[1]).item())
-        )
-
-    test_step = validation_step
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def batches(is_mixed: bool = False) -> DataLoader:
-    generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(8 * NUM_BATCHES, 4, generator=generator)
-    labels = torch.randint(3, (len(inputs),), generator=generator)
-    target = 0.7 * F.one_hot(labels, 3) + 0.3 * F.one_hot(labels.flip(0), 3) if is_mixed else labels
-    return DataLoader(TensorDataset(inputs, target), batch_size=8)
-
-
-def trainer(*callbacks: Any, library: Any = pl, **options: Any) -> Any:
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-    defaults = {"max_epochs": NUM_EPOCHS, "accelerator": "cpu", "logger": False, "num_sanity_val_steps": 0}
-    return library.Trainer(callbacks=list(callbacks), **(quiet | defaults | options))
 
 
 class StopAfter(pl.Callback):
@@ -91,12 +49,6 @@ class StopAfterEpoch(pl.Callback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         trainer.save_checkpoint(self.path)
-
-
-def uninterrupted_alphas(**options: Any) -> list[tuple[int, float]]:
-    model = Classifier()
-    trainer(MaxSupCallback(**options)).fit(model, batches())
-    return model.alphas
 
 
 @pytest.mark.slow
@@ -161,105 +113,62 @@ def test_a_longer_run_than_the_checkpoint_knows_is_told_of(tmp_path: Path) -> No
         trainer(MaxSupCallback(), max_epochs=5).fit(Classifier(), batches(), ckpt_path=path)
 
 
-def test_a_module_left_in_evaluation_mode_trains_with_the_penalty() -> None:
-    model = Classifier()
-    model.eval()
-    with captured_calls() as calls:
-        trainer(MaxSupCallback()).fit(model, batches())
-    assert all(call.is_training for call in calls)
-    assert calls[0].value == pytest.approx(reference_mean(calls[0]), abs=1e-5)
+class Endless(IterableDataset):
+    """Data without a length."""
 
-
-class KeepsTrainingMode(Classifier):
-    """Does not switch to evaluation by itself."""
-
-    def on_validation_model_eval(self) -> None:
-        pass
-
-    on_test_model_eval = on_validation_model_eval
-
-
-@pytest.mark.parametrize("module", [Classifier, KeepsTrainingMode])
-def test_validation_is_plain_cross_entropy(module: type[Classifier]) -> None:
-    model = module()
-    with captured_calls() as calls:
-        trainer(MaxSupCallback()).fit(model, batches(), batches())
-    assert len(model.validation_losses) == NUM_EPOCHS * NUM_BATCHES
-    assert all(ours == plain for ours, plain in model.validation_losses)
-    assert sum(call.is_training for call in calls) == NUM_EPOCHS * NUM_BATCHES
-
-
-@pytest.mark.parametrize("module", [Classifier, KeepsTrainingMode])
-def test_testing_is_plain_cross_entropy_and_leaves_the_mode(module: type[Classifier]) -> None:
-    model = module()
-    trainer(MaxSupCallback()).test(model, batches(), verbose=False)
-    assert all(ours == plain for ours, plain in model.validation_losses)
-    assert model.criterion.training
-
-
-def monitored(calls: list[Call]) -> dict[str, float]:
-    monitor = DecompositionMonitor()
-    for call in calls:
-        monitor.update(call.logits, call.target, call.alpha)
-    return monitor.compute()
-
-
-def test_the_terms_of_the_last_epoch_are_logged() -> None:
-    running = trainer(MaxSupCallback())
-    with captured_calls() as calls:
-        running.fit(Classifier(), batches())
-    expected = {f"maxsup/{name}": value for name, value in monitored(calls[-NUM_BATCHES:]).items()}
-    logged = {name: value.item() for name, value in running.callback_metrics.items()}
-    assert logged == pytest.approx(expected | {"maxsup/alpha": 0.2}, abs=1e-6)
-
-
-def test_the_monitor_can_be_left_out() -> None:
-    running = trainer(MaxSupCallback(monitor=False))
-    running.fit(Classifier(), batches())
-    assert set(running.callback_metrics) == {"maxsup/alpha"}
-
-
-def test_the_criterion_is_left_without_hooks() -> None:
-    model = Classifier()
-    trainer(MaxSupCallback()).fit(model, batches())
-    assert not model.criterion._forward_hooks
-
-
-def test_mixed_labels_are_left_out_of_the_log_with_one_warning() -> None:
-    running = trainer(MaxSupCallback())
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        running.fit(Classifier(), batches(is_mixed=True))
-    assert sum("mixed labels" in str(warning.message) for warning in seen) == 1
-    assert running.callback_metrics["maxsup/num_samples"] == 0
-
-
-class TwoLosses(Classifier):
-    def __init__(self) -> None:
-        super().__init__()
-        self.other = MaxSupLoss(0.1)
-
-
-def test_a_name_chooses_between_two_losses() -> None:
-    model = TwoLosses()
-    trainer(MaxSupCallback("criterion")).fit(model, batches())
-    assert model.alphas[-1][1] == pytest.approx(0.2, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", ["network", "nothing"])
-def test_a_name_without_a_loss_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"must name a loss of maxsup on Classifier; got '{name}'"):
-        trainer(MaxSupCallback(name)).fit(Classifier(), batches())
-
-
-def test_two_losses_without_a_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="TwoLosses must hold one loss of maxsup; got 2"):
-        trainer(MaxSupCallback()).fit(TwoLosses(), batches())
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        data = batches().dataset
+        return (data[index] for index in range(len(data)))
 
 
 def test_a_run_without_an_end_is_refused() -> None:
+    data = DataLoader(Endless(), batch_size=8)
     with pytest.raises(ValueError, match=r"must be at least 2.+got a run without a known end. Set max_epochs"):
-        trainer(MaxSupCallback(), max_epochs=-1, max_steps=5).fit(Classifier(), batches())
+        trainer(MaxSupCallback(), max_epochs=-1, max_steps=5).fit(Classifier(), data)
+
+
+@pytest.mark.parametrize("max_epochs", [None, 1000])
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_steps_that_end_a_run_early_shorten_the_schedule(max_epochs: int | None, num_parts: int) -> None:
+    model = Classifier()
+    running = trainer(
+        MaxSupCallback(), max_epochs=max_epochs, max_steps=10 // num_parts, accumulate_grad_batches=num_parts
+    )
+    running.fit(model, batches())
+    assert dict(model.alphas) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2}, abs=1e-12)
+
+
+class ByHand(Classifier):
+    """Takes its own steps, and Lightning counts two a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: tuple[Tensor, Tensor]) -> None:
+        for optimizer in self.optimizers():
+            loss = super().training_step(batch)
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [super(ByHand, self).configure_optimizers() for _ in range(2)]
+
+
+def test_manual_optimization_goes_by_epochs() -> None:
+    model = ByHand()
+    trainer(MaxSupCallback(), max_steps=1000).fit(model, batches())
+    assert dict(model.alphas) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2}, abs=1e-12)
+
+
+def test_a_second_fit_starts_the_schedule_anew() -> None:
+    model, callback = Classifier(), MaxSupCallback()
+    for _ in range(2):
+        trainer(callback).fit(model, batches())
+    half = len(model.alphas) // 2
+    assert model.alphas[:half] == model.alphas[half:] == uninterrupted_alphas()
+    assert not model.criterion._forward_hooks
 
 
 def test_a_constant_strength_needs_no_end() -> None:
@@ -307,19 +216,3 @@ def test_the_older_package_name_works_too() -> None:
     model = Older()
     trainer(MaxSupCallback(), library=library).fit(model, batches())
     assert dict(model.alphas) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2}, abs=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.distributed
-def test_two_processes_log_the_terms_of_both(tmp_path: Path) -> None:
-    run_two_ranks("tests.integration.integrations.two_rank_lightning", tmp_path)
-    found = json.loads((tmp_path / "result.json").read_text())
-    # Two batches of eight each: the means of both are those of one process with batches of sixteen.
-    alone = Classifier()
-    single = trainer(MaxSupCallback())
-    single.fit(alone, DataLoader(batches().dataset, batch_size=16))
-    for name, value in alone.network.state_dict().items():
-        torch.testing.assert_close(torch.tensor(found["weights"][name]), value, rtol=1e-5, atol=1e-6)
-    expected = {name: value.item() for name, value in single.logged_metrics.items()}
-    assert found["logged"] == pytest.approx(expected, rel=1e-5)
-    assert expected["maxsup/num_samples"] == 32

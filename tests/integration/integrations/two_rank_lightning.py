@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 from maxsup.integrations.lightning import MaxSupCallback
-from tests.integration.integrations.test_lightning import Classifier, batches, trainer
+from tests.integration.integrations.tiny_lightning import Classifier, batches, trainer
 
 
 def main(folder: str) -> None:

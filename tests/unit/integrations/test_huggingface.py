@@ -78,6 +78,15 @@ def test_under_data_parallel_the_factor_of_the_trainer_cancels() -> None:
     assert abs(2 * loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
 
 
+@pytest.mark.parametrize("num_items", [0, torch.tensor(0)], ids=["int", "tensor"])
+def test_a_step_in_which_nothing_counts_adds_nothing(num_items: Any) -> None:
+    logits = logits_of(4, 3)
+    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, torch.full((4,), -100), num_items)
+    loss.backward()
+    assert loss == 0
+    assert torch.count_nonzero(logits.grad) == 0
+
+
 def test_the_loss_may_be_scaled_in_place_as_the_trainer_does() -> None:
     logits = logits_of(4, 3)
     loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, torch.tensor([0, 1, 2, 1]), num_items_in_batch=4)
@@ -148,6 +157,8 @@ def test_another_registered_loss_goes_by_its_name() -> None:
         ({"reduction": "sum"}, "reduction must be 'mean'"),
         ({"alpah": 0.1}, "Did you mean 'alpha'"),
         ({"loss": "maxsub"}, "Did you mean 'maxsup'"),
+        ({"label_smoothing": 0.1}, "must not be combined with label smoothing; got label_smoothing=0.1"),
+        ({"heads": {}}, "heads must name one output or more; got none"),
     ],
 )
 def test_losses_and_options_that_do_not_fit_are_refused(options: dict[str, Any], sentence: str) -> None:
@@ -159,7 +170,12 @@ def test_losses_and_options_that_do_not_fit_are_refused(options: dict[str, Any],
     ("outputs", "labels", "sentence"),
     [
         ({"logits": torch.zeros(2, 3)}, None, "labels must be one tensor.+got NoneType"),
-        ({"logits": torch.zeros(2, 3)}, (torch.zeros(2), torch.zeros(2)), "got tuple. MaxSup is defined for one"),
+        ({"logits": torch.zeros(2, 3)}, (torch.zeros(2), torch.zeros(2)), "got tuple. Rename the column"),
+        ({"logits": torch.zeros(2, 3)}, torch.zeros(2, 1).long(), r"got \(2, 3\) and \(2, 1\). Use labels.squeeze"),
+        ({"logits": torch.zeros(2, 3)}, torch.zeros(2, 3).long(), "Integers of that shape are no class indices"),
+        ({"logits": torch.zeros(2, 3)}, torch.zeros(2), "Labels of float32 are no class indices"),
+        ({"logits": torch.zeros(2, 1)}, torch.zeros(2, 1), "logits must have two classes or more; got one"),
+        ({"logits": torch.zeros(2, 3)}, torch.ones(2, 3), "must sum to 1 in every row; got 3"),
         ({"start_logits": torch.zeros(2, 3), "end_logits": torch.zeros(2, 3)}, torch.zeros(2).long(), "got end_logits"),
         ({"logits": None, "loss": torch.zeros(())}, torch.zeros(2).long(), "one tensor of logits; got logits, loss"),
         ({"logits": torch.zeros(2, 3)}, torch.zeros(2), r"got \(2, 3\) and \(2,\)"),

@@ -1,5 +1,7 @@
 """A criterion with label smoothing becomes MaxSup of equal strength."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch.nn import functional as F
 
 import maxsup.integrations
 from maxsup import MaxSupLoss
+from maxsup.functional import maxsup_penalty
 from maxsup.integrations import replace_label_smoothing
 from maxsup.schedules import Linear
 from tests.reference.losses import argmax
@@ -132,3 +135,42 @@ def test_other_names_are_not_there() -> None:
     assert "replace_label_smoothing" in dir(maxsup.integrations)
     with pytest.raises(AttributeError, match="no attribute 'replace_smoothing'"):
         maxsup.integrations.replace_smoothing  # noqa: B018
+
+
+def test_a_compiled_criterion_is_refused_because_it_would_stay_the_old_one() -> None:
+    compiled = torch.compile(nn.CrossEntropyLoss(label_smoothing=0.1), backend="eager")
+    for holder in (compiled, nn.ModuleDict({"loss": compiled})):
+        with pytest.raises(
+            ValueError, match=r"must be replaced before it is compiled.+got a compiled CrossEntropyLoss"
+        ):
+            replace_label_smoothing(holder)
+
+
+@pytest.mark.parametrize("criterion", [F.cross_entropy, "CrossEntropyLoss"], ids=["function", "name"])
+def test_what_is_no_module_is_refused(criterion: Any) -> None:
+    with pytest.raises(TypeError, match=r"criterion must be nn.CrossEntropyLoss.+got (cross_entropy|str)\. "):
+        replace_label_smoothing(criterion)
+
+
+def test_a_weight_for_each_sample_scales_its_value_and_gradient() -> None:
+    """Mixup, importance sampling: what ``sample_weight`` is elsewhere is a product with ``reduction="none"`` here."""
+    logits, target = torch.randn(6, 4, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2, 3, -100, 1])
+    sample_weight = torch.rand(6, dtype=torch.float64)
+    values = MaxSupLoss(alpha=0.3, reduction="none")(logits, target)
+    (values * sample_weight).sum().backward()
+    rows = zip(logits.detach().split(1), target.split(1), sample_weight.tolist(), strict=True)
+    parts = []
+    for row, label, factor in rows:
+        row.requires_grad_()
+        (factor * MaxSupLoss(alpha=0.3, reduction="sum")(row, label)).backward()
+        parts.append(row.grad)
+    torch.testing.assert_close(logits.grad, torch.cat(parts), rtol=0, atol=1e-12)
+    pairs = zip(logits.tolist(), target.tolist(), strict=True)
+    expected = [0.0 if y == -100 else reference_maxsup(z, y, alpha=0.3) for z, y in pairs]
+    assert values.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_penalty_can_be_added_to_any_other_loss() -> None:
+    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
+    added = F.cross_entropy(logits, target) + 0.3 * maxsup_penalty(logits).mean()
+    torch.testing.assert_close(added, MaxSupLoss(alpha=0.3)(logits, target), rtol=0, atol=1e-12)
