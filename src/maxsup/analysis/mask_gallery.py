@@ -52,7 +52,7 @@ def class_colors(num_classes: int) -> NDArray[np.uint8]:
 
 
 def draw_masks(results: Mapping[str, Result]) -> Figure:
-    """A row an image: the image, its mask, and for every run its prediction and where that is wrong."""
+    """A row an image: the image, its mask, and for every run its prediction, from how many views, and its errors."""
     first = next(iter(results.values()))["data"]
     colors = class_colors(len(first["class_names"]))
     num_rows, num_columns = len(first["cells"]), 2 + 2 * len(results)
@@ -75,6 +75,7 @@ def draw_masks(results: Mapping[str, Result]) -> Figure:
         for number, title in enumerate(["image", "truth", *results]):
             grid[0][max(number, 2 * number - 2)].set_title(title, fontsize=6.5, pad=2, loc="left")
         for number in range(len(results)):
+            grid[-1][2 + 2 * number].set_xlabel(_views(first), fontsize=6)
             grid[-1][3 + 2 * number].set_xlabel("errors", fontsize=6)
         figure.legend(
             handles=_patches(first["class_names"], colors, [decoded(cell["truth"]) for cell in first["cells"]]),
@@ -89,7 +90,8 @@ def draw_masks(results: Mapping[str, Result]) -> Figure:
 def draw_classes(results: Mapping[str, Result]) -> Figure:
     """Intersection over union of each class, a mark a run; of many classes those with the largest spread."""
     looks = run_looks(results)
-    names: list[str] = next(iter(results.values()))["data"]["class_names"]
+    first = next(iter(results.values()))["data"]
+    names: list[str] = first["class_names"]
     table = np.array([[_number(value) for value in result["data"]["class_iou"]] for result in results.values()])
     spread = np.ptp(np.nan_to_num(table), axis=0)
     chosen = sorted(np.argsort(-spread, kind="stable")[:_MAX_BARS].tolist())
@@ -100,7 +102,7 @@ def draw_classes(results: Mapping[str, Result]) -> Figure:
         axes.set_yticks(range(len(chosen)), [names[place].replace("_", " ")[:24] for place in chosen])
         axes.set_ylim(len(chosen) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
-        axes.set_xlabel("intersection over union")
+        axes.set_xlabel(f"intersection over union, {_views(first)}")
         axes.grid(axis="x")
         axes.tick_params(axis="y", length=0)
         if len(chosen) < len(names):
@@ -109,6 +111,19 @@ def draw_classes(results: Mapping[str, Result]) -> Figure:
         legend: list[Look] = list(looks.values())
         legend_above(figure, legend, has_lines=False)
     return figure
+
+
+def _views(data: Mapping[str, Any]) -> str:
+    """How the images were looked at, in two words.
+
+    Example:
+        >>> _views({"num_views": 1, "scales": [1.0]}), _views({"num_views": 4, "scales": [0.5, 1.0]})
+        ('one view', '4 views')
+    """
+    if data["num_views"] > 1:
+        return f"{data['num_views']} views"
+    [scale] = data["scales"]
+    return "one view" if scale == 1 else f"scale {scale:g}"
 
 
 def _number(value: Any) -> float:

@@ -9,10 +9,13 @@ split:
 - **miou_multiscale**: the same from several scales, mirrored too, where ``scales`` and ``flip`` ask for it;
 - **accuracy**, **class_accuracy**: of pixels, and its mean over classes;
 - **majority_miou**: what the commonest class everywhere would get.
+
+Pictures and the intersection over union of each class are those of all views that were asked for, and say how many.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +34,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.data import MaskSplit
+from maxsup.data.mask_pipeline import MaskPipeline
 from maxsup.training import train
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.training.progress import LineReporter
@@ -68,6 +72,8 @@ def compute(
         num_images: Pictures to keep, evenly spread over the split.
     """
     factors = _scale_factors(scales)
+    if isinstance(num_images, bool) or not isinstance(num_images, int) or num_images < 0:
+        raise ValueError(f"num_images must be a whole number of at least 0; got {num_images!r}. Usual: 4.")
     segmented = (
         run
         if run.is_dense
@@ -84,7 +90,9 @@ def compute(
         if index in shown:
             found[index] = prediction
 
-    numbers, class_iou = _numbers(segmented, images, split, recipe_views(segmented.recipe), keep)
+    # Pictures and classes are those of the last evaluation, with all views.
+    plain, views = recipe_views(segmented.recipe), recipe_views(segmented.recipe, factors, flip)
+    numbers, class_iou = _numbers(segmented, images, split, plain, keep)
     entries = {
         name: number(numbers[name], direction)
         for name, direction in (
@@ -95,9 +103,8 @@ def compute(
             ("majority_miou", "none"),
         )
     }
-    views = recipe_views(segmented.recipe, factors, flip)
-    if len(views) > 1:
-        several, _ = _numbers(segmented, images, split, views, keep)
+    if views != plain:
+        several, class_iou = _numbers(segmented, images, split, views, keep)
         entries["miou_multiscale"] = number(several["miou"], "higher")
     cells = [_cell(images, index, found[index]) for index in shown]
     return {
@@ -106,6 +113,7 @@ def compute(
             "images": bundle.name,
             "trained_with": segmented.recipe.loss.name,
             "num_views": len(views),
+            "scales": list(views.scales),
             "class_names": list(bundle.class_names),
             "class_iou": class_iou,
             "indices": shown,
@@ -128,11 +136,13 @@ def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **option
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Pictures of the runs side by side, and the classes they get right; other data has figures of its own."""
+    """Pictures of the runs side by side, and the classes they get right; other data or views have their own figures."""
     groups: dict[tuple[Any, ...], dict[str, Result]] = {}
     for label, result in results.items():
         data = result["data"]
-        groups.setdefault((data["images"], *data["class_names"], *data["indices"]), {})[label] = result
+        views = (data["num_views"], *data["scales"])
+        alike = (data["images"], views, *data["class_names"], *data["indices"])
+        groups.setdefault(alike, {})[label] = result
     figures = {}
     for place, group in enumerate(groups.values()):
         number = f"-{place + 1}" if place else ""
@@ -191,6 +201,7 @@ def _numbers(
     run: RunOutputs, images: MaskSplit, split: str, views: Views, keep: Any
 ) -> tuple[dict[str, Any], list[float]]:
     pipeline = run.pipeline(images)
+    assert isinstance(pipeline, MaskPipeline)
     words = f"{len(views)} views" if len(views) > 1 else "one view"
     run.progress.start(
         f"{run.label}: masks of {run.bundle.name}, {split} split, {words} an image", pipeline.num_batches
@@ -209,13 +220,14 @@ def _numbers(
 
 
 def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:
-    if isinstance(scales, str):
-        if scales not in _NAMED_SCALES:
-            raise ValueError(
-                f"scales must be single, multi or factors such as [0.75, 1.0, 1.25]; got {scales!r}. Correct it."
-            )
+    if isinstance(scales, str) and scales in _NAMED_SCALES:
         return _NAMED_SCALES[scales]
-    return tuple(float(scale) for scale in scales)
+    factors = [] if isinstance(scales, str) or not isinstance(scales, Sequence) else scales
+    if not factors or not all(isinstance(each, int | float) and 0 < each < math.inf for each in factors):
+        raise ValueError(
+            f"scales must be single, multi or factors such as [0.75, 1.0, 1.25]; got {scales!r}. Correct it."
+        )
+    return tuple(float(each) for each in factors)
 
 
 def _cell(images: MaskSplit, index: int, prediction: Tensor) -> dict[str, str]:

@@ -40,7 +40,7 @@ def folder(
         palette: What becomes of masks with a palette: ``refuse`` them, or take the ``index`` of a colour as its class.
     """
     home = local_path(request.argument, request.root)
-    if all((home / "train" / kind).is_dir() for kind in ("images", "masks")):
+    if any(_has_masks(home / split) for split in ("train", "val", "test")):
         return _masked_tree(request, home, num_classes, ignore, palette)
     given = {"num_classes": (num_classes, None), "ignore": (ignore, IGNORED_LABEL), "palette": (palette, "refuse")}
     for name, (value, default) in given.items():
@@ -115,8 +115,8 @@ def _tree(request: DataRequest, home: Path) -> RawData:
 def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, ignore: int, palette: Palette) -> RawData:
     parts = [home / "train", *_held_out(home)]
     for part in parts if len(parts) > 1 else [home / "test"]:
-        if not all((part / kind).is_dir() for kind in ("images", "masks")):
-            raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders, as train has.")
+        if not _has_masks(part):
+            raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders.")
     names = _mask_classes(home / "classes.txt", num_classes)
     if isinstance(ignore, bool) or not isinstance(ignore, int) or not 0 <= ignore <= _MAX_LABEL:
         raise ValueError(f"ignore must be a label from 0 to {_MAX_LABEL}; got {ignore!r}. Usual: {IGNORED_LABEL}.")
@@ -128,6 +128,10 @@ def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, igno
             raise missing_data(request, f"{part}/{{images,masks}}", "Both folders are empty.")
         splits.append(MaskSplit(pairs, reader, len(names)))
     return RawData(splits[0], splits[-1], names, val=splits[1] if len(splits) == 3 else None)
+
+
+def _has_masks(split: Path) -> bool:
+    return all((split / kind).is_dir() for kind in ("images", "masks"))
 
 
 def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:

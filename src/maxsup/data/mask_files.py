@@ -77,12 +77,17 @@ def paired_files(images: Path, masks: Path) -> list[tuple[str, str]]:
         DataError: If one is without the other.
     """
     known_images, known_masks = _by_name(images), _by_name(masks)
-    for kind, one, other in (("image", known_images, known_masks), ("mask", known_masks, known_images)):
-        if alone := sorted(one.keys() - other.keys()):
-            raise DataError(
-                f"images in {images} and masks in {masks} must come in pairs of one name; got {len(alone)} without, "
-                f"the first {kind} {one[alone[0]]}. Add what is missing ({', '.join(_ENDINGS)}) or remove the rest."
-            )
+    alone = [
+        f"{len(names)} {kind}s without a partner, the first {one[min(names)]}"
+        for kind, one, other in (("image", known_images, known_masks), ("mask", known_masks, known_images))
+        if (names := one.keys() - other.keys())
+    ]
+    if alone:
+        fix = "Give both the same name" if len(alone) > 1 else "Add what is missing or remove the rest"
+        raise DataError(
+            f"images in {images} and masks in {masks} must come in pairs of one name; got {' and '.join(alone)}. "
+            f"{fix} (known endings: {', '.join(_ENDINGS)})."
+        )
     return [(str(path), str(known_masks[name])) for name, path in sorted(known_images.items())]
 
 

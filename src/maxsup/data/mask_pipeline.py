@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
 from maxsup.data.batches import Batch, BatchFinish, BatchPlan, Pipeline
 from maxsup.data.bundle import MaskSplit
-from maxsup.data.mask_transforms import Cutout, TrainingCutout, resized_image, scaled_sides
+from maxsup.data.mask_transforms import Bytes, Cutout, TrainingCutout, resized_image, scaled_sides
 from maxsup.data.streaming import ignore_signals, sent
 
 if TYPE_CHECKING:
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
 
 _Wanted = list[tuple[int, int]]
 """Index of each image of a batch, and the pass over the data that it belongs to."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledBatch(Batch):
+    """An image to be evaluated, at several scales too.
+
+    Args:
+        views: ``(1, C, h, w)`` each, one for every factor that was asked for, scaled from the image as it was read.
+    """
+
+    views: tuple[Tensor, ...] = ()
 
 
 class MaskPipeline(Pipeline):
@@ -53,6 +65,7 @@ class MaskPipeline(Pipeline):
     ) -> None:
         self._split, self._plan, self._finish = split, plan, finish
         self._resize, self._cutout = dense.resize, cutout
+        self._scales: tuple[float, ...] = ()
         self._num_workers = num_workers
         self.num_batches = plan.num_batches
         if cutout is None and plan.num_batches:
@@ -60,6 +73,14 @@ class MaskPipeline(Pipeline):
             last = plan.batch(plan.num_batches - 1)
             own = plan.own(last.stop - last.start)
             self.num_batches -= own.start == own.stop
+
+    def at_scales(self, scales: Sequence[float]) -> MaskPipeline:
+        """The same evaluation whose batches are :class:`ScaledBatch`; factors are on the size that images have here."""
+        if self._cutout is not None:
+            raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
+        scaled = copy.copy(self)
+        scaled._scales = tuple(scales)
+        return scaled
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not read."""
@@ -69,7 +90,7 @@ class MaskPipeline(Pipeline):
         batches = self._plan.members(epoch, steps)
         wanted = [members[self._plan.own(len(members))] for members in batches]
         loader: DataLoader[_Part] = DataLoader(
-            _Parts(self._split, self._resize, self._cutout, self._plan.seed),
+            _Parts(self._split, self._resize, self._scales, self._cutout, self._plan.seed),
             # What is asked for are whole batches.
             batch_size=None,
             sampler=wanted,
@@ -84,12 +105,20 @@ class MaskPipeline(Pipeline):
             yield self._batch(part, len(members), epoch, step)
 
     def _batch(self, part: _Part, size: int, epoch: int, step: int) -> Batch:
-        batch = self._finish(part.images, part.masks.long(), part.indices, size=size, epoch=epoch, step=step)
+        labels = part.masks.long()
+        batch, *views = (
+            self._finish(images, labels, part.indices, size=size, epoch=epoch, step=step)
+            for images in (part.images, *part.views)
+        )
         # What was filled up is 0 to the network, not the value that black has once it is normalised.
         for image, (height, width) in zip(batch.images, part.extents, strict=True):
             image[:, height:] = 0
             image[:, :, width:] = 0
-        return batch
+        if not self._scales:
+            return batch
+        return ScaledBatch(
+            batch.images, batch.target, batch.labels, batch.indices, tuple(view.images for view in views)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +132,22 @@ class _Part:
     masks: Tensor
     indices: Tensor
     extents: list[tuple[int, int]]
+    views: list[Tensor] = field(default_factory=list)
     error: str | None = None
 
 
 class _Parts(Dataset[_Part]):
     """Batches of images with masks; what is random about an image depends on seed, pass and index."""
 
-    def __init__(self, split: MaskSplit, resize: int | None, cutout: TrainingCutout | None, seed: int) -> None:
-        self.split, self.resize, self.cutout, self.seed = split, resize, cutout, seed
+    def __init__(
+        self,
+        split: MaskSplit,
+        resize: int | None,
+        scales: tuple[float, ...],
+        cutout: TrainingCutout | None,
+        seed: int,
+    ) -> None:
+        self.split, self.resize, self.scales, self.cutout, self.seed = split, resize, scales, cutout, seed
 
     def __getitem__(self, wanted: _Wanted) -> _Part:
         # Processes get the same number of training batches, if need be an empty one.
@@ -118,21 +155,30 @@ class _Parts(Dataset[_Part]):
         nothing = Cutout(np.empty((side, side, 3), np.uint8), np.empty((side, side), np.uint8), side, side)
         error = None
         try:
-            cutouts = [self._read(index, number) for index, number in wanted]
+            read = [self._read(index, number) for index, number in wanted]
         except DataError as problem:
-            wanted, cutouts, error = [], [], str(problem)
+            wanted, read, error = [], [], str(problem)
+        cutouts = [cutout for cutout, _ in read]
         stacked = cutouts or [nothing]
         return _Part(
-            images=torch.from_numpy(np.stack([each.pixels.transpose(2, 0, 1) for each in stacked]))[: len(cutouts)],
+            images=_channels_first([each.pixels for each in stacked])[: len(cutouts)],
             masks=torch.from_numpy(np.stack([each.mask for each in stacked]))[: len(cutouts)],
             indices=torch.tensor([index for index, _ in wanted], dtype=torch.int64),
             extents=[(each.height, each.width) for each in cutouts],
+            views=[view for _, views in read for view in views],
             error=error,
         )
 
-    def _read(self, index: int, number: int) -> Cutout:
+    def _read(self, index: int, number: int) -> tuple[Cutout, list[Tensor]]:
         image, mask, _ = self.split.reader(self.split.samples[index])
         if self.cutout is not None:
-            return self.cutout(image, mask, np.random.default_rng(mixed_seed(self.seed, "sample", number, index)))
-        pixels = resized_image(image, scaled_sides(image.size, self.resize))
-        return Cutout(pixels, mask, *pixels.shape[:2])
+            return self.cutout(image, mask, np.random.default_rng(mixed_seed(self.seed, "sample", number, index))), []
+        # From the image itself each time: what is scaled twice is blurred twice.
+        pixels, *scaled = (
+            resized_image(image, scaled_sides(image.size, self.resize, scale)) for scale in (1.0, *self.scales)
+        )
+        return Cutout(pixels, mask, *pixels.shape[:2]), [_channels_first([view]) for view in scaled]
+
+
+def _channels_first(images: Sequence[Bytes]) -> Tensor:
+    return torch.from_numpy(np.stack([pixels.transpose(2, 0, 1) for pixels in images]))

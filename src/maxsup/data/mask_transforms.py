@@ -103,13 +103,13 @@ def resized_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
 def drawn_crop(mask: Bytes, size: int, max_share: float, dice: np.random.Generator) -> tuple[slice, slice]:
     """Rows and columns of a random square, or of as much of one as there is.
 
-    With ``max_share`` below 1 it is drawn again, up to 10 times, while one class has more than this share of its
-    labelled pixels or there are not two classes in it.
+    With ``max_share`` below 1 it is drawn again, up to 10 times, while one class has this share of its labelled pixels
+    or more, or there are not two classes in it. The last draw is taken as it is.
     """
     crop = _random_crop(mask, size, dice)
     for _ in range(_MAX_REDRAWS if max_share < 1.0 else 0):
         counts = np.bincount(mask[crop].ravel(), minlength=IGNORED_LABEL + 1)[:IGNORED_LABEL]
-        if np.count_nonzero(counts) > 1 and counts.max() <= max_share * counts.sum():
+        if np.count_nonzero(counts) > 1 and counts.max() < max_share * counts.sum():
             break
         crop = _random_crop(mask, size, dice)
     return crop
@@ -143,8 +143,8 @@ def _tinted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
     pillow = require("PIL.Image")
     image = pillow.fromarray(np.ascontiguousarray(pixels)).convert("HSV")
     parts = np.array(image)
-    # Hue is a circle of 256 steps, and bytes go round by themselves.
-    parts[..., 0] += np.uint8(round(shift * 256 / 360) % 256)
+    # Pillow's hue is a circle of 255 steps: 0 and 255 are the same red.
+    parts[..., 0] = (parts[..., 0].astype(np.int16) + round(shift * 255 / 360)) % 255
     parts[..., 1] = _rounded(parts[..., 1] * factor)
     return np.asarray(pillow.frombytes("HSV", image.size, parts.tobytes()).convert("RGB"))
 

@@ -50,6 +50,11 @@ class ConfusionSums:
         dist.all_reduce(matrix)
         self.matrix = matrix.cpu()
 
+    @property
+    def num_present(self) -> int:
+        """Number of classes that have been among the labels."""
+        return int((self.matrix.sum(1) > 0).sum())
+
     def class_iou(self) -> Tensor:
         """Intersection over union of each class; ``nan`` of one that is neither there nor predicted."""
         matrix = self.matrix.double()
@@ -72,4 +77,4 @@ class ConfusionSums:
     def majority_miou(self) -> float:
         """What labelling every pixel with the commonest class would give: the number to be well above."""
         there = self.matrix.sum(1).double()
-        return float(there.max() / there.sum() / (there > 0).sum())
+        return float(there.max() / there.sum() / self.num_present)

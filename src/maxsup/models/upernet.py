@@ -5,7 +5,8 @@
 taken and a neck rescales them by 4, 2, 1 and 1/2. Position embeddings are resized when weights are loaded and for every
 image size that comes.
 **Heads.** Those of the transformers package, the published form: 512 channels, pools of 1, 2, 3 and 6, an auxiliary
-head of 256 channels with weight 0.4. Dropout of whole channels before both classifiers is added here.
+head of 256 channels with weight 0.4. Dropout of whole channels before both classifiers is added here, and the initial
+weights are MMSegmentation's: where batch norms follow, their size sets how fast AdamW turns them.
 **Source.** Xiao et al. 2018; settings of the segmentation table are not stated in the paper (see the recipe).
 """
 
@@ -146,12 +147,19 @@ def upernet(
     auxiliary = library.UperNetFCNHead(config, maps.num_channels, in_index=level) if auxiliary_weight else None
     for head in (decoder, auxiliary):
         if head is not None:
-            nn.init.normal_(head.classifier.weight, std=0.01)
-            nn.init.zeros_(head.classifier.bias)
+            _initialize(head)
             head.classifier = nn.Sequential(nn.Dropout2d(dropout), head.classifier)
     neck = MultiLevelNeck(maps.num_channels[0]) if maps.is_plain else nn.Identity()
     patch = maps.strides[0] if hasattr(maps.body, "patch_embed") else 1
     return Segmenter(maps, neck, decoder, auxiliary, auxiliary_weight, patch)
+
+
+def _initialize(head: Any) -> None:
+    for module in head.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    nn.init.normal_(head.classifier.weight, std=0.01)
+    nn.init.zeros_(head.classifier.bias)
 
 
 def _import_upernet() -> ModuleType:

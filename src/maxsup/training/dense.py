@@ -1,14 +1,18 @@
 """Evaluation of segmenters: plain numbers of whole masks, through one view of an image or several.
 
-A view is an image at a scale, mirrored or not. Its logits come from the whole image or from a window that slides over
-it (logits of overlapping windows are averaged). Probabilities of all views are averaged on the grid of the mask, at its
-original size; with one view that is the ordinary evaluation.
+A view is an image at a scale, mirrored or not; every scale is made from the image as it was read. Its logits come from
+the whole image or from a window that slides over it (logits of overlapping windows are averaged). Probabilities of all
+views are averaged on the grid of the mask, at its original size; with one view that is the ordinary evaluation.
+
+With many classes and large masks these probabilities are the largest thing in memory. One view holds them once, several
+views twice, beside the logits that a view comes from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +23,15 @@ from torch import Tensor, nn
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError, NonFiniteError
 from maxsup.data import IGNORED_LABEL, Pipeline
+from maxsup.data.mask_pipeline import MaskPipeline, ScaledBatch
 from maxsup.metrics import ConfusionSums
 from maxsup.models import Segmenter
 from maxsup.training.evaluate import autocast, evaluate, evaluation_mode
 
 MULTI_SCALES = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
+
+_NUM_ROWS = 64
+"""Rows of a mask that are normalised at a time; what that needs beside them stays small."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Views:
     """How an image is looked at.
 
     Args:
-        scales: Factors on the size of the image.
+        scales: Factors on the size that the recipe gives an image.
         has_flip: Whether each scale is also seen mirrored.
         window: Side of a sliding window; None sees images whole.
         stride: How far the window moves.
@@ -61,28 +69,33 @@ def recipe_views(recipe: Recipe, scales: Sequence[float] = (1.0,), has_flip: boo
     return Views(tuple(scales), has_flip, recipe.data.image_size, recipe.dense.stride)
 
 
-def log_probabilities(model: Callable[[Tensor], Tensor], images: Tensor, size: Sequence[int], views: Views) -> Tensor:
+@torch.no_grad()
+def log_probabilities(
+    model: Callable[[Tensor], Tensor], images: Sequence[Tensor], size: Sequence[int], views: Views
+) -> Tensor:
     """Logarithm of the mean probabilities over all views, ``(B, K, *size)``.
 
     Args:
         model: Images to logits of their size.
-        images: ``(B, C, H, W)``.
+        images: The same images ``(B, C, h, w)`` at every scale of the views.
         size: Height and width of the masks.
         views: How to look.
     """
     total: Tensor | None = None
-    for view, is_mirrored in _views(images, views):
-        logits = _through_window(model, view, views) if views.window else model(view).float()
-        logits = logits.flip(-1) if is_mirrored else logits
-        found = F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False).log_softmax(dim=1)
-        total = found if total is None else torch.logaddexp(total, found)
+    for scaled, _ in zip(images, views.scales, strict=True):
+        for is_mirrored in (False, True)[: 1 + views.has_flip]:
+            # Nothing but the total has a name here: of many classes, a view that lives on is a gigabyte.
+            if total is None:
+                total = _seen(model, scaled, size, views, is_mirrored)
+            else:
+                torch.logaddexp(total, _seen(model, scaled, size, views, is_mirrored), out=total)
     assert total is not None
-    return total - math.log(len(views))
+    return total.sub_(math.log(len(views))) if len(views) > 1 else total
 
 
 def evaluate_masks(
     model: nn.Module,
-    pipeline: Pipeline,
+    pipeline: MaskPipeline,
     *,
     num_classes: int,
     views: Views,
@@ -96,7 +109,7 @@ def evaluate_masks(
 
     Args:
         model: Gives logits of every pixel; left in the mode it came in.
-        pipeline: The split, in evaluation form.
+        pipeline: The split with masks, in evaluation form.
         num_classes: Number of classes.
         views: How images are looked at.
         split: Its name, which the result repeats.
@@ -114,10 +127,13 @@ def evaluate_masks(
     # Sum of the NLL, pixels it is over, images.
     totals = torch.zeros(3, dtype=torch.float64)
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
-        for batch in pipeline.epoch(0):
+        for batch in (pipeline if views.scales == (1.0,) else pipeline.at_scales(views.scales)).epoch(0):
+            scaled = batch.views if isinstance(batch, ScaledBatch) else (batch.images,)
             labels = batch.labels.to(device, non_blocking=True)
-            found = log_probabilities(model, batch.images.to(device), labels.shape[-2:], views)
-            if found.isnan().any():
+            images = [view.to(device, non_blocking=True) for view in scaled]
+            found = log_probabilities(model, images, labels.shape[-2:], views)
+            # A logit that is nan or inf makes all classes of its pixel nan.
+            if found[:, 0].isnan().any():
                 raise NonFiniteError(
                     f"logits must be finite; got nan or inf on split {split!r}. Evaluate earlier weights, or "
                     "train with a lower learning rate."
@@ -140,6 +156,12 @@ def evaluate_masks(
         raise DataError(
             f"masks of split {split!r} must have at least one labelled pixel; got {int(num_images)} images without. "
             "Correct the masks, or the ignored label."
+        )
+    if sums.num_present == 1:
+        warnings.warn(
+            f"masks of split {split!r} hold one class only, so its numbers say little; where {IGNORED_LABEL} stands "
+            "for a class in them, write another number.",
+            stacklevel=2,
         )
     result = {
         "split": split,
@@ -165,6 +187,7 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """The numbers of a split as the recipe wants it seen, from whichever evaluation fits the model."""
     if isinstance(model, Segmenter):
+        assert isinstance(pipeline, MaskPipeline)
         return evaluate_masks(
             model,
             pipeline,
@@ -186,15 +209,22 @@ def evaluate_split(
     )
 
 
-def _views(images: Tensor, views: Views) -> Iterator[tuple[Tensor, bool]]:
-    for scale in views.scales:
-        size = [max(1, round(side * scale)) for side in images.shape[-2:]]
-        view = images
-        if size != list(images.shape[-2:]):
-            view = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
-        yield view, False
-        if views.has_flip:
-            yield view.flip(-1), True
+def _seen(
+    model: Callable[[Tensor], Tensor], images: Tensor, size: Sequence[int], views: Views, is_mirrored: bool
+) -> Tensor:
+    """Log-probabilities of one view on the grid of the masks."""
+    found = F.interpolate(
+        _logits(model, images, views, is_mirrored), size=tuple(size), mode="bilinear", align_corners=False
+    )
+    for rows in found.split(_NUM_ROWS, dim=2):
+        rows.copy_(rows.log_softmax(dim=1))
+    return found
+
+
+def _logits(model: Callable[[Tensor], Tensor], images: Tensor, views: Views, is_mirrored: bool) -> Tensor:
+    images = images.flip(-1) if is_mirrored else images
+    logits = _through_window(model, images, views) if views.window else model(images).float()
+    return logits.flip(-1) if is_mirrored else logits
 
 
 def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Views) -> Tensor:
@@ -216,7 +246,7 @@ def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Vi
             count[place] += 1
     assert total is not None
     assert count is not None
-    return (total / count)[..., :height, :width]
+    return total.div_(count)[..., :height, :width]
 
 
 def _starts(length: int, window: int, stride: int) -> list[int]:

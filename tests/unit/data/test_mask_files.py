@@ -149,8 +149,18 @@ def test_one_without_the_other_is_refused_by_name(tmp_path, kind: str, gone: str
     made.write_masked(tmp_path / "images", tmp_path / "masks", ["a", "b", "c"], [0, 1])
     (tmp_path / gone).unlink()
     left = tmp_path / ("images/b.jpg" if kind == "image" else "masks/b.png")
-    with pytest.raises(DataError, match=re.escape(f"got 1 without, the first {kind} {left}.")):
+    with pytest.raises(DataError, match=re.escape(f"got 1 {kind}s without a partner, the first {left}. Add what")):
         paired_files(tmp_path / "images", tmp_path / "masks")
+
+
+def test_names_that_differ_are_shown_side_by_side(tmp_path) -> None:
+    made.write_masked(tmp_path / "images", tmp_path / "masks", ["a", "b"], [0, 1])
+    for path in list((tmp_path / "masks").iterdir()):
+        path.rename(path.with_name(f"{path.stem}_mask.png"))
+    with pytest.raises(DataError) as error:
+        paired_files(tmp_path / "images", tmp_path / "masks")
+    one, other = (tmp_path / name for name in ("images/a.jpg", "masks/a_mask.png"))
+    assert f"first {one} and 2 masks without a partner, the first {other}. Give both the same name" in str(error.value)
 
 
 def test_two_images_of_one_name_are_refused(tmp_path) -> None:

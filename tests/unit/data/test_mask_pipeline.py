@@ -11,6 +11,7 @@ from maxsup.core.config import AugmentConfig, DenseConfig
 from maxsup.core.errors import DataError
 from maxsup.data import IGNORED_LABEL, Batch, FileSplit, MaskSplit, Pipeline, build_pipeline, load_data
 from maxsup.data.bundle import joined
+from maxsup.data.mask_transforms import resized_image, scaled_sides
 from tests.unit.data import made
 
 DENSE = DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
@@ -179,6 +180,25 @@ def test_evaluation_without_resize_changes_no_pixel(split: MaskSplit) -> None:
     batch = next(pipeline(split, is_training=False, dense=DenseConfig(ratio=(0.5, 2.0))).epoch(0))
     image = torch.from_numpy(np.array(split.reader(split.samples[0]).image)).permute(2, 0, 1)
     torch.testing.assert_close(batch.images[0], (image / 255 - 0.5) / 0.25, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_evaluation_at_scales_begins_with_the_image_as_it_was_read(split: MaskSplit, num_workers: int) -> None:
+    settings = {"is_training": False, "image_size": None, "num_workers": num_workers, "dense": DenseConfig(resize=20)}
+    plain = pipeline(split, **settings)
+    for batch, scaled in zip(plain.epoch(0), plain.at_scales((1.0, 0.5, 2.0)).epoch(0), strict=True):
+        assert_equal_batches([batch], [scaled])
+        assert torch.equal(scaled.views[0], batch.images)
+        image = split.reader(split.samples[int(batch.indices)]).image
+        for view, factor in zip(scaled.views[1:], (0.5, 2.0), strict=True):
+            pixels = resized_image(image, scaled_sides(image.size, 20, factor))
+            expected = (torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None] / 255 - 0.5) / 0.25
+            torch.testing.assert_close(view, expected, atol=1e-5, rtol=0)
+
+
+def test_training_crops_have_one_scale(split: MaskSplit) -> None:
+    with pytest.raises(ValueError, match="pipeline must be for evaluation"):
+        pipeline(split).at_scales((0.5, 1.0))
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])

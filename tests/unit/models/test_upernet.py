@@ -48,6 +48,19 @@ def test_deit_small_has_the_parameters_of_the_published_configuration() -> None:
     assert count(model) == backbone + neck + decoder + auxiliary
 
 
+def test_heads_begin_as_published() -> None:
+    model = tiny(channels=64, auxiliary_channels=32)
+    assert model.auxiliary is not None
+    for head, width in ((model.decoder, 64), (model.auxiliary, 32)):
+        for name, module in head.named_modules():
+            if isinstance(module, nn.Conv2d):
+                is_classifier = name.startswith("classifier")
+                # Of the outputs of a convolution, the variance that a ReLU keeps.
+                expected = 0.01 if is_classifier else (2 / (width * module.kernel_size[0] ** 2)) ** 0.5
+                # 160 weights of the smallest layer: five standard errors of a standard deviation are 0.28 of it.
+                assert float(module.weight.detach().std()) == pytest.approx(expected, rel=0.28), name
+
+
 def test_a_plain_transformer_gets_a_pyramid_of_four_levels() -> None:
     model = tiny(image_size=64)
     images = torch.randn(2, 3, 64, 64)
