@@ -165,6 +165,17 @@ def test_nothing_but_ignored_targets_gives_zero_on_request_and_keeps_the_graph(n
     assert torch.equal(logits.grad, torch.zeros(3, 4, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("num_items", [0, torch.tensor(0)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_without_any_target_gives_zero_on_request(name: str, num_items: int | torch.Tensor):
+    logits = logits_without_ties(3, 4).requires_grad_()
+    target = torch.full((3,), -100)
+    value = make_loss(name, empty="zero")(logits, target, num_items=num_items, **needs_of(name, logits))
+    value.backward()
+    assert value == 0
+    assert torch.equal(logits.grad, torch.zeros(3, 4, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_batch_gives_zero_on_request(name: str):
     logits = torch.empty(0, 4, dtype=torch.float64, requires_grad=True)

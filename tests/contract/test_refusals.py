@@ -47,6 +47,15 @@ def test_ground_truth_modulated_focal_label_smoothing_refuses_probabilities():
     assert SENTENCE.match(message)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_is_no_target(name: str):
+    logits = logits_without_ties(2, 4)
+    with pytest.raises(TypeError) as error:
+        make_loss(name)(logits, [0, 1], **needs_of(name, logits))
+    assert SENTENCE.match(str(error.value))
+    assert "got list. Use torch.as_tensor(target)" in str(error.value)
+
+
 @pytest.mark.parametrize("bad", [4, 17, -3, -1])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_target_out_of_range_names_the_first_bad_row(name: str, bad: int):

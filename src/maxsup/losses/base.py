@@ -122,9 +122,10 @@ class RegularizedLoss(nn.Module):
         if not self.training:
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
+        loss = self._objective(input, target, **options, **extras)
         if target.is_floating_point() and not self._targets_checked:
             self._warn_if_smoothed(target)
-        return self._objective(input, target, **options, **extras)
+        return loss
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The objective in training mode, from ``self._value``, the options of the reduction and the extras."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from maxsup.losses.blocks import blocks, first_max, laid_as, laid_out, positions, restored
-from maxsup.losses.reduction import class_axis, num_classes, sample_shape, weighted_target
+from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, weighted_target
 
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
@@ -144,8 +144,8 @@ def fused_loss(
     if reduction == "mean":
         if num_items is not None:
             denominator = num_items
-        elif empty == "zero" and isinstance(denominator, Tensor):
-            denominator = denominator.masked_fill(denominator == 0, 1.0)
+        if empty == "zero":
+            denominator = at_least_one_if_zero(denominator)
         if isinstance(denominator, Tensor):
             factor = 1.0 / denominator.to(dtype)
             factor = float(factor) if may_look else factor

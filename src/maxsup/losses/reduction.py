@@ -35,7 +35,7 @@ class ReductionOptions(TypedDict, total=False):
 
     ``num_items`` replaces the denominator of ``reduction="mean"``: give every micro-batch or rank of an optimiser step
     the number of targets in the whole step and their gradients add up to those of the whole batch. ``empty="zero"``
-    gives a mean of 0 that keeps the graph, in place of torch's ``nan``, when no target is left.
+    gives a mean of 0 that keeps the graph, in place of torch's ``nan``, when no target is left or ``num_items`` is 0.
     """
 
     weight: Tensor | None
@@ -80,7 +80,7 @@ def plain_cross_entropy(
     if num_items is not None:
         # Summed in single precision: in fp16 a sum that is divided afterwards may overflow.
         total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
-        return (total / num_items).to(input.dtype)
+        return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
     if empty == "nan" or target.is_floating_point():
         return torch_loss("sum" if target.numel() == 0 and empty == "zero" else "mean")
     # With nothing to count, all count as class 0 and the result is taken 0 times: a zero that keeps the graph.
@@ -138,10 +138,8 @@ def reduced_loss(
     if reduction == "sum":
         return total
     if num_items is not None:
-        return total / num_items
-    if empty == "zero":
-        denominator = _at_least_one_if_zero(denominator)
-    return total / denominator
+        denominator = num_items
+    return total / (at_least_one_if_zero(denominator) if empty == "zero" else denominator)
 
 
 def weighted_target(probs: Tensor, weight: Tensor | None, axis: int) -> tuple[Tensor, Tensor]:
@@ -208,7 +206,7 @@ def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:
 
 def require_labels(name: str, target: Tensor) -> None:
     """Raise where a loss that is defined for one true class a sample meets probability targets."""
-    if target.is_floating_point():
+    if isinstance(target, Tensor) and target.is_floating_point():
         raise ValueError(
             f"target of {name} must be class indices, because the loss compares with one true class; "
             "got probabilities. Switch mixup and cutmix off, or use 'maxsup' or 'ls', which take them."
@@ -229,6 +227,11 @@ def check_options(
         raise TypeError(
             f"input must be a tensor of logits; got {type(input).__name__}. Models with several outputs (distilled "
             "ones, auxiliary heads) need a loss each: pass outputs[0], or the key that holds the logits."
+        )
+    if not isinstance(target, Tensor):
+        raise TypeError(
+            f"target must be a tensor of class indices or probabilities; got {type(target).__name__}. "
+            "Use torch.as_tensor(target)."
         )
     check_choice("reduction", reduction, REDUCTIONS)
     check_choice("empty", empty, EMPTY)
@@ -284,7 +287,8 @@ def _described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
-def _at_least_one_if_zero(denominator: float | Tensor) -> float | Tensor:
+def at_least_one_if_zero(denominator: float | Tensor) -> float | Tensor:
+    """A denominator that leaves a sum over nothing the zero it is."""
     if isinstance(denominator, Tensor):
         return denominator.masked_fill(denominator == 0, 1.0)
     return denominator or 1.0
