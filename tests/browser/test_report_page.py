@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,6 +83,24 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_names=names,
         has_analyses=False,
     )
+    return write_report(folder)[0]
+
+
+@pytest.fixture(scope="module")
+def wide_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six losses and nine numbers, as the comparison that the README shows."""
+    arms = ("ce", "ls", "zipf_ls", "ols", "maxsup", "logit_penalty")
+    folder = make_folder(tmp_path_factory.mktemp("wide") / "a", arms=arms, has_analyses=False)
+    summary = json.loads((folder / "summary.json").read_text())
+    names = ["AURC", "confidence on errors", "within (train)", "r_squared (train)", "probe: place (x)"]
+    for place, title in enumerate([*names, "probe: hue", "ECE"]):
+        summary["table"]["columns"].append({"name": f"n{place}", "title": title, "group": ""})
+        for cells in summary["table"]["cells"].values():
+            cells[f"n{place}"] = cells["nll"] | {"text": "0.0261 ± 0.0079"}
+    for cells in summary["table"]["cells"].values():
+        for cell in cells.values():
+            cell["difference_text"] = "+0.0238 [-0.0068, +0.0265]"
+    (folder / "summary.json").write_text(json.dumps(summary))
     return write_report(folder)[0]
 
 
@@ -180,6 +199,18 @@ def test_two_hundred_hostile_names_stay_text(browser: Any, hostile_report: Path)
     assert page.locator("script").count() == 1
     assert found.complaints == []
     assert found.requests == [hostile_report.as_uri()]
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1200, 800])
+def test_a_table_of_six_losses_and_nine_numbers_is_seen_whole(browser: Any, wide_report: Path, width: int) -> None:
+    page = opened(browser, wide_report, width=width).page
+    scroll = page.locator(".scroll", has=page.locator("table.results"))
+    assert scroll.evaluate("item => item.scrollWidth - item.clientWidth") <= 0
+    assert page.locator("table.results thead th").count() == 7
+    assert page.locator("table.results tbody tr").count() == 9
+    # Numbers of several kinds under one another have no order.
+    assert page.locator("table.results button").count() == 0
     page.close()
 
 

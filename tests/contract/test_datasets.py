@@ -16,6 +16,7 @@ from maxsup.data import (
     build_pipeline,
     load_data,
 )
+from maxsup.data.places import missing_places
 from tests.unit.data import made
 
 NAMES = DATASETS.names()
@@ -160,6 +161,14 @@ def test_a_split_with_masks_gives_batches(loaded: dict[str, DataBundle], name: s
         mask = split.reader(split.samples[0]).mask
         assert batch.images.shape == (1, 3, *mask.shape)
         assert batch.labels.tolist() == [mask.tolist()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_look_at_names_finds_out_whether_a_set_is_there(name: str, tmp_path) -> None:
+    written = WRITTEN.get(name, name)
+    assert bool(missing_places(written, tmp_path)) == (name in NEEDS_FILES)
+    WRITERS.get(name, lambda root: None)(tmp_path)
+    assert missing_places(written, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", NEEDS_FILES)

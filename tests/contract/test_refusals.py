@@ -175,6 +175,8 @@ def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str
         maxsup.create_loss(name, **{option: -0.1})
     with pytest.raises(ValueError, match=rf"{option} must be .*; got nan"):
         maxsup.create_loss(name, **{option: float("nan")})
+    with pytest.raises(ValueError, match=rf"{option} must be at most .*; got 1e\+300"):
+        maxsup.create_loss(name, **{option: 1e300})
     for wrong in ("0.1", True):
         with pytest.raises(TypeError, match=rf"{option} must be .*; got {wrong!r}") as error:
             maxsup.create_loss(name, **{option: wrong})

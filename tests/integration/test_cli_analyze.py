@@ -70,7 +70,8 @@ def test_one_run_shows_intervals(cli: Callable[..., Outcome]) -> None:
     _, value, low, _, high, better = line.split()
     assert float(low) <= float(value) <= float(high)
     assert better == "higher"
-    assert Path("maxsup/figures/reliability-val.png").is_file()
+    # Other options have figures of their own, as they have numbers of their own.
+    assert Path("maxsup/figures/reliability-val-num_resamples=20.png").is_file()
 
 
 @pytest.mark.slow
@@ -93,9 +94,9 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
     assert "CE, LS, MaxSup: corrupted images" in outcome.err.splitlines()
 
 
-def test_an_analysis_that_does_not_apply_is_no_error(cli: Callable[..., Outcome]) -> None:
+def test_nothing_that_applies_is_an_error_with_the_reason(cli: Callable[..., Outcome]) -> None:
     outcome = cli("analyze", "ls", "--what", "longtail")
-    assert (outcome.code, outcome.out) == (0, "")
+    assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
         "maxsup: longtail does not apply to LS: all classes have alike many training images (139 to 146).\n"
     )
@@ -107,7 +108,7 @@ def test_json_holds_numbers_files_and_what_was_left_out(cli: Callable[..., Outco
     assert outcome.code == 0
     assert set(found) == {"results", "skipped", "files"}
     assert set(found["results"]["logits"]) == {"CE", "LS"}
-    assert found["results"]["logits"]["CE"]["numbers"]["confidence_wrong"]["direction"] == "lower"
+    assert found["results"]["logits"]["CE"]["numbers"]["confidence_wrong"]["direction"] == "none"
     assert len(found["skipped"]) == 1
     assert all(Path(file).is_file() for file in found["files"])
 
@@ -127,6 +128,12 @@ def test_options_of_an_analysis_and_of_the_recipe_are_words(cli: Callable[..., O
         (["ce", "--what", "logits", "--weights", "first"], 2, "weights must be one of 'last', 'best'; got 'first'"),
         (["ce", "--what", "logits", "prob.target=digits"], 2, "got 'prob.target'. Did you mean 'probe'?"),
         (["ce", "--what", "probe", "probe.tarjet=digits"], 2, "got 'tarjet'. Did you mean 'target'?"),
+        (
+            ["ce", "--what", "gradcam", "gradcam.num_images=-1"],
+            2,
+            "gradcam.num_images must be a whole number of at least",
+        ),
+        (["ce", "--what", "logits", "logits.near_zero=-1"], 2, "logits.near_zero must be a number above 0; got -1"),
         (["probe.target=digits"], 2, "RUN must be given at least once; got none"),
         (["elsewhere", "--what", "logits"], 2, "got 'elsewhere', which has no config.yaml"),
         (["ce", "--what", "probe", "probe.target=cifar100"], 4, "data set 'cifar100' must be at"),
@@ -179,3 +186,14 @@ def test_trained_runs_are_analysed_from_training_to_pictures(cli: Callable[..., 
     for name in ("accuracy", "nll", "ece"):
         # The same images, weights and arithmetic as at the end of training.
         assert numbers[name]["value"] == pytest.approx(summary[name], abs=1e-6)
+
+
+def test_a_key_that_changes_nothing_about_a_trained_run_is_refused(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("analyze", "ce", "--what", "logits", "epochs=3")
+    assert outcome.code == 2
+    assert "key must be one that evaluation looks at; got 'epochs'." in outcome.err
+
+
+def test_an_option_that_is_refused_leaves_no_result_behind(cli: Callable[..., Outcome]) -> None:
+    assert cli("analyze", "ce", "--what", "gradcam", "gradcam.num_images=0").code == 2
+    assert not Path("ce/analysis").exists()

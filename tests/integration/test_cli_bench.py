@@ -100,11 +100,21 @@ def test_a_gpu_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[s
     assert err == "maxsup: device must be one that torch can use; got 'cuda' without a GPU. Use --device cpu.\n"
 
 
-@pytest.mark.parametrize("words", [("--classes", "1"), ("--batch", "0"), ("--rounds", "0")])
+@pytest.mark.parametrize(
+    "words",
+    [("--classes", "1"), ("--batch", "0"), ("--rounds", "0"), ("--classes", str(10**11)), ("--batch", str(10**30))],
+)
 def test_sizes_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]):
     code, out, err = run(capsys, "bench", *words)
     assert (code, out) == (2, "")
     assert "Invalid value" in err
+
+
+def test_logits_that_fit_no_memory_are_one_sentence(capsys: pytest.CaptureFixture[str]):
+    code, out, err = run(capsys, "bench", "--classes", str(10**9), "--batch", str(10**6))
+    assert (code, out) == (2, "")
+    assert "memory must be enough for what was asked; got too little for 4000000000000000 bytes more." in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.slow

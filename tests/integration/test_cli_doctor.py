@@ -151,7 +151,7 @@ def test_micro_batches_are_counted_as_the_criterion_counts(answer: Answer, tmp_p
         ("a.json", "[1]", 2, "must hold an object of settings"),
         ("a.npz", "no archive", 4, "must be a readable .npz file"),
         ("a.txt", "x", 4, "file must be of kind"),
-        ("missing.yaml", None, 4, "settings must be a file that is there"),
+        ("missing.yaml", None, 2, "settings must be a file that is there"),
         ("missing.npz", None, 4, "logits must be a file that is there"),
     ],
 )

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import maxsup
 from maxsup.cli import main
-from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError
+from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError, out_of_memory
 
 KEYS = ["name", "formula", "strength", "default", "source", "needs"]
 
@@ -113,11 +114,56 @@ def test_debug_lets_the_error_through_wherever_it_stands(words: tuple[str, ...])
         main(words)
 
 
-@pytest.mark.parametrize("words", [("lss",), ("ls",), ("ls", "losses", "--jsn")])
-def test_wrong_usage_exits_with_2_and_prints_nothing_on_stdout(cli: Callable[..., Outcome], words: tuple[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "what", "verb"),
+    [
+        (("lss",), "'lss'", "maxsup"),
+        (("ls",), "'KIND'", "maxsup ls"),
+        (("ls", "losses", "--jsn"), "--jsn", "maxsup ls"),
+        (("compare", "--seeds", "x"), "'--seeds'", "maxsup compare"),
+        (("study", "run"), "'STUDY'", "maxsup study run"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_that_names_the_help(
+    cli: Callable[..., Outcome], words: tuple[str], what: str, verb: str
+) -> None:
     outcome = cli(*words)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "Error: " in outcome.err
+    assert outcome.err.startswith("maxsup: ")
+    assert what in outcome.err
+    assert outcome.err.endswith(f". See `{verb} --help`.\n")
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("study",)])
+def test_no_words_at_all_show_the_help(cli: Callable[..., Outcome], words: tuple[str]) -> None:
+    outcome = cli(*words)
+    assert "Usage: maxsup" in outcome.out + outcome.err
+    assert "Commands:" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("kind", ["data", "recipes", "analyses"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_listing_fits_its_terminal_and_speaks_no_python(cli: Callable[..., Outcome], kind: str, width: int) -> None:
+    outcome = cli("ls", kind, COLUMNS=str(width))
+    assert outcome.code == 0
+    assert max(len(line) for line in outcome.out.splitlines()) <= width
+    for python in ("None", "True", "False", "('", "(1,"):
+        assert python not in outcome.out
+
+
+def test_a_data_set_takes_four_lines_at_most(cli: Callable[..., Outcome]) -> None:
+    _, _, *lines = cli("ls", "data", COLUMNS="80").out.splitlines()
+    starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+    assert len(starts) == len(json.loads(cli("ls", "data", "--json").out))
+    assert max(end - start for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)) <= 4
+
+
+def test_a_command_of_a_recipe_can_be_copied_though_it_is_wrapped(cli: Callable[..., Outcome]) -> None:
+    commands = [row["command"] for row in json.loads(cli("ls", "recipes", "--json").out)]
+    shown = cli("ls", "recipes", COLUMNS="60").out.replace("\\\n", " ").splitlines()
+    assert any(len(command) > 60 for command in commands)
+    assert set(commands) <= {" ".join(line.split()) for line in shown}
 
 
 def test_version_is_printed(cli: Callable[..., Outcome]) -> None:
@@ -142,6 +188,7 @@ def test_without_the_extra_one_sentence_names_it(
         (DataError("images must be readable."), 4),
         (StorageError("the disk is full."), 5),
         (PermissionError(13, "Permission denied", "runs/a"), 5),
+        (out_of_memory(MemoryError()), 2),
         (Interruption("stopped by a signal.", signal_number=2), 130),
     ],
 )
@@ -155,9 +202,37 @@ def test_an_error_is_one_sentence_and_its_documented_exit_code(
     assert cli("ls", "losses") == (code, "", f"maxsup: {error}\n")
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxsup.losses.describe_losses", lambda: [{}])
-    with pytest.raises(KeyError):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1024 bytes. Error code 12"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 1024 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1024 bytes. GPU 0 has none left."),
+        MemoryError("Unable to allocate 1024 bytes for an array"),
+    ],
+)
+def test_too_little_memory_is_one_sentence_with_its_fix(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    outcome = cli("ls", "losses")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "got too little for 1024 bytes more. Choose a smaller batch_size" in outcome.err
+    assert outcome.err.count("\n") == 1
+    with pytest.raises(type(error)):
+        main(["ls", "losses", "--debug"])
+
+
+@pytest.mark.parametrize("error", [KeyError("formula"), RuntimeError("shapes do not fit in memory format")])
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    with pytest.raises(type(error)):
         main(["ls", "losses"])
 
 

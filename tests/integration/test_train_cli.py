@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from maxsup.cli import main
 from maxsup.core.recipes import list_recipes
@@ -141,7 +142,12 @@ def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[...
         (["train", "digits_cnn", "loss.name=maxsub"], 2, "Did you mean 'maxsup'?"),
         (["train", "digits_cnn", "loss.alpah=1"], 2, "Did you mean 'alpha'?"),
         (["train", "digits_cnn", "--resume", "maybe"], 2, "resume must be 'auto' or 'never'; got 'maybe'."),
+        (["train", "digits_cnn", "optimizer.lr=1e300"], 2, "optimizer.lr must be at most 1e+30;"),
         (["train", "cifar10_quick", "--data-root", "nowhere"], 4, "cifar10.npz"),
+        (["train", "cifar10_quick", "--data-root", "nowhere"], 4, "there. Add data.download=true to fetch it, or say"),
+        (["train", "digits_cnn", "model.pretrained=nofile"], 5, "pretrained must be a file that is there"),
+        (["train", "digits_cnn", "model.name=zzzzzz"], 2, "See `maxsup ls models`"),
+        (["train"], 2, "Missing argument 'RECIPE'. See `maxsup train --help`."),
         (["train", "folder_finetune", "data.name=folder:missing", "model.pretrained=false"], 4, "missing"),
         (["train", "digits_cnn", "--output", "/dev/null/run"], 5, "Choose another --output."),
         (["validate", "nothing.yaml"], 2, "recipe must be a file that exists; got 'nothing.yaml'."),
@@ -150,6 +156,7 @@ def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[...
         (["validate", "cifar10_lt_resnet32", "data.options.imbalanc=3"], 2, "Did you mean 'imbalance'?"),
         (["eval", "nowhere"], 2, "run must be a directory that maxsup train made; got 'nowhere'"),
         (["cp", "digits_cnn", "recipe.txt"], 2, "destination must be a .yaml file"),
+        (["cp", "digits_cnn", "/dev/null/my.yaml"], 5, "/dev/null must be a folder that can be made; got a file of "),
     ],
 )
 def test_a_mistake_is_one_sentence_and_its_exit_code(
@@ -160,12 +167,66 @@ def test_a_mistake_is_one_sentence_and_its_exit_code(
     assert outcome.err.startswith("maxsup: ")
     assert sentence in outcome.err
     assert outcome.err.count("\n") == 1
+    assert not Path("runs").exists()
 
 
 def test_an_unfit_run_is_refused_by_eval(cli: Callable[..., Outcome], finished: Path) -> None:
     outcome = cli("eval", str(finished), "data.name=synthetic")
     assert outcome.code == 4
     assert "must have the 10 classes and 1 channels that the model was trained on; got 10 and 3" in outcome.err
+
+
+@pytest.mark.parametrize("word", ["loss.name=ce", "epochs=3"])
+def test_eval_refuses_a_key_that_would_change_nothing(cli: Callable[..., Outcome], finished: Path, word: str) -> None:
+    outcome = cli("eval", str(finished), word)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"key must be one that evaluation looks at; got {word.partition('=')[0]!r}." in outcome.err
+
+
+def test_eval_heeds_the_number_of_threads(cli: Callable[..., Outcome], finished: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        assert cli("eval", str(finished), "threads=2", "batch_size=50").code == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_cp_makes_folders_and_names_the_file_like_the_recipe(cli: Callable[..., Outcome]) -> None:
+    assert cli("cp", "digits_cnn", "new/folder/my.yaml").code == 0
+    assert cli("cp", "digits_cnn", ".").code == 0
+    assert cli("cp", "new/folder/my.yaml", ".").code == 0
+    assert cli("cp", "digits_cnn", ".").code == 2
+    assert Path("digits_cnn.yaml").read_bytes() == Path("my.yaml").read_bytes()
+    assert Path("digits_cnn.yaml").read_bytes() == Path("new/folder/my.yaml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["digits_cnn"], 0, None),
+        (["cifar10_quick"], 0, "data: not found at data/cifar10.npz or data/cifar-10-batches-py; say with --data-root"),
+        (["cifar10_quick", "data.download=true"], 0, "training will fetch it."),
+        (["digits_cnn", "data.name=folder:/nonexistent"], 0, "data: not found at /nonexistent; "),
+        (["cifar10_quick", "--data-root", "there"], 0, None),
+        (["cifar10_quick", "--data-root", "gone"], 4, "must be in the data root that was given; got nothing at "),
+        (["cifar10_quick", "data.root=gone"], 4, "got nothing at gone/cifar10.npz or gone/cifar-10-batches-py."),
+        (["cifar10_quick", "data.root=gone", "data.download=true"], 0, "training will fetch it."),
+    ],
+)
+def test_validate_says_where_data_is_missing(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, line: str | None
+) -> None:
+    monkeypatch.delenv("MAXSUP_DATA", raising=False)
+    Path("there/cifar-10-batches-py").mkdir(parents=True)
+    outcome = cli("validate", *words)
+    assert outcome.code == code
+    first, *rest = (outcome.out + outcome.err).splitlines()
+    assert f"{words[0]} is valid: " in first
+    assert len(rest) == (line is not None)
+    assert (line or "") in "".join(rest)
+    facts = json.loads(cli("validate", *words, "--json").out)
+    assert bool(facts["data_missing_at"]) == (line is not None)
 
 
 @pytest.mark.slow

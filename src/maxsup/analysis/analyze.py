@@ -84,10 +84,13 @@ def analyze(
     done = Analyzed()
     folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
     for name in chosen:
-        found = _compute(name, runs, split, dict((options or {}).get(name, {})), done)
+        asked = dict((options or {}).get(name, {}))
+        found = _compute(name, runs, split, asked, done)
         if found:
             done.results[name] = found
-            done.files.extend(_save_figures(name, found, folder))
+            # Figures are told apart as results are, so that other options or data do not overwrite them.
+            result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
+            done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
     return done
 
 
@@ -178,12 +181,8 @@ def _compute(
     return found
 
 
-def _save_figures(name: str, results: Mapping[str, Result], folder: Path) -> list[Path]:
+def _save_figures(name: str, results: Mapping[str, Result], folder: Path, suffix: str) -> list[Path]:
     from maxsup.analysis.style import save
 
-    facts = next(iter(results.values()))["facts"]
-    written = []
-    for figure_name, figure in draw_figures(name, results).items():
-        suffix = "" if facts["weights"] == "last" else f"-{facts['weights']}"
-        written += save(figure, folder, f"{figure_name}-{facts['split']}{suffix}")
-    return written
+    figures = draw_figures(name, results)
+    return [path for figure in figures for path in save(figures[figure], folder, f"{figure}{suffix}")]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maxsup.analysis.outputs import RunOutputs
 
 _HIGHER = {"accuracy", "accuracy_top5", "auroc"}
-_NEITHER = {"confidence_correct"}
+_NEITHER = {"confidence_correct", "confidence_wrong"}
 _COVERAGES = (0.8, 0.9, 0.95)
 _NUM_POINTS = 200
 # An accuracy of fewer samples than this is drawn faintly: it says little.
@@ -130,4 +130,4 @@ ANALYSES.register(
     "calibration",
     summary="reliability diagram, risk-coverage curve, every metric of predictions with its interval",
     paper="-",
-)(Analysis(compute, draw))
+)(Analysis(compute, draw, counts=("num_bins", "num_resamples")))

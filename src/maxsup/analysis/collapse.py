@@ -3,6 +3,9 @@
 ``within`` and ``total`` are mean cosine distances between features of one class and of all, ``r_squared`` is
 ``1 - within / total`` (Kornblith et al. 2021): pairs of a sample with itself included, every class counting the same.
 ``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 where collapse is complete.
+
+No number here has a direction: the paper's tables want ``within`` and ``r_squared`` high, of which one falls as the
+other rises where ``total`` stays, and features with a high ``r_squared`` are known to transfer worse.
 """
 
 from __future__ import annotations
@@ -19,9 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from maxsup.analysis.outputs import RunOutputs
-
-# As the paper's tables point; a transfer learner may want r_squared low.
-_DIRECTIONS = {"within": "higher", "total": "none", "r_squared": "higher"}
 
 
 def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
@@ -41,7 +41,7 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
             "class_separation", outputs.features, outputs.labels, num_resamples=num_resamples
         )
         for field, (estimate, low, high) in separation._asdict().items():
-            numbers[f"{name}_{field}"] = number(estimate, _DIRECTIONS[field], interval=(low, high))
+            numbers[f"{name}_{field}"] = number(estimate, interval=(low, high))
         collapse = neural_collapse(outputs.features, outputs.labels, run.weight, run.bias)
         numbers |= {f"{name}_{field}": number(found) for field, found in collapse._asdict().items()}
         sizes[name] = len(outputs)
@@ -67,4 +67,4 @@ ANALYSES.register(
     "collapse",
     summary="within, total and r_squared of features, train and held out; neural collapse",
     paper="tab:feature, tab:feature2",
-)(Analysis(compute, draw))
+)(Analysis(compute, draw, counts=("num_resamples",)))

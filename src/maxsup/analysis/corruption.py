@@ -174,4 +174,4 @@ ANALYSES.register(
     "corruption",
     summary="error, NLL and ECE by corruption and severity, mean of all cells; also in the published way",
     paper="tab:corrupted",
-)(Analysis(compute, draw, obstacle, share=share))
+)(Analysis(compute, draw, obstacle, share=share, counts=("num_images",)))

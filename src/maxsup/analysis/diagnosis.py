@@ -226,12 +226,8 @@ def _smoothing_numbers(found: SmoothingEstimate) -> dict[str, Any]:
 def _collapse_numbers(
     features: Tensor, labels: Tensor, weight: Tensor | None, bias: Tensor | None, seed: int
 ) -> dict[str, Any]:
-    directions = {"within": "higher", "total": "none", "r_squared": "higher"}
     found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
-    numbers = {
-        name: number(estimate, directions[name], interval=(low, high))
-        for name, (estimate, low, high) in found._asdict().items()
-    }
+    numbers = {name: number(estimate, interval=(low, high)) for name, (estimate, low, high) in found._asdict().items()}
     return numbers | {
         name: number(value) for name, value in neural_collapse(features, labels, weight, bias)._asdict().items()
     }

@@ -231,4 +231,4 @@ ANALYSES.register(
     "gradcam",
     summary="maps of what speaks for the class; precision, recall, pointing game, energy where masks exist",
     paper="fig:gradcam",
-)(Analysis(compute, draw))
+)(Analysis(compute, draw, counts=("num_images", "num_scored")))

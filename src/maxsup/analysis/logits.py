@@ -15,6 +15,7 @@ from torch import Tensor
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
 from maxsup.analysis.style import legend_above, panels, run_looks, styled
+from maxsup.core.checks import check_number
 from maxsup.metrics import mean_confidence
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         split: Which images.
         near_zero: What counts as near zero.
     """
+    check_number("logits.near_zero", near_zero, above=True)
     outputs = run.split(split)
     logits = outputs.logits.double()
     centred = logits - logits.mean(dim=1, keepdim=True)
@@ -53,9 +55,9 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         "near_zero_share": number(_near_zero(logits, near_zero)),
         "near_zero_share_centred": number(_near_zero(centred, near_zero)),
         "top_gap_right": number(_mean(gap[is_right])),
-        "top_gap_wrong": number(_mean(gap[~is_right]), "lower"),
+        "top_gap_wrong": number(_mean(gap[~is_right])),
         "confidence_right": number(means.correct),
-        "confidence_wrong": number(means.wrong, "lower"),
+        "confidence_wrong": number(means.wrong),
     }
     data = {
         "near_zero": near_zero,

@@ -170,4 +170,4 @@ ANALYSES.register(
     "probe",
     summary="linear and k-NN probe on own or other data; what features hold of known factors",
     paper="tab:extended_feature",
-)(Analysis(compute, draw, obstacle))
+)(Analysis(compute, draw, obstacle, counts=("num_neighbours",)))

@@ -285,4 +285,4 @@ ANALYSES.register(
     "projection",
     summary="three classes on the plane of their templates, train and held out, same axes for all runs",
     paper="fig:comparison",
-)(Analysis(compute, draw, obstacle, agree))
+)(Analysis(compute, draw, obstacle, agree, counts=("num_samples",)))

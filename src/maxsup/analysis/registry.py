@@ -48,6 +48,7 @@ class Analysis:
         agree: Options that runs to be compared must share, settled by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
         takes_masks: Whether a run whose data has masks can be analysed; most analyses are of labels of whole images.
+        counts: Options that are whole numbers of at least 1; None too, where the option says so.
     """
 
     compute: Callable[..., Result]
@@ -56,6 +57,7 @@ class Analysis:
     agree: Callable[..., dict[str, Any]] = _unchanged
     share: Callable[..., None] = _nothing
     takes_masks: bool = False
+    counts: tuple[str, ...] = ()
 
     @property
     def is_joint(self) -> bool:
@@ -67,6 +69,10 @@ class Analysis:
         """Options by name, with their defaults."""
         parameters = list(inspect.signature(self.compute).parameters.values())[1:]
         return {parameter.name: parameter.default for parameter in parameters if parameter.name != "split"}
+
+    def takes_none(self, option: str) -> bool:
+        """Whether None is a value of an option, as its annotation says."""
+        return str(inspect.signature(self.compute).parameters[option].annotation).endswith("| None")
 
 
 ANALYSES: Registry[Analysis] = Registry("analysis")
@@ -91,19 +97,30 @@ def number(value: float, direction: str = "none", unit: str = "", interval: Sequ
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise unless an analysis has all of these options.
+    """Raise unless an analysis has all of these options, and its counts are some.
 
     Example:
         >>> import maxsup.analysis
         >>> check_options("projection", {"clases": "confused"})
         Traceback (most recent call last):
         ValueError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?
+        >>> check_options("gradcam", {"num_images": 0})
+        Traceback (most recent call last):
+        ValueError: gradcam.num_images must be a whole number of at least 1; got 0. Leave it out for 6.
     """
-    known = ANALYSES[name].options
-    for option in options:
+    analysis = ANALYSES[name]
+    known = analysis.options
+    for option, value in options.items():
         if option not in known:
             fix = hint(option, known) if known else "It has none."
             raise ValueError(f"option of analysis {name!r} must be one it has; got {option!r}. {fix}")
+        if option not in analysis.counts or (value is None and analysis.takes_none(option)):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(
+                f"{name}.{option} must be a whole number of at least 1; got {value!r}. "
+                f"Leave it out for {known[option]}."
+            )
 
 
 def describe_analyses() -> list[dict[str, Any]]:

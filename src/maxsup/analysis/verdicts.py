@@ -9,8 +9,8 @@ from typing import Any
 
 from maxsup.analysis.smoothing import SMALLEST_ALPHA, SmoothingEstimate
 
-LEVELS = ("good", "note", "watch", "bad", "unknown")
-"""From fine to damage; a note is neither, unknown is where the data does not decide."""
+LEVELS = {"good": "fine", "note": "note", "watch": "watch", "bad": "damage", "unknown": "cannot tell"}
+"""What readers call a level, from fine to damage; a note is neither, unknown is where the data does not decide."""
 
 MIN_ERRORS = 20
 ECE_FINE, ECE_LARGE = 0.02, 0.05
@@ -18,6 +18,8 @@ EXCESS_CONFIDENCE = (0.05, 0.10)
 AURC_GAIN = (0.05, 0.15)
 PROBE_MARGIN = 0.02
 MIN_PROBED = 50
+# Of a share whose samples are all right or all wrong: no error among few does not mean none among many.
+_LEAST_SPREAD = 0.01
 
 # ResNet-50 on ImageNet-1K, validation images; the labels are those of the paper's tables.
 REFERENCES: dict[str, tuple[float, float]] = {
@@ -238,8 +240,9 @@ def probe_verdict(numbers: Numbers, num_classes: int) -> Verdict:
     num_probed = int(numbers["num_probe_classes"]["value"])
     among = f", among the {num_probed} most frequent classes," if num_probed < num_classes else ""
     own, probe, knn = (numbers[name]["value"] for name in ("accuracy_judged", "probe_accuracy", "knn_accuracy"))
-    # Twice the standard error of a difference that small samples show by chance.
-    margin = max(PROBE_MARGIN, 2 * math.sqrt(2 * max(own * (1 - own), 0.01) / num_judged))
+    # Twice the standard error of the difference of two shares of so few samples.
+    spread = sum(max(share * (1 - share), _LEAST_SPREAD) for share in (own, probe))
+    margin = max(PROBE_MARGIN, 2 * math.sqrt(spread / num_judged))
     short = own - probe
     sentence = (
         f"A linear probe, fitted on half of the features and judged on the other, reaches{among} {probe:.1%} and 20 "

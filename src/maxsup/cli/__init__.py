@@ -1,6 +1,7 @@
 """Command line: parse, print, exit. No mathematics here.
 
-Exit codes: 0 fine, 2 usage, 3 a number became non-finite, 4 data, 5 reading or writing, 130 or 143 interrupted.
+Exit codes: 0 fine, 2 what was typed, 3 a number became non-finite, 4 data, 5 files of runs and weights, 130 or 143
+interrupted.
 """
 
 from __future__ import annotations
@@ -9,15 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from maxsup.core.errors import MaxsupError
+from maxsup.core.errors import MaxsupError, exit_code, out_of_memory
 
 _EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
-
-
-def _exit_code(error: Exception) -> int:
-    if isinstance(error, MaxsupError):
-        return error.exit_code
-    return 5 if isinstance(error, OSError) else 2
 
 
 def _sentence(error: Exception) -> str:
@@ -47,7 +42,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if debug:
             raise
         print(f"maxsup: {_sentence(error)}", file=sys.stderr, flush=True)
-        code = _exit_code(error)
+        code = exit_code(error)
+    except (MemoryError, RuntimeError) as error:
+        shortage = out_of_memory(error)
+        if debug or shortage is None:
+            raise
+        print(f"maxsup: {shortage}", file=sys.stderr, flush=True)
+        code = shortage.exit_code
     if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
         # All is written. Python would spend seconds on taking torch apart, and triton would print pages about it.
         sys.stdout.flush()

@@ -49,8 +49,10 @@ def analyze(
         # Late: a mistake among the words above is said before torch is paid for.
         from maxsup.analysis import analyze as run_analyses
         from maxsup.analysis.progress import create_progress
+        from maxsup.training.runs import check_evaluated
 
         options, overrides = _sorted_settings(settings)
+        check_evaluated(overrides)
         names = None if what is None else [name.strip() for name in what.split(",")]
         with create_progress() as progress:
             done = run_analyses(
@@ -69,6 +71,8 @@ def analyze(
             _print(done)
         for sentence in done.skipped:
             print(f"maxsup: {sentence}", file=sys.stderr)
+        if not done.results:
+            raise typer.Exit(2)
 
 
 def _sorted_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

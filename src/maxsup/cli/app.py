@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -59,6 +60,21 @@ def _shared(
     del version, debug  # the one exits in its callback, the other is taken out by maxsup.cli.main
 
 
+# typer exports this child of it only, and has click as a dependency or as a copy of its own, depending on its version.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 def run(words: list[str]) -> None:
-    """Run the command that ``words`` spell, then exit."""
-    typer.main.get_command(app).main(args=words, prog_name="maxsup")
+    """Run the command that ``words`` spell, then exit; wrong usage is a ``ValueError`` of one sentence."""
+    try:
+        code = typer.main.get_command(app).main(args=words, prog_name="maxsup", standalone_mode=False)
+    except typer.Abort:
+        sys.exit(130)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(error.exit_code)
+        verb = error.ctx.command_path if error.ctx else "maxsup"
+        sentence = " ".join(error.format_message().split()).rstrip(".")
+        raise ValueError(f"{sentence}. See `{verb} --help`.") from error
+    sys.exit(code if isinstance(code, int) else 0)

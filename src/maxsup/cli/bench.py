@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16")
 YARDSTICK = "torch label smoothing"
+MAX_SIDE = 10**9
+"""Of the logits: beyond it their size in bytes is no longer a number that torch can count to."""
 
 
 def bench(
     device: Annotated[str, typer.Option("--device", metavar="|".join(DEVICES), help="Where to run.")] = "cpu",
-    classes: Annotated[int, typer.Option("--classes", min=2, help="Number of classes.")] = 1000,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Number of samples.")] = 256,
+    classes: Annotated[int, typer.Option("--classes", min=2, max=MAX_SIDE, help="Number of classes.")] = 1000,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_SIDE, help="Number of samples.")] = 256,
     dtype: Annotated[str, typer.Option("--dtype", metavar="|".join(DTYPES), help="Type of the logits.")] = "float32",
     compiled: Annotated[bool, typer.Option("--compile", help="Each through torch.compile too.")] = False,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each takes its turn.")] = 15,

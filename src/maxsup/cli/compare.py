@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments
-from maxsup.cli.studies import LauncherOption, WorkersOption, carry_out, exit_with, run_folder
+from maxsup.cli.studies import (
+    LauncherOption,
+    WorkersOption,
+    carry_out,
+    checked_launcher,
+    exit_with,
+    run_folder,
+    runs_line,
+)
 
 if TYPE_CHECKING:
-    from maxsup.studies.engine import StudyFolder
+    from maxsup.studies.launch import Launcher
     from maxsup.studies.schema import Study
 
 
@@ -61,20 +69,21 @@ def compare(
         check_choice("tune", tune, ("alpha",))
     with SignalGuard():
         from maxsup.studies.compare import comparison, recipe_for
-        from maxsup.studies.engine import lay_out
+        from maxsup.studies.engine import plan_folder
 
+        chosen = checked_launcher(launcher, workers)
         base = recipe or recipe_for(data)
         words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
         if recipe is None or data != "synthetic":
             words.insert(0, f"data.name={data}")
         names = None if losses is None else [name for name in losses.split(",") if name]
         study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
-        strengths = None
+        folder = plan_folder(study, output, "full", data_root=data_root)
         if tune is not None:
-            strengths = _tuned(study, base, words, output, launcher, workers, data_root)
+            strengths = _tuned(study, base, words, output, chosen, workers, data_root)
             study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
-        folder = lay_out(study, output, "full", data_root=data_root)
-        carry_out(folder, launcher, workers, kind="comparison", as_json=as_json)
+            folder = plan_folder(study, output, "full", data_root=data_root)
+        carry_out(folder, chosen, workers, kind="comparison", as_json=as_json)
 
 
 def _tuned(
@@ -82,18 +91,17 @@ def _tuned(
     recipe: str,
     words: list[str],
     output: Path,
-    launcher: str,
+    launcher: Launcher,
     workers: int | None,
     data_root: Path | None,
 ) -> dict[str, dict[str, Any]]:
     from maxsup.studies.compare import chosen_strengths, strength_of, tuning
-    from maxsup.studies.engine import lay_out
+    from maxsup.studies.engine import plan_folder
 
     trials = tuning(study, recipe, words)
-    folder: StudyFolder = lay_out(trials, output / "tuning", "full", data_root=data_root)
-    typer.echo(f"tuning: {len(folder.runs)} runs on seeds of their own, judged on validation images", err=True)
-    states = run_folder(folder, launcher, workers)
-    exit_with(states)
+    folder = plan_folder(trials, output / "tuning", "full", data_root=data_root)
+    typer.echo(f"tuning on seeds of its own, judged on validation images: {runs_line(folder, workers)}", err=True)
+    exit_with(run_folder(folder, launcher))
     by_row: dict[str, list[Path]] = {}
     for name, run in folder.runs.items():
         by_row.setdefault(run.cells[0].row, []).append(folder.folder(name))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # Their outputs show label smoothing best; of more images the held-out ones have to do.
 _MAX_TRAINING_IMAGES = 20_000
-_LEVELS = {"good": "fine", "note": "note", "watch": "watch", "bad": "damage", "unknown": "cannot tell"}
 _COLORS = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "red", "unknown": "white"}
 
 
@@ -171,6 +170,8 @@ def _print(found: Diagnosis, page: Path) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from maxsup.analysis.verdicts import LEVELS
+
     console = Console(highlight=False, soft_wrap=False)
     numbers: Any = found.numbers
     console.print(
@@ -180,7 +181,7 @@ def _print(found: Diagnosis, page: Path) -> None:
     )
     for verdict in found.verdicts:
         console.print()
-        level = Text(_LEVELS[verdict.level], style=f"bold {_COLORS[verdict.level]}")
+        level = Text(LEVELS[verdict.level], style=f"bold {_COLORS[verdict.level]}")
         console.print(Text.assemble(level, "  ", (verdict.topic, "bold")))
         console.print(Padding(Text(verdict.sentence), (0, 0, 0, 2)))
         console.print(Padding(Text(f"Next: {verdict.advice}", style="dim"), (0, 0, 0, 2)))

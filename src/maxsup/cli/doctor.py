@@ -151,11 +151,10 @@ def _settings(path: str) -> _Examined:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    from maxsup.core.errors import DataError
     from maxsup.core.recipes import MAX_BYTES, read_yaml
 
     if not path.is_file():
-        raise DataError(f"settings must be a file that is there; got {str(path)!r}. Check the path.")
+        raise ValueError(f"settings must be a file that is there; got {str(path)!r}. Check the path.")
     if path.suffix.lower() != ".json":
         return read_yaml(path)
     size = path.stat().st_size

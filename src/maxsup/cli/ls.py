@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -12,12 +14,18 @@ from maxsup.core.checks import check_choice
 
 Row = dict[str, Any]
 
+_INDENT = "    "
+
 
 class Listing(NamedTuple):
-    """One kind of thing that can be listed: where its rows come from, and how a row looks in a table, if in one."""
+    """One kind of thing that can be listed: where its rows come from, and how a row looks in a table, if in one.
+
+    Where the table is too wide, cells move under one another until ``num_narrow`` columns are left.
+    """
 
     rows: Callable[[], list[Row]]
     cells: Callable[[Row], dict[str, str]] | None
+    num_narrow: int = 3
 
 
 def _loss_rows() -> list[Row]:
@@ -49,9 +57,21 @@ def _data_rows() -> list[Row]:
     return describe_datasets()
 
 
+def _options(row: Row) -> str:
+    """Options with their defaults as a recipe would write them, long lists as how many they are."""
+    return ", ".join(f"{name}={_default(value)}" for name, value in row["options"].items()) or "-"
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"({len(value)} of them)" if len(value) > 5 else f"[{', '.join(map(_default, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value is None else str(value)
+
+
 def _data_cells(row: Row) -> dict[str, str]:
-    options = ", ".join(f"{name}={default}" for name, default in row["options"].items())
-    return {"name": row["name"], "images": row["images"], "source": row["source"], "options": options or "-"}
+    return {"name": row["name"], "images": row["images"], "source": row["source"], "options": _options(row)}
 
 
 def _analysis_rows() -> list[Row]:
@@ -61,8 +81,7 @@ def _analysis_rows() -> list[Row]:
 
 
 def _analysis_cells(row: Row) -> dict[str, str]:
-    options = ", ".join(f"{name}={default}" for name, default in row["options"].items())
-    return {"name": row["name"], "paper": row["paper"], "gives": row["summary"], "options": options or "-"}
+    return {"name": row["name"], "gives": row["summary"], "paper": row["paper"], "options": _options(row)}
 
 
 def _recipe_rows() -> list[Row]:
@@ -78,28 +97,30 @@ def _plain_cells(row: Row) -> dict[str, str]:
 LISTINGS = {
     "losses": Listing(_loss_rows, _loss_cells),
     "models": Listing(_model_rows, _plain_cells),
-    "data": Listing(_data_rows, _data_cells),
-    "analyses": Listing(_analysis_rows, _analysis_cells),
+    "data": Listing(_data_rows, _data_cells, num_narrow=2),
+    "analyses": Listing(_analysis_rows, _analysis_cells, num_narrow=2),
     "recipes": Listing(_recipe_rows, None),
 }
 
 
-def _stacked(cells: dict[str, str]) -> dict[str, str]:
-    """The same cells in three columns: the fourth and those after it move under the third."""
-    first, second, third, *rest = cells.items()
-    lines = [third[1], *(f"{header}: {cell}" for header, cell in rest if cell != "-")]
-    return dict([first, second, (third[0], "\n".join(lines))])
+def _stacked(cells: dict[str, str], num_columns: int) -> dict[str, str]:
+    """The same cells in fewer columns: those that are too many move under the last, with their headers."""
+    *kept, last = list(cells.items())[:num_columns]
+    rest = list(cells.items())[num_columns:]
+    lines = [last[1], *(f"{header}: {cell}" for header, cell in rest if cell != "-")]
+    return dict([*kept, (last[0], "\n".join(lines))])
 
 
-def _print_table(rows: list[dict[str, str]]) -> None:
+def _print_table(rows: list[dict[str, str]], num_narrow: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    if len(rows[0]) > 3 and sum(max(len(row[header]) for row in rows) + 2 for header in rows[0]) > console.width:
-        rows = [_stacked(row) for row in rows]
+    is_too_wide = sum(max(len(row[header]) for row in rows) + 2 for header in rows[0]) > console.width
+    if is_too_wide and len(rows[0]) > num_narrow:
+        rows = [_stacked(row, num_narrow) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for header in rows[0]:
         # fold, not the default ellipsis: a listing that hides its end is of no use in a pipe.
@@ -111,10 +132,24 @@ def _print_table(rows: list[dict[str, str]]) -> None:
 
 def _print_cards(rows: list[Row]) -> None:
     """Name and title, the rest indented under them; without rich, whose import takes longer than all else here."""
+    width = get_terminal_size().columns
     for row in rows:
-        typer.echo(f"{row['name']}: {row['title']}")
-        for key in ("command", "expect"):
-            typer.echo(f"    {row[key]}")
+        typer.echo(_wrapped(f"{row['name']}: {row['title']}", width, indent="", end=""))
+        # A command that is cut can still be copied as a whole.
+        typer.echo(_wrapped(row["command"], width, indent=_INDENT, end=" \\"))
+        typer.echo(_wrapped(row["expect"], width, indent=_INDENT, end=""))
+
+
+def _wrapped(text: str, width: int, *, indent: str, end: str) -> str:
+    lines = wrap(
+        text,
+        width - len(end),
+        initial_indent=indent,
+        subsequent_indent=indent + _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{end}\n".join(lines)
 
 
 def ls(
@@ -130,4 +165,4 @@ def ls(
     elif listing.cells is None:
         _print_cards(rows)
     else:
-        _print_table([listing.cells(row) for row in rows])
+        _print_table([listing.cells(row) for row in rows], listing.num_narrow)

@@ -41,7 +41,11 @@ def report(
         for folder in found:
             kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
             summaries.append(summarize(folder, kind=kind))
-        written = write_report(*(folder.path for folder in found), output=output)
+        written = write_report(
+            *(folder.path for folder in found),
+            output=output,
+            on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True),
+        )
         if as_json:
             print_json({"files": [str(path) for path in written], "summaries": summaries})
         else:

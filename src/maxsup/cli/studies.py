@@ -11,7 +11,7 @@ from maxsup.cli.options import print_json
 
 if TYPE_CHECKING:
     from maxsup.studies.engine import StudyFolder
-    from maxsup.studies.launch import JobState
+    from maxsup.studies.launch import JobState, Launcher
 
 LauncherOption = Annotated[str, typer.Option("--launcher", metavar="local|ray|slurm", help="Who runs the runs.")]
 WorkersOption = Annotated[
@@ -19,33 +19,54 @@ WorkersOption = Annotated[
 ]
 
 
-def announce(folder: StudyFolder, workers: int | None) -> None:
-    """Number of runs, expected time, and what so many seeds can show; before anything is trained."""
-    import os
+def checked_launcher(name: str, workers: int | None) -> Launcher:
+    """The launcher that the options ask for; a mistake in them is said before anything is written."""
+    from maxsup.studies.launch import create_launcher
 
-    from maxsup.core.errors import MaxsupError
-    from maxsup.core.rundir import RunDir
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a processor.")
+    return create_launcher(name, **({} if workers is None else {"num_workers": workers}))
+
+
+def runs_line(folder: StudyFolder, workers: int | None) -> str:
+    """How many runs there are, how many are done, and how long training the others may take.
+
+    Raises:
+        DataError: Where no open run has its data.
+    """
+    from maxsup.studies.launch_local import num_processors
     from maxsup.studies.live import duration
-    from maxsup.studies.power import MIN_SEEDS, POWER, detectable_difference
-    from maxsup.training.estimate import estimated_total
+    from maxsup.studies.preview import preview
 
-    open_runs = {name: run for name, run in folder.runs.items() if not RunDir(folder.folder(name)).summary.exists()}
+    open_runs = folder.open_runs()
     num_seeds = len(folder.study.scales[folder.scale].seeds)
-    text = f"{len(folder.runs)} runs ({num_seeds} seeds)"
+    text = f"{len(folder.runs)} run{_s(len(folder.runs))} ({num_seeds} seed{_s(num_seeds)})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
-    if open_runs:
-        num_workers = min(workers or os.cpu_count() or 1, len(open_runs))
-        try:
-            total = estimated_total([run.recipe for run in open_runs.values()])
-            text += f"; about {duration(total / num_workers)} of training with {num_workers} at a time"
-        except MaxsupError as error:  # a run that cannot even begin is not the end of the others
-            text += f"; how long is unknown: {error}"
-    typer.echo(text, err=True)
+    if not open_runs:
+        return text
+    found = preview({name: run.recipe for name, run in open_runs.items()})
+    num_workers = min(workers or num_processors(), len(open_runs))
+    if found.obstacle:
+        text += f"; how long is unknown: {found.obstacle}"
+    else:
+        time = duration(found.seconds / num_workers)
+        text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
+    for sentence, names in found.missing.items():
+        text += f"\n{len(names)} of them cannot be trained ({', '.join(names)}): {sentence}"
+    return text
+
+
+def announce(folder: StudyFolder, workers: int | None) -> None:
+    """Number of runs, expected time, and what so many seeds can show; before anything is trained."""
+    from maxsup.studies.power import MIN_SEEDS, POWER, detectable_difference
+
+    typer.echo(runs_line(folder, workers), err=True)
+    num_seeds = len(folder.study.scales[folder.scale].seeds)
     if num_seeds < MIN_SEEDS:
         typer.echo(
-            f"{num_seeds} seeds cannot show a difference of any size: the smallest p they can give is above 0.05. "
-            f"Use --seeds {MIN_SEEDS} or more.",
+            f"{num_seeds} seed{_s(num_seeds)} cannot show a difference of any size: the smallest p that can come of "
+            f"it is above 0.05.{f' Use --seeds {MIN_SEEDS} or more.' if folder.study.name == 'compare' else ''}",
             err=True,
         )
     else:
@@ -58,15 +79,14 @@ def announce(folder: StudyFolder, workers: int | None) -> None:
         )
 
 
-def run_folder(folder: StudyFolder, launcher: str, workers: int | None) -> list[JobState]:
-    """Launch what is open and show how far it is."""
-    from maxsup.studies.engine import execute
-    from maxsup.studies.launch import create_launcher
+def run_folder(folder: StudyFolder, launcher: Launcher) -> list[JobState]:
+    """Write down what is planned, launch what is open and show how far it is."""
+    from maxsup.studies.engine import execute, write_folder
     from maxsup.studies.live import create_view
 
-    options = {} if workers is None else {"num_workers": workers}
+    write_folder(folder)
     with create_view() as view:
-        return execute(folder, create_launcher(launcher, **options), view.update)
+        return execute(folder, launcher, view.update)
 
 
 def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
@@ -75,14 +95,14 @@ def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
     from maxsup.studies.results import summarize
 
     summary = summarize(folder, kind=kind)
-    write_report(folder.path)
+    write_report(folder.path, on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True))
     return summary
 
 
-def carry_out(folder: StudyFolder, launcher: str, workers: int | None, *, kind: str, as_json: bool) -> None:
+def carry_out(folder: StudyFolder, launcher: Launcher, workers: int | None, *, kind: str, as_json: bool) -> None:
     """Announce, run, report and print a study; leaves with the exit code of what failed."""
     announce(folder, workers)
-    states = run_folder(folder, launcher, workers)
+    states = run_folder(folder, launcher)
     summary = finish(folder, kind=kind)
     if as_json:
         print_json(summary)
@@ -136,6 +156,10 @@ def print_summary(summary: dict[str, Any], output: Path) -> None:
     for sentence in (summary["bold_rule"], *summary["conclusions"]):
         console.print(Text(f"\n{sentence}"))
     console.print(f"\nreport: {output / 'report.html'}\nnumbers: {output / 'summary.json'}", soft_wrap=True)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _heading(entry: dict[str, str]) -> str:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
-from maxsup.cli.studies import LauncherOption, WorkersOption, carry_out, finish, print_summary
+from maxsup.cli.studies import (
+    LauncherOption,
+    WorkersOption,
+    carry_out,
+    checked_launcher,
+    finish,
+    print_summary,
+)
 
 if TYPE_CHECKING:
     from maxsup.core.config import LossConfig
@@ -80,13 +87,14 @@ def run(
     from maxsup.core.interrupt import SignalGuard
 
     with SignalGuard():
-        from maxsup.studies.engine import lay_out
+        from maxsup.studies.engine import plan_folder
         from maxsup.studies.files import load_study
 
         loaded = load_study(name)
         path = output or Path("studies") / f"{loaded.name}-{scale}"
-        folder = lay_out(loaded, path, _checked(scale), overrides=overrides or [], data_root=data_root)
-        carry_out(folder, launcher, workers, kind="study", as_json=as_json)
+        chosen = checked_launcher(launcher, workers)
+        folder = plan_folder(loaded, path, _checked(scale), overrides=overrides or [], data_root=data_root)
+        carry_out(folder, chosen, workers, kind="study", as_json=as_json)
 
 
 @study.command("report")

@@ -9,8 +9,11 @@ from typing import Any
 
 from maxsup.core.errors import hint
 
+LARGEST = 1e30
+"""Beyond what any option can mean, and well within single precision."""
 
-def check_number(name: str, value: Any, low: float = 0.0, high: float = math.inf, *, above: bool = False) -> None:
+
+def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST, *, above: bool = False) -> None:
     """Raise unless ``value`` is a number in ``[low, high]`` (``(low, high]`` with ``above``).
 
     Example:
@@ -25,8 +28,10 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = math.inf
     if not math.isfinite(number) or number < low or (above and number == low):
         fix = "Use a small positive value." if above else f"Use {low:g} to switch the term off."
         raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
-    if number > high:
-        raise ValueError(f"{name} must be at most {high:g}; got {value!r}. Usual values lie between 0.05 and 0.3.")
+    if number > min(high, LARGEST):
+        raise ValueError(
+            f"{name} must be at most {min(high, LARGEST):g}; got {value!r}. Usual values lie between 0.05 and 0.3."
+        )
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ class AugmentConfig(Section):
     random_resized_crop: bool = False
     scale: tuple[float, float] = (0.08, 1.0)
     resize: int | None = Field(default=None, gt=0)
-    color_jitter: float = Field(default=0.0, ge=0.0)
+    color_jitter: float = Field(default=0.0, ge=0.0, le=10.0)
     randaugment: str | None = None
     random_erasing: float = Field(default=0.0, ge=0.0, le=1.0)
     mixup: float = Field(default=0.0, ge=0.0)
@@ -112,6 +112,10 @@ class LossConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
+# A float32 holds 3e38, and AdamW multiplies a rate by a decay and divides it by 1 - beta.
+_MAX_RATE, _MAX_DECAY = 1e30, 1e6
+
+
 class OptimizerConfig(Section):
     """``decay_filter`` says what decays: ``all``, only ``weights`` (no biases, no norms), or as ``paper_names``.
 
@@ -119,10 +123,10 @@ class OptimizerConfig(Section):
     """
 
     name: Literal["sgd", "adamw"] = "sgd"
-    lr: float = Field(default=0.1, gt=0.0)
+    lr: float = Field(default=0.1, gt=0.0, le=_MAX_RATE)
     momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     nesterov: bool = False
-    weight_decay: float = Field(default=0.0, ge=0.0)
+    weight_decay: float = Field(default=0.0, ge=0.0, le=_MAX_DECAY)
     decay_filter: Literal["all", "weights", "norms", "paper_names"] = "all"
     betas: tuple[float, float] = (0.9, 0.999)
 
@@ -145,7 +149,7 @@ class ScheduleConfig(Section):
     step_size: int = Field(default=30, gt=0)
     power: float = Field(default=1.0, gt=0.0)
     gamma: float = Field(default=0.1, gt=0.0, le=1.0)
-    final_lr: float = Field(default=0.0, ge=0.0)
+    final_lr: float = Field(default=0.0, ge=0.0, le=_MAX_RATE)
 
     @model_validator(mode="after")
     def _milestones_grow(self) -> ScheduleConfig:
@@ -342,6 +346,8 @@ def _sentence(detail: Any, source: str) -> str:
         # Written by the validators above in the words of this package.
         return f"{name}: {detail['ctx']['error']}" if name else str(detail["ctx"]["error"])
     rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    if detail["type"] == "less_than_equal":
+        rule = f"at most {detail['ctx']['le']:g}"
     return f"{name or source} must be {rule}; got {detail['input']!r}. See `maxsup cp` for a complete recipe."
 
 

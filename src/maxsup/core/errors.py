@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|unable to allocate", re.IGNORECASE)
+_AMOUNT = re.compile(r"allocate (\d[\d.,]* ?\w+)")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -60,3 +64,37 @@ class Interruption(MaxsupError):
     def __init__(self, sentence: str, *, signal_number: int) -> None:
         super().__init__(sentence)
         self.exit_code = 128 + signal_number
+
+
+def exit_code(error: Exception) -> int:
+    """The code to exit with: that of the error, 5 for files, 2 for wrong input, 1 for what nobody foresaw.
+
+    Example:
+        >>> exit_code(DataError("no images.")), exit_code(OSError()), exit_code(ValueError()), exit_code(KeyError())
+        (4, 5, 2, 1)
+    """
+    if isinstance(error, MaxsupError):
+        return error.exit_code
+    if isinstance(error, OSError):
+        return 5
+    return 2 if isinstance(error, ImportError | TypeError | ValueError) else 1
+
+
+def out_of_memory(error: Exception) -> MaxsupError | None:
+    """The sentence for an error that means too little memory, which torch and numpy say in many ways; else None.
+
+    Example:
+        >>> print(out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")))
+        memory must be enough for what was asked; got too little for 2.00 GiB more. Choose ...
+        >>> out_of_memory(RuntimeError("shapes do not fit")) is None
+        True
+    """
+    if not isinstance(error, MemoryError) and not (
+        isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))
+    ):
+        return None
+    amount = _AMOUNT.search(str(error))
+    return MaxsupError(
+        f"memory must be enough for what was asked; got too little{f' for {amount[1]} more' if amount else ''}. "
+        "Choose a smaller batch_size (bench: --batch), a larger accumulation, smaller images or a smaller model."
+    )

@@ -6,6 +6,7 @@
     metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second, one line an epoch
     summary.json      final numbers                  bad_files.csv images that could not be read
     checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json
+    nonfinite.json    where the loss last was no number; gone when training goes on
     outputs/          logits, features, labels of a split, extracted once
     analysis/*.json   numbers of analyses            figures/      pictures of this run alone
 
@@ -29,6 +30,7 @@ from maxsup.core.storage import (
     append_line,
     failed_write,
     json_text,
+    make_folder,
     replace_bytes,
     replace_link,
     require_space,
@@ -54,6 +56,7 @@ class RunDir:
         self.timing = self.path / "timing.jsonl"
         self.summary = self.path / "summary.json"
         self.bad_files = self.path / "bad_files.csv"
+        self.nonfinite = self.path / "nonfinite.json"
         self.checkpoints = self.path / "checkpoints"
         self.analysis = self.path / "analysis"
 
@@ -78,12 +81,12 @@ class RunDir:
 
     def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
         """Put an indented JSON object in the place of a file."""
-        self._make(path.parent)
+        make_folder(path.parent)
         replace_bytes(path, (json_text(value, indent=2) + "\n").encode())
 
     def write_text(self, path: Path, text: str) -> None:
         """Put text in the place of a file."""
-        self._make(path.parent)
+        make_folder(path.parent)
         replace_bytes(path, text.encode())
 
     def append_json(self, path: Path, value: Mapping[str, Any]) -> None:
@@ -118,7 +121,7 @@ class RunDir:
             best: Name of the best checkpoint; may be the new one.
             files: Content by file name; ``state.json`` among them repeats ``best``.
         """
-        self._make(self.checkpoints)
+        make_folder(self.checkpoints)
         temporary = self.checkpoints / f".{name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         size = sum(len(content) for content in files.values())
@@ -160,7 +163,7 @@ class RunDir:
         The claim is the operating system's and ends with the process, however that ends; the number in the file is for
         people.
         """
-        self._make(self.path)
+        make_folder(self.path)
         path = (self.path / ".lock").resolve()
         if path in _HELD:
             raise self._refusal(str(os.getpid()))
@@ -190,14 +193,6 @@ class RunDir:
             f"run directory must be used by one process at a time; got {str(self.path)!r}, in which process {owner} "
             "works. Wait for it, stop it, or choose another --output."
         )
-
-    def _make(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"{folder} must be a folder that can be made; got {error.strerror}. Choose another --output."
-            ) from error
 
     def _remove_others(self, kept: set[str]) -> None:
         for entry in self.checkpoints.iterdir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -74,6 +75,25 @@ def replace_link(link: Path, target: str) -> None:
         raise failed_write(link, len(target), 0, error) from error
 
 
+def make_folder(folder: Path, *, fix: str = "Choose another --output.") -> None:
+    """Make a folder and those above it; one that is there is fine, a file in the place of one is not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_folder(folder, error, fix) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise what :func:`make_folder` would, before work is done whose results belong there; makes nothing."""
+    found = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    number = errno.EACCES
+    if not found.is_dir():
+        number = errno.EEXIST if found == folder else errno.ENOTDIR
+    elif os.access(found, os.W_OK | os.X_OK):
+        return
+    raise _no_folder(folder, OSError(number, os.strerror(number)))
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -95,10 +115,18 @@ def require_space(folder: Path, num_bytes: int) -> None:
 
 def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> StorageError:
     """The sentence for a write that did not succeed."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return _no_folder(Path(error.filename or path), error)
     return StorageError(
         f"{path} must be writable; got {error.strerror or error} after {written} of {num_bytes} bytes. "
         "Make room or choose another --output; what was saved before is intact."
     )
+
+
+def _no_folder(folder: Path, error: OSError, fix: str = "Choose another --output.") -> StorageError:
+    reasons = {errno.EEXIST: "a file of that name", errno.ENOTDIR: "a file in the place of a folder above it"}
+    reason = reasons.get(error.errno or 0) or error.strerror or str(error)
+    return StorageError(f"{folder} must be a folder that can be made; got {reason}. {fix}")
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

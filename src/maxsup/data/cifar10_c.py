@@ -25,7 +25,11 @@ _URL = "https://zenodo.org/records/2535967"
 
 
 @DATASETS.register(
-    "cifar10_c", images="50,000 + 750,000 of 3x32x32, 10 classes", source="Hendrycks, Dietterich 2019; 15 x 5 cells"
+    "cifar10_c",
+    images="50,000 + 750,000 of 3x32x32, 10 classes",
+    source="Hendrycks, Dietterich 2019; 15 x 5 cells",
+    places="CIFAR-10-C",
+    base="cifar10",
 )
 def cifar10_c(
     request: DataRequest,
@@ -90,5 +94,5 @@ def _check_files(request: DataRequest, corruptions: Sequence[str]) -> None:
     home = request.root / "CIFAR-10-C"
     files = [f"{name}.npy" for name in (*corruptions, "labels")]
     if missing := [file for file in files if not (home / file).is_file()]:
-        fix = f"Unpack CIFAR-10-C.tar of {_URL}, or pass is_generated=True to make similar ones."
+        fix = f"Unpack CIFAR-10-C.tar of {_URL}, or set data.options.is_generated=true to make similar ones."
         raise missing_data(request, f"{home}/{{{', '.join(missing)}}}", fix)

@@ -18,7 +18,7 @@ from maxsup.data.bundle import IGNORED_LABEL, MaskedImage, MaskSplit, stratified
 from maxsup.data.digits import digit_images
 from maxsup.data.extras import require
 from maxsup.data.mask_files import MaskFileReader, paired_files
-from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
+from maxsup.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.data.synthetic import hue_to_rgb
 
 # Published masks are read by index: what a label means is known, whether a copy of the set has a palette or not.
@@ -44,6 +44,7 @@ _TRIMAP_CLASSES = ("pet", "background", "border")
     images="20,210 + 2,000 files with masks, 150 classes",
     source="ADEChallengeData2016, Zhou et al. 2017",
     task="masks",
+    places="ADEChallengeData2016",
 )
 def ade20k(request: DataRequest) -> RawData:
     """Scenes; the official validation images are the test split here, as in every paper.
@@ -62,7 +63,11 @@ def ade20k(request: DataRequest) -> RawData:
 
 
 @DATASETS.register(
-    "camvid", images="367 + 101 + 233 files with masks, 11 classes", source="Brostow et al. 2009", task="masks"
+    "camvid",
+    images="367 + 101 + 233 files with masks, 11 classes",
+    source="Brostow et al. 2009",
+    task="masks",
+    places="camvid",
 )
 def camvid(request: DataRequest) -> RawData:
     """Frames from a driving car, with the validation split of SegNet; label 11 is ignored."""
@@ -84,6 +89,7 @@ def camvid(request: DataRequest) -> RawData:
     images="3,680 + 3,669 files with masks, 2 classes",
     source="Oxford-IIIT Pet, Parkhi et al. 2012",
     task="masks",
+    places="oxford_pets/trimaps or oxford-iiit-pet",
 )
 def pets_trimaps(request: DataRequest, *, border: str = "ignore") -> RawData:
     """Cats and dogs against their background.
@@ -113,8 +119,7 @@ def _trimap_pairs(request: DataRequest) -> list[list[tuple[str, str]]]:
     except (RuntimeError, OSError) as error:
         home = request.root / "oxford-iiit-pet"
         files = f"{packed}/{{images,trimaps}}/{{train,test}}/<breed>/ or {home}/{{images, annotations/trimaps}}/"
-        fix = f"To get them, pass download=True (data.download=true in a recipe). The reader says: {error}"
-        raise missing_data(request, files, fix) from error
+        raise missing_data(request, files, how_to_get(request, error)) from error
     pairs = [[(str(one), str(other)) for one, other in zip(part._images, part._segs, strict=True)] for part in parts]
     for _, mask in (pair for part in pairs for pair in part):
         if not Path(mask).is_file():

@@ -52,14 +52,21 @@ def folder(
     return _tree(request, home)
 
 
-@DATASETS.register("imagenet", images="1,281,167 + 50,000 files, 1,000 classes", source="ILSVRC 2012")
+@DATASETS.register(
+    "imagenet",
+    images="1,281,167 + 50,000 files, 1,000 classes",
+    source="ILSVRC 2012",
+    places="imagenet.npz or imagenet/train",
+)
 def imagenet(request: DataRequest) -> RawData:
     """ImageNet-1k; its official validation images are the test split here, as in every paper."""
     stored = request.root / "imagenet.npz"
     return read_npz(stored) if stored.is_file() else _tree(request, request.root / "imagenet")
 
 
-@DATASETS.register("cub200", images="5,994 + 5,794 files, 200 classes", source="Wah et al. 2011")
+@DATASETS.register(
+    "cub200", images="5,994 + 5,794 files, 200 classes", source="Wah et al. 2011", places="cub200.npz or CUB_200_2011"
+)
 def cub200(request: DataRequest) -> RawData:
     """Bird species, read from the lists of the official archive."""
     stored = request.root / "cub200.npz"
@@ -91,7 +98,7 @@ def _tree(request: DataRequest, home: Path) -> RawData:
     held_out, train = _held_out(home), home / "train"
     if not train.is_dir() or not held_out:
         files = f"{train}/<class>/ and {home}/val/<class>/ or {home}/test/<class>/"
-        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another root.")
+        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another --data-root.")
     tools = require("torchvision.datasets.folder")
     try:
         class_names, numbers = tools.find_classes(train)
@@ -146,7 +153,7 @@ def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
     else:
         raise DataError(
             f"the classes of masks must be known; got no {path}. Write one name a line into it, in the order of the "
-            "labels, or pass the option num_classes."
+            "labels, or set data.options.num_classes."
         )
     if not 2 <= len(names) <= IGNORED_LABEL:
         raise DataError(f"masks must have 2 to {IGNORED_LABEL} classes; got {len(names)}. Labels are bytes.")

@@ -72,7 +72,7 @@ def _parts(request: DataRequest, config: str | None) -> Any:
     library = require("datasets", extra="hf")
     path = local_path(request.argument, request.root)
     if not path.exists() and not request.download:
-        fix = "Pass download=True (data.download=true in a recipe) to ask the hub for it."
+        fix = "Add data.download=true to ask the hub for it."
         raise missing_data(request, str(path), fix)
     try:
         if (path / "dataset_dict.json").is_file():
@@ -88,7 +88,8 @@ def _column(features: Any, kind: str, name: str) -> str:
     if len(columns) != 1:
         option = "image_column" if kind == "Image" else "label_column"
         raise DataError(
-            f"{name!r} must have one {kind} column; got {columns!r} among {sorted(features)}. Pass {option}=..."
+            f"{name!r} must have one {kind} column; got {columns!r} among {sorted(features)}. "
+            f"Set data.options.{option}."
         )
     return str(columns[0])
 

@@ -22,6 +22,7 @@ _MANY, _LOW = 100, 20
     "cifar10_lt",
     images="12,406 + 10,000 of 3x32x32, 10 classes",
     source="CIFAR-10, exponential profile",
+    base="cifar10",
 )
 def cifar10_lt(request: DataRequest, *, imbalance: float = 100, subset_seed: int = 0) -> RawData:
     """CIFAR-10 with a long tail.

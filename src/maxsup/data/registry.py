@@ -124,6 +124,13 @@ def missing_data(request: DataRequest, files: str, fix: str) -> DataError:
     return DataError(f"data set {request.name!r} must be at {files}; got nothing complete there. {fix}")
 
 
+def how_to_get(request: DataRequest, error: Exception) -> str:
+    """What to do about a set that could be fetched; the reader's own words only where fetching has failed."""
+    if request.download:
+        return f"Fetching it failed: {' '.join(str(error).split())}"
+    return "Add data.download=true to fetch it, or say with --data-root (or MAXSUP_DATA) where it is."
+
+
 def _description(name: str) -> dict[str, Any]:
     facts = DATASETS.facts(name)
     argument = facts.get("argument", "")

@@ -144,5 +144,6 @@ def _timm_name(name: str) -> str:
         return bare
     known += MODELS.names() if bare == name else []
     # Without a near name a hint would list them all, more than a thousand.
-    nearest = hint(bare, known) if get_close_matches(bare, known, n=1) else "See list_models() and timm.list_models()."
+    is_near = bool(get_close_matches(bare, known, n=1))
+    nearest = hint(bare, known) if is_near else "See `maxsup ls models` and timm.list_models()."
     raise ValueError(f"model must be a registered name or one of timm; got {name!r}. {nearest}")

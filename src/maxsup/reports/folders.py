@@ -36,6 +36,7 @@ class RunView:
         log: Of the worker, if it failed.
         recipe: What was trained; empty where nothing was.
         label: What figures call it among runs with the same seed.
+        complaints: Sentences about results that had to be left out; they come in as results are read and drawn.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class RunView:
     log: Path | None
     recipe: Mapping[str, Any] = field(repr=False)
     label: str = ""
+    complaints: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def setting(self) -> str:
@@ -75,15 +77,25 @@ class RunView:
 
     def result(self, name: str) -> dict[str, Any] | None:
         """What an analysis found about the run; of several results one with pictures, and for the test split."""
-        from maxsup.analysis import read_results
-
         if not RunDir(self.path).config.is_file():
             return None
-        found = read_results(self.path, name)
-        ranked = sorted(
-            found, key=lambda result: (not result["data"].get("indices"), result["facts"]["split"] != "test")
-        )
-        return cleaned(ranked[0]) if ranked else None
+        found = []
+        for file in sorted(RunDir(self.path).analysis.glob(f"{name}-*.json")):
+            try:
+                result = read_json(file)
+                rank = (not result["data"].get("indices"), result["facts"]["split"] != "test")
+            except (StorageError, AttributeError, LookupError, TypeError):
+                self.leave_out(file.name, "it is no result of maxsup analyze")
+            else:
+                found.append((rank, result | {"file": file.name}))
+        return min(found, key=lambda entry: entry[0])[1] if found else None
+
+    def leave_out(self, file: str, reason: str) -> None:
+        """Note that a result was left out, and why."""
+        place = f"{self.path.parent.name}/{self.path.name}/analysis/{file}"
+        sentence = cleaned(f"{place} was left out: {reason}. Run maxsup analyze again, or delete it.")
+        if sentence not in self.complaints:
+            self.complaints.append(sentence)
 
     def log_end(self) -> str:
         """The last lines of the log."""
@@ -100,6 +112,11 @@ class FolderView:
     path: Path
     summary: Mapping[str, Any]
     runs: Sequence[RunView]
+
+    @property
+    def complaints(self) -> list[str]:
+        """Sentences about results that had to be left out so far."""
+        return [sentence for run in self.runs for sentence in run.complaints]
 
     @cached_property
     def settings(self) -> dict[str, list[RunView]]:

@@ -54,6 +54,13 @@ class Finding:
     advice: str = ""
     anchor: str = ""
 
+    @property
+    def level_name(self) -> str:
+        """What readers call the level."""
+        from maxsup.analysis.verdicts import LEVELS
+
+        return LEVELS[self.level].capitalize()
+
 
 @dataclass(frozen=True)
 class Findings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from maxsup.analysis.charts import few_ticks
@@ -229,7 +230,7 @@ def _small_multiples(count: int, num_rows: int, labels: Sequence[str]) -> tuple[
 
 def _name_axis(axes: Axes, metric: Mapping[str, Any], note: str = "", unit: str = "") -> None:
     unit = f" ({unit})" if unit else ""
-    axes.set_title(tamed(f"{title_of(metric)}{unit}", 34), loc="left", fontweight="bold")
+    axes.set_title(fill(f"{tamed(title_of(metric), 54)}{unit}", 30), loc="left", fontweight="bold")
     if note:
         axes.set_xlabel(note, color=SOFT, fontsize=6)
     axes.grid(axis="x")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from maxsup.analysis.charts import few_ticks
 from maxsup.analysis.style import GREY, legend_above, panels, styled
+from maxsup.core.errors import StorageError
 from maxsup.reports.folders import RunView
 from maxsup.reports.page import Column, Plot, Table
 from maxsup.reports.plots import SOFT, WIDE, tamed
@@ -26,6 +27,8 @@ Results = Mapping[str, Mapping[str, Any]]
 _ON_DARK, _ON_LIGHT = "#fff8e7", "#22102a"
 _PICTURE_PIXELS = 200
 _DARK_PAPER, _DARK_INK = "#1c1f25", "#e8e8e4"
+# What comes of a result that does not hold what its analysis writes.
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, StorageError, TypeError, ValueError)
 _SPLITS = ("train", "val", "test")
 _WORDS = {"train": "training images", "val": "validation images", "test": "test images"}
 
@@ -52,6 +55,34 @@ def first_results(runs: Sequence[RunView], name: str) -> tuple[int | None, dict[
         if found:
             return seed, found
     return None, {}
+
+
+def first_figures(
+    runs: Sequence[RunView], name: str
+) -> tuple[int | None, dict[str, dict[str, Any]], dict[str, Figure]]:
+    """The lowest seed with results of an analysis, these results by label, and what the analysis draws of them.
+
+    A result that cannot be drawn is left out, which its run then says.
+    """
+    seed, results = first_results(runs, name)
+    owners = {run.label: run for run in runs if run.seed == seed}
+    try:
+        return seed, results, drawn(name, results) if results else {}
+    except _DAMAGE as error:
+        reason = str(error)
+    kept = {}
+    for label, result in results.items():
+        try:
+            drawn(name, {label: result})
+            kept[label] = result
+        except _DAMAGE as error:
+            owners[label].leave_out(result["file"], f"it cannot be drawn ({error})")
+    try:
+        return seed, kept, drawn(name, kept) if kept else {}
+    except _DAMAGE:
+        for label, result in kept.items():
+            owners[label].leave_out(result["file"], f"it cannot be drawn beside the others ({reason})")
+        return seed, {}, {}
 
 
 def drawn(name: str, results: Results) -> dict[str, Figure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,12 +46,15 @@ class ReportPage:
     chapters: Sequence[Chapter] = field(repr=False)
 
 
-def write_report(*folders: Path, output: Path | None = None) -> list[Path]:
+def write_report(
+    *folders: Path, output: Path | None = None, on_left_out: Callable[[str], None] | None = None
+) -> list[Path]:
     """Write ``report.html`` and ``tables/``; nothing is trained or analysed.
 
     Args:
         folders: Of comparisons or studies, each with its ``summary.json``; several become chapters of one page.
         output: Where the files go; by default the first folder. With several folders, tables are in a folder for each.
+        on_left_out: Called with a sentence about each result that could not be drawn; the page says them too.
 
     Returns:
         What was written, the page first. The same input gives the same bytes.
@@ -69,6 +72,9 @@ def write_report(*folders: Path, output: Path | None = None) -> list[Path]:
                 files[folder / f"{table.name}.{ending}"] = content
     for path, content in files.items():
         target.write_text(path, content)
+    for sentence in (sentence for view in views for sentence in view.complaints):
+        if on_left_out is not None:
+            on_left_out(sentence)
     return list(files)
 
 
@@ -103,6 +109,7 @@ def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
         ("Environment", environment_blocks(view)),
     ]
     sections = [ReportSection(title, f"{prefix}{anchor(title)}", blocks) for title, blocks in found if blocks]
+    # Banners last: some of what they say is found out by drawing.
     return Chapter(
         summary["title"], f"chapter-{place + 1}", summary["question"], facts(summary), banners(view), sections
     )

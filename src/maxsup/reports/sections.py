@@ -15,6 +15,8 @@ from maxsup.reports.tables import ReportTable
 
 ERRATA_PAGE = "docs/errata.md"
 
+_MAX_COLUMNS = 6
+
 
 @dataclass(frozen=True)
 class Banner:
@@ -77,6 +79,12 @@ class MainTable:
     kind: ClassVar[str] = "main_table"
 
     @property
+    def shown(self) -> ReportTable:
+        """As the page shows it: a table too wide for a screen is turned where that makes it narrower."""
+        num_columns, num_rows = len(self.table.heads), len(self.table.rows)
+        return self.table.turned() if num_columns > max(_MAX_COLUMNS, num_rows) else self.table
+
+    @property
     def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         """Names of tables, each with its forms: what readers call it, the ending, the content."""
         forms = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
@@ -99,7 +107,7 @@ class ReportSection:
 
 
 def banners(view: FolderView) -> list[Banner]:
-    """Warnings that stand above everything: a reduced scale, runs that failed."""
+    """Warnings that stand above everything: a reduced scale, runs that failed, results that were left out."""
     summary, found = view.summary, []
     if summary.get("scale") == "tiny":
         text = summary.get("note") or "The numbers show that the study works and say nothing about the paper's."
@@ -112,6 +120,8 @@ def banners(view: FolderView) -> list[Banner]:
             "of runs at the end says what happened to each."
         )
         found.append(Banner("Some runs are missing", text, "bad"))
+    if view.complaints:
+        found.append(Banner("Some results are not shown", " ".join(view.complaints)))
     return found
 
 
@@ -130,7 +140,7 @@ def how_to_read(summary: Mapping[str, Any]) -> str:
     rule = summary.get("bold_rule") or ""
     return (
         f"Under each mean stands the mean difference to {summary['baseline']} over paired seeds with its 95 % "
-        f"interval, the exact p of that difference, and p after Holm's correction for all losses."
+        "interval, the p of its sign-flip test, and p after Holm's correction for all losses."
         f"{published} {rule}".rstrip()
     )
 
@@ -156,7 +166,11 @@ def short_verdicts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             if numbers:
                 title = ", ".join(word for word in (group, title_of(metric)) if word)
                 found.append((title, _short_sentence(numbers, metric["direction"], summary["baseline"])))
-    return found
+    # What is said of several numbers alike is said once.
+    titles: dict[str, list[str]] = {}
+    for title, sentence in found:
+        titles.setdefault(sentence, []).append(title)
+    return [(_listed(names), sentence) for sentence, names in titles.items()]
 
 
 def _short_sentence(numbers: Mapping[str, Mapping[str, Any]], direction: str, baseline: str) -> str:

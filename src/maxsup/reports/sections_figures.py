@@ -12,8 +12,7 @@ from maxsup.reports.plots_analyses import (
     Picture,
     collapse_plot,
     corruption_picture,
-    drawn,
-    first_results,
+    first_figures,
     numbers_table,
     picture,
 )
@@ -161,10 +160,8 @@ def _gallery(view: FolderView, prefix: str, analysis: str, title: str, words: st
     """Pictures of single images, for the lowest seed of each setting."""
     blocks: list[ReportBlock] = []
     for place, runs in enumerate(view.settings.values()):
-        seed, results = first_results(runs, analysis)
-        if seed is None:
-            continue
-        for name, figure in drawn(analysis, results).items():
+        seed, results, figures = first_figures(runs, analysis)
+        for name, figure in figures.items():
             if "-classes" in name:
                 continue
             description = f"{words} Models of seed {seed}; the images were not picked by hand."
@@ -185,11 +182,9 @@ def _of_first_seed(
     """What an analysis draws of the runs of the lowest seed."""
     blocks: list[ReportBlock] = []
     for place, runs in enumerate(view.settings.values()):
-        seed, results = first_results(runs, analysis)
-        if seed is None:
-            continue
+        seed, results, figures = first_figures(runs, analysis)
         plots = []
-        for name, figure in drawn(analysis, results).items():
+        for name, figure in figures.items():
             if name not in texts and "" not in texts:
                 continue
             title, words = texts.get(name) or texts[""]

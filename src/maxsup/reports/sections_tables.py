@@ -124,8 +124,8 @@ def _cell(found: Mapping[str, Any] | None) -> Cell:
 def _evidence(comparison: Mapping[str, Any] | None) -> str:
     if not comparison or comparison.get("p_value") is None:
         return ""
-    text = f"p {comparison['p_value']:.3g}"
-    return text if comparison.get("adjusted_p") is None else f"{text}, Holm {comparison['adjusted_p']:.3g}"
+    text = f"p {comparison['p_value']:.2g}"
+    return text if comparison.get("adjusted_p") is None else f"{text}, Holm {comparison['adjusted_p']:.2g}"
 
 
 def _record(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from maxsup.core.storage import json_text
@@ -95,12 +95,29 @@ class ReportTable:
     heads: Sequence[Head]
     rows: Sequence[Row]
     records: Sequence[Mapping[str, Any]] = field(repr=False)
+    is_sortable: bool = True
     kind: ClassVar[str] = "matrix"
 
     @property
     def has_groups(self) -> bool:
         """Whether rows come in groups."""
         return any(row.group for row in self.rows)
+
+    def turned(self) -> ReportTable:
+        """Columns as rows; what then stands in a column cannot be put in an order.
+
+        Example:
+            >>> rows = [Row("ce", [Cell("1"), Cell("2")]), Row("ls", [Cell("3"), Cell("4")])]
+            >>> found = ReportTable("t", "", "loss", [Head("acc"), Head("nll")], rows, []).turned()
+            >>> [head.title for head in found.heads], [cell.text for cell in found.rows[1].cells]
+            (['ce', 'ls'], ['2', '4'])
+        """
+        heads = [Head(row.title, row.group) for row in self.rows]
+        rows = [
+            Row(head.title, [row.cells[place] for row in self.rows], head.group)
+            for place, head in enumerate(self.heads)
+        ]
+        return replace(self, corner="", heads=heads, rows=rows, is_sortable=False)
 
     def grid(self) -> tuple[list[str], list[list[tuple[str, bool]]]]:
         """Heads, and rows of text with whether it is bold: published numbers beside ours.

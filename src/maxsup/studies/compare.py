@@ -30,6 +30,10 @@ LOSS_OPTIONS: dict[str, dict[str, Any]] = {
 TUNED_FACTORS = (0.5, 1.0, 2.0)
 """Strengths tried by tuning, as multiples of the usual one: the same number of trials for every loss that has one."""
 
+# What a comparison varies by itself.
+_OPTIONS = {"loss": "--losses", "seed": "--seeds"}
+_EXAMPLES = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
+
 _FACTORS = {"x": "place (x)", "hue": "hue"}
 
 METRICS = {
@@ -80,7 +84,13 @@ def comparison(
     """
     if num_seeds < 1:
         raise ValueError(f"seeds must be at least 1; got {num_seeds!r}. Six are the fewest that can show anything.")
-    name = str(recipe)
+    name, overrides = str(recipe), tuple(overrides)
+    for word in overrides:
+        if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:
+            raise ValueError(
+                f"overrides of a comparison must leave {key} to {_OPTIONS[key]}; got {word!r}. Write for instance "
+                f"{_EXAMPLES[key]}."
+            )
     base = load_recipe(name, overrides)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS.names() or _fits_masks(loss)]
@@ -95,12 +105,14 @@ def comparison(
         # One loss that cannot be trained on this data would be found after the others have been.
         check_recipe(base.model_copy(update={"loss": row.loss}))
     metrics, analyses = _measured(base)
-    scale = Scale(recipe=name, overrides=tuple(overrides), seeds=tuple(range(num_seeds)), note=_note(base))
+    others = [arm for arm in arms if arm != baseline]
+    asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
+    scale = Scale(recipe=name, overrides=overrides, seeds=tuple(range(num_seeds)), note=_note(base))
     return Study(
         name="compare",
         label="",
         title=f"{len(arms)} losses on {base.data.name}",
-        question=f"Which of {', '.join(arms)} is better than {baseline} on {base.data.name}, and in what?",
+        question=f"{asked} better than {baseline} on {base.data.name}, and in what?",
         stated=(),
         unstated=_choices(base),
         baseline=baseline,
@@ -246,7 +258,11 @@ def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
 
 
 def _note(recipe: Recipe) -> str:
-    return f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs."
+    return f"{recipe.model.name} on {recipe.data.name}, {_duration(recipe)}."
+
+
+def _duration(recipe: Recipe) -> str:
+    return f"{recipe.epochs} epoch{'' if recipe.epochs == 1 else 's'}"
 
 
 def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
@@ -256,7 +272,7 @@ def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
         Unstated(what="Model and data", choice=f"{recipe.model.name} on {recipe.data.name}."),
         Unstated(
             what="Optimiser",
-            choice=f"{optimizer.name}, learning rate {optimizer.lr:g}, {recipe.epochs} epochs, batches of "
+            choice=f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
             f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
         ),
         Unstated(

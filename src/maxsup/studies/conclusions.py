@@ -28,8 +28,8 @@ def conclusions(losses: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[s
     num_pairs = max((entry["num_pairs"] for loss in others for entry in loss["metrics"].values()), default=0)
     if num_pairs < MIN_SEEDS:
         return [
-            f"Nothing can be concluded: {num_pairs} paired seeds cannot show a difference of any size, "
-            f"{MIN_SEEDS} are the fewest that can."
+            f"Nothing can be concluded: with fewer than {MIN_SEEDS} paired seeds (here {num_pairs}) no difference of "
+            "any size can be shown."
         ]
     for loss in others:
         shown, left_open = [], []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.analysis import ANALYSES, analyze
-from maxsup.core.config import Recipe
+from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.rundir import RunDir
 from maxsup.data import DATASETS, load_data
@@ -25,7 +25,7 @@ from maxsup.studies.launch import Job, JobState, Launcher, OnChange
 from maxsup.studies.parts import Cell, DataChoice
 from maxsup.studies.plans import PlannedAnalysis, PlannedRun, expand, planned_analyses
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.worker import JOB, data_overrides
+from maxsup.studies.worker import JOB, data_overrides, is_done
 from maxsup.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
@@ -46,12 +46,22 @@ class StudyFolder:
         """The run directory of that name."""
         return self.path / _RUNS / name
 
+    def job(self, name: str) -> dict[str, Any]:
+        """What a worker is asked to do for a run: the content of its ``job.json``."""
+        recipe = self.runs[name].recipe
+        calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in _single(self.analyses)]
+        return {"recipe": recipe.model_dump(mode="json"), "name": self.study.name, "analyses": calls}
+
+    def open_runs(self) -> dict[str, PlannedRun]:
+        """Runs that are not trained yet, or not analysed."""
+        return {name: run for name, run in self.runs.items() if not is_done(self.folder(name), self.job(name))}
+
     def jobs(self) -> list[Job]:
         """One job a run."""
         return [Job(name, self.folder(name), run.recipe.epochs) for name, run in self.runs.items()]
 
 
-def lay_out(
+def plan_folder(
     study: Study,
     output: str | Path,
     scale: ScaleName = "tiny",
@@ -59,9 +69,10 @@ def lay_out(
     overrides: Iterable[str] = (),
     data_root: str | Path | None = None,
 ) -> StudyFolder:
-    """Write down what a study needs, before anything runs.
+    """What a study needs and where it goes; nothing is written.
 
     A folder that already holds this study is taken up again: finished runs stay, also where seeds or losses were added.
+    One that holds runs with other settings is refused.
 
     Args:
         study: The study.
@@ -71,6 +82,12 @@ def lay_out(
         data_root: Where data sets are.
     """
     words = [*overrides, *([f"data.root={Path(data_root).resolve()}"] if data_root else [])]
+    for word in words:
+        if word.partition("=")[0].partition(".")[0] in ("loss", "seed"):
+            raise ValueError(
+                f"overrides must leave losses and seeds to the study, whose table they are; got {word!r}. Copy the "
+                "study's file, change them there and run that."
+            )
 
     def is_available(choice: DataChoice) -> bool:
         return _is_available(choice.name, json.dumps(choice.options), None if data_root is None else str(data_root))
@@ -80,22 +97,28 @@ def lay_out(
     runs = {f"{run.arm}-s{run.seed}-{recipe_digest(run.recipe)}": run for run in planned}
     folder = StudyFolder(Path(output), study, scale, runs, analyses)
     _require_same_study(folder)
-    for name, run in runs.items():
+    return folder
+
+
+def write_folder(folder: StudyFolder) -> None:
+    """Write down what is planned, before anything runs."""
+    for name in folder.runs:
         directory = RunDir(folder.folder(name))
-        job = {
-            "recipe": run.recipe.model_dump(mode="json"),
-            "name": study.name,
-            "analyses": [analysis_call(analysis, run.recipe, study.weights) for analysis in _single(analyses)],
-        }
-        directory.write_json(directory.path / JOB, job)
+        directory.write_json(directory.path / JOB, folder.job(name))
     record = {
-        "study": study.model_dump(mode="json"),
-        "scale": scale,
-        "runs": {name: {"arm": run.arm, "seed": run.seed, "cells": run.cells} for name, run in runs.items()},
-        "recipes": {name: run.recipe.model_dump(mode="json") for name, run in runs.items()},
-        "analyses": [asdict(analysis) | {"data": _dumped(analysis.data)} for analysis in analyses],
+        "study": folder.study.model_dump(mode="json"),
+        "scale": folder.scale,
+        "runs": {name: {"arm": run.arm, "seed": run.seed, "cells": run.cells} for name, run in folder.runs.items()},
+        "recipes": {name: run.recipe.model_dump(mode="json") for name, run in folder.runs.items()},
+        "analyses": [asdict(analysis) | {"data": _dumped(analysis.data)} for analysis in folder.analyses],
     }
     RunDir(folder.path).write_json(folder.path / STUDY_FILE, record)
+
+
+def lay_out(study: Study, output: str | Path, scale: ScaleName = "tiny", **options: Any) -> StudyFolder:
+    """:func:`plan_folder`, written down; the options are the same."""
+    folder = plan_folder(study, output, scale, **options)
+    write_folder(folder)
     return folder
 
 
@@ -198,6 +221,27 @@ def _require_same_study(folder: StudyFolder) -> None:
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
                 "Choose another --output."
             )
+    recorded = [parse_recipe(values, source=str(file)) for values in record["recipes"].values()]
+    before, now = _settings(recorded), _settings([run.recipe for run in folder.runs.values()])
+    if before.keys() <= now.keys() or now.keys() <= before.keys():
+        return
+    left, right = (
+        next(found[key] for key in found if key not in other) for found, other in ((before, now), (now, before))
+    )
+    key, (old, new) = next(
+        (key, pair)
+        for key, pair in differing_keys(left, right).items()
+        if key != "seed" and not key.startswith("loss.")
+    )
+    raise MaxsupError(
+        f"output must hold runs that differ in loss and seed alone; got {str(folder.path)!r}, which was made with "
+        f"{key}={old!r}, for {key}={new!r}. Choose another --output."
+    )
+
+
+def _settings(recipes: Iterable[Recipe]) -> dict[str, Recipe]:
+    """An example of every setting, losses and seeds aside, by a word that stands for it."""
+    return {recipe_digest(recipe.model_copy(update={"loss": LossConfig(), "seed": 0})): recipe for recipe in recipes}
 
 
 @lru_cache(maxsize=64)

@@ -53,16 +53,26 @@ def study_path(name: str) -> Path:
     """
     if ":" in name:
         # A label of the paper is what a reader has before them.
-        name = {row["label"]: row["name"] for row in describe_studies()}.get(name, name)
+        name = _names_by_label().get(name, name)
     return yaml_path("study", name, FOLDER, fix="See maxsup study ls for names.")
+
+
+def _names_by_label() -> dict[str, str]:
+    """Studies by every label of the paper that they answer: their own, and those under ``also``."""
+    found: dict[str, str] = {}
+    for name in study_names():
+        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+        lines = re.findall(r"^(?:label|also): (.+)$", text, re.MULTILINE)
+        found |= {label: name for line in lines for label in re.findall(r"\w+:\w+", line)}
+    return found
 
 
 def load_study(name: str | Path) -> Study:
     """The checked study under a name, under its label in the paper, or in a file.
 
     Example:
-        >>> load_study("tab_pre").label, load_study("tab:pre").name
-        ('tab:pre', 'tab_pre')
+        >>> load_study("tab_pre").label, load_study("tab:pre").name, load_study("tab:imagenet_alpha").name
+        ('tab:pre', 'tab_pre', 'tab_ablation_alpha')
     """
     from pydantic import ValidationError
 

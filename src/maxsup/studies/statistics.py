@@ -31,14 +31,7 @@ import numpy as np
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.studies.power import LEVEL, MIN_SEEDS
-from maxsup.studies.resampling import (
-    MAX_EXACT_BOOTSTRAP,
-    MAX_EXACT_FLIPS,
-    NUM_FLIPS,
-    NUM_RESAMPLES,
-    bca_intervals,
-    sign_flip_p_values,
-)
+from maxsup.studies.resampling import bca_intervals, sign_flip_p_values
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -63,9 +56,7 @@ class PairedComparison:
     mean_difference: float
     low: float
     high: float
-    interval_method: str
     p_value: float
-    p_method: str
     adjusted_p: float
     direction: Direction
     num_missing: int
@@ -150,13 +141,10 @@ def paired_comparison(
     is_pair = np.isfinite(own) & np.isfinite(other)
     differences = (own - other)[is_pair]
     num = len(differences)
-    low, high, interval_method = math.nan, math.nan, f"none below {_MIN_FOR_INTERVAL} pairs"
+    low, high = math.nan, math.nan
     if num >= _MIN_FOR_INTERVAL:
         [low], [high] = (ends.tolist() for ends in bca_intervals(differences[None]))
-        drawn = f"{NUM_RESAMPLES:,} resamples"
-        interval_method = f"BCa bootstrap, {'complete' if num <= MAX_EXACT_BOOTSTRAP else drawn}"
     p_value = float(sign_flip_p_values(differences[None])[0]) if num else math.nan
-    exact = f"exact, {2**num:,} sign flips" if num <= MAX_EXACT_FLIPS else f"Monte Carlo, {NUM_FLIPS:,} sign flips"
     return PairedComparison(
         mean=_mean(own[np.isfinite(own)].tolist()),
         std=_std(own[np.isfinite(own)].tolist()),
@@ -166,9 +154,7 @@ def paired_comparison(
         mean_difference=_mean(differences.tolist()),
         low=low,
         high=high,
-        interval_method=interval_method,
         p_value=p_value,
-        p_method=exact if num else "none",
         adjusted_p=p_value,
         direction=direction,
         num_missing=len(values) - num,

@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.core.errors import Interruption, MaxsupError, exit_code, out_of_memory
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.rundir import RunDir
 
@@ -67,11 +67,16 @@ def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
     return RunDir(folder).analysis / ".done" / f"{request['what']}-{digest}.json"
 
 
-def is_done(folder: Path) -> bool:
-    """Whether a run is trained and all its analyses are over."""
+def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
+    """Whether a run is trained and all its analyses are over.
+
+    Args:
+        folder: The run directory.
+        job: What is asked for, where that is not written down yet.
+    """
     if not RunDir(folder).summary.exists():
         return False
-    return not _open_requests(folder, read_job(folder))
+    return not _open_requests(folder, read_job(folder) if job is None else job)
 
 
 def run_job(folder: str | Path, reporter: Reporter | None = None) -> None:
@@ -133,8 +138,9 @@ def attempt(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> int:
             return stop.exit_code
         except Exception as error:
             traceback.print_exc(file=log)
-            code = _exit_code(error)
-            sentence = str(error) or type(error).__name__
+            known = out_of_memory(error) or error
+            code = exit_code(known)
+            sentence = str(known) or type(error).__name__
             if code == 1:
                 sentence = f"{type(error).__name__}: {sentence}"
             run.write_json(run.path / FAILURE, {"sentence": sentence, "exit_code": code})
@@ -196,15 +202,6 @@ def data_overrides(data: Mapping[str, Any] | None) -> list[str]:
         ['data.name="cifar10_c"', 'data.options={"severity": 3}']
     """
     return [f"data.{key}={json.dumps(value)}" for key, value in (data or {}).items() if value not in (None, {})]
-
-
-def _exit_code(error: Exception) -> int:
-    """As the command line exits; 1 for what nobody foresaw."""
-    if isinstance(error, MaxsupError):
-        return error.exit_code
-    if isinstance(error, OSError):
-        return 5
-    return 2 if isinstance(error, ImportError | TypeError | ValueError) else 1
 
 
 @contextmanager

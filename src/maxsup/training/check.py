@@ -11,6 +11,7 @@ from maxsup.core.config import Recipe
 from maxsup.core.errors import hint
 from maxsup.data import DATASETS, dataset_options
 from maxsup.data.mask_transforms import check_dense, check_not_dense
+from maxsup.data.places import missing_places
 from maxsup.models import SEGMENTERS, create_model, create_segmenter
 from maxsup.training.needs import Needs
 from maxsup.training.parts import build_loss, check_task, prepare_for_masks
@@ -18,6 +19,8 @@ from maxsup.training.parts import build_loss, check_task, prepare_for_masks
 
 def check_recipe(recipe: Recipe) -> dict[str, Any]:
     """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
+
+    ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn.
 
     Example:
         >>> check_recipe(Recipe())["loss"]
@@ -62,10 +65,13 @@ def check_recipe(recipe: Recipe) -> dict[str, Any]:
                 classifier=recipe.model.classifier,
                 **recipe.model.options,
             )
+    is_generated = bool(recipe.data.options.get("is_generated"))
+    missing = missing_places(recipe.data.name, recipe.data.root, is_generated=is_generated)
     return {
         "loss": repr(criterion),
         "data": recipe.data.name,
         "data_source": DATASETS.facts(kind)["source"],
+        "data_missing_at": [str(path) for path in missing],
         "model": recipe.model.name,
         "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
     }

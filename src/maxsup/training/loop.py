@@ -304,7 +304,7 @@ class Trainer:
         at = self.position
         if self.processes.is_main:
             found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
-            self.run.write_json(self.run.path / "nonfinite.json", found)
+            self.run.write_json(self.run.nonfinite, found)
         shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
         what = "loss" if not math.isfinite(loss) else "gradient"
         raise NonFiniteError(

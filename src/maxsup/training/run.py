@@ -16,7 +16,7 @@ from maxsup.core.interrupt import SignalGuard
 from maxsup.core.recipes import read_yaml
 from maxsup.core.repro import changes_that_matter, environment, set_deterministic
 from maxsup.core.rundir import RunDir
-from maxsup.core.storage import json_text
+from maxsup.core.storage import check_folder, json_text
 from maxsup.training.checkpoint import load_weights, read_tensors
 from maxsup.training.loop import Trainer
 from maxsup.training.parts import build_data, build_loss, build_model
@@ -26,6 +26,9 @@ from maxsup.training.snapshot import restore, save
 
 PROTOCOL = 1
 """Version of how numbers in ``summary.json`` are made; it changes when they would."""
+
+# A folder with one of these is ours, however early an attempt ended: the lock comes first, a study's order before that.
+_SIGNS = (".lock", "job.json", "checkpoints/last")
 
 
 def train(
@@ -51,7 +54,10 @@ def train(
     Returns:
         The content of ``summary.json``.
     """
+    if resume not in ("auto", "never"):
+        raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     run = RunDir(output or default_output(recipe, name))
+    _check_output(run)
     criterion = build_loss(recipe.loss)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
@@ -61,7 +67,9 @@ def train(
         accelerator = create_accelerator(recipe, run)
         processes = Processes(accelerator)
         changes: list[str] = []
-        if processes.is_main:
+        # A run is refused or given back at once; a new directory waits until data and model are found to exist.
+        is_claimed = processes.is_main and run.config.exists()
+        if is_claimed:
             stack.callback(run.lock())
             changes = _claim(run, recipe, resume)
         processes.wait()
@@ -72,6 +80,10 @@ def train(
         with accelerator.main_process_first():
             bundle = build_data(recipe)
         trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)
+        if processes.is_main and not is_claimed:
+            stack.callback(run.lock())
+            changes = _claim(run, recipe, resume)
+        processes.wait()
         if recipe.tracker is not None:
             settings = {
                 key: value if isinstance(value, int | float | str) else str(value)
@@ -172,21 +184,31 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
     return summary
 
 
+def _check_output(run: RunDir) -> None:
+    """Raise where a run cannot be, or where something else is: its files and ours would get mixed up."""
+    check_folder(run.path)
+    is_own = any((run.path / sign).exists() for sign in _SIGNS)
+    other = None if is_own or not run.path.is_dir() else next(run.path.iterdir(), None)
+    if other is not None:
+        raise MaxsupError(
+            f"run directory must be new, empty or that of a run; got {str(run.path)!r}, which holds {other.name!r} and "
+            "no run. Choose another --output."
+        )
+
+
 def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     """Write the recipe into a directory where nothing was trained yet, or see that it is the same experiment.
 
     Returns:
         What has changed around it since it ran last.
     """
-    if resume not in ("auto", "never"):
-        raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
+    if resume == "never" and run.config.exists():
+        raise MaxsupError(
+            f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
+            "Choose another --output or leave --resume out."
+        )
     record, changes = environment(), []
     if (run.checkpoints / "last").exists():
-        if resume == "never":
-            raise MaxsupError(
-                f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
-                "Choose another --output or leave --resume out."
-            )
         differing = differing_keys(parse_recipe(read_yaml(run.config), source=str(run.config)), recipe)
         if differing:
             key, (old, new) = next(iter(differing.items()))
@@ -202,6 +224,8 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
         import yaml
 
         run.write_text(run.config, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+    # What an earlier attempt stumbled over; this one has not.
+    run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)
     return changes
 

@@ -24,6 +24,29 @@ from maxsup.training.parts import build_data, build_model, split_pipeline
 SPLITS = ("train", "val", "test")
 WEIGHTS = ("last", "best")
 
+# What the evaluation of a trained model looks at; the rest has done its work.
+EVALUATED = (
+    "data.name",
+    "data.options",
+    "data.root",
+    "data.download",
+    "data.image_size",
+    "data.val_share",
+    "data.split_seed",
+    "data.num_workers",
+    "data.tolerance",
+    "augment.resize",
+    "augment.eval_resize",
+    "augment.interpolation",
+    "dense.resize",
+    "dense.evaluation",
+    "dense.stride",
+    "batch_size",
+    "precision",
+    "channels_last",
+    "threads",
+)
+
 _AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
 
 
@@ -73,10 +96,14 @@ def evaluate_run(
         weights: ``last``, or ``best`` on the validation split.
         has_corruptions: Also evaluate every corruption at every severity: those that the split consists of
             (``data.name=cifar10_c``), or else the fifteen usual ones made from its images.
-        overrides: ``key.sub=value`` each.
+        overrides: ``key.sub=value`` each, of keys that evaluation looks at.
     """
     check_choice("split", split, SPLITS)
+    overrides = list(overrides)
+    check_evaluated(overrides)
     recipe, bundle, model = load_run(path, weights=weights, overrides=overrides)
+    if recipe.threads is not None:
+        torch.set_num_threads(recipe.threads)
     run = RunDir(path)
 
     def numbers(images: Split) -> dict[str, Any]:
@@ -96,6 +123,24 @@ def evaluate_run(
     kind = "corruptions" if has_corruptions else "eval"
     run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
     return result
+
+
+def check_evaluated(overrides: Iterable[str]) -> None:
+    """Raise for an override that would change nothing about the evaluation of a trained model.
+
+    Example:
+        >>> check_evaluated(["data.options.imbalance=50", "batch_size=16"])
+        >>> check_evaluated(["epochs=3"])
+        Traceback (most recent call last):
+        ValueError: key must be one that evaluation looks at; got 'epochs'. The run is trained; these may change: ...
+    """
+    for override in overrides:
+        key = override.partition("=")[0]
+        if not any(key == known or key.startswith(f"{known}.") for known in EVALUATED):
+            raise ValueError(
+                f"key must be one that evaluation looks at; got {key!r}. The run is trained; these may change: "
+                f"{', '.join(EVALUATED)}."
+            )
 
 
 def groups_of(bundle: DataBundle) -> dict[str, list[int]]:

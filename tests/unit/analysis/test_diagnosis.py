@@ -282,3 +282,19 @@ def test_references_carry_the_label_of_the_paper() -> None:
     sentence = collapse_verdict(numbers(within=0.2, r_squared=0.4), 1000).sentence
     assert "tab:feature2" in sentence
     assert all(str(REFERENCES[name][0]) in sentence for name in ("CE", "LS", "MaxSup"))
+
+
+@pytest.mark.parametrize(("num_judged", "level"), [(179, "good"), (5000, "watch")])
+def test_a_probe_of_few_samples_is_given_its_sampling_error(num_judged: int, level: str) -> None:
+    # 97.2 % on 179 samples is within chance of 99.4 %; on 5,000 it would not be.
+    numbers = {
+        "accuracy_judged": 0.994,
+        "probe_accuracy": 0.972,
+        "knn_accuracy": 0.98,
+        "num_probe_judged": num_judged,
+        "num_probe_classes": 10,
+    }
+    found = probe_verdict({name: {"value": value} for name, value in numbers.items()}, num_classes=10)
+    assert found.level == level
+    # 2 sqrt((0.01 + 0.972 * 0.028) / n), and never below 2 points.
+    assert found.threshold == pytest.approx(0.994 - max(0.02, 2 * math.sqrt(0.037216 / num_judged)), abs=1e-9)

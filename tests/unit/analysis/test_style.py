@@ -91,5 +91,5 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with styled():
         figure, _ = panels()
-    with pytest.raises(StorageError, match="must be writable"):
+    with pytest.raises(StorageError, match="must be a folder that can be made; got a file in the place of"):
         save(figure, tmp_path / "file" / "figures", "picture")

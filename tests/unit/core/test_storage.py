@@ -3,12 +3,22 @@
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maxsup.core.errors import StorageError
-from maxsup.core.storage import append_line, json_text, replace_bytes, replace_link, write_bytes
+from maxsup.core.storage import (
+    append_line,
+    check_folder,
+    failed_write,
+    json_text,
+    make_folder,
+    replace_bytes,
+    replace_link,
+    write_bytes,
+)
 
 
 def test_a_replaced_file_has_the_new_content_and_nothing_is_left_over(tmp_path: Path) -> None:
@@ -79,3 +89,36 @@ def test_json_has_no_numbers_that_json_has_not() -> None:
 def test_floats_survive_json_to_the_last_bit() -> None:
     values = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308]
     assert json.loads(json_text(values)) == values
+
+
+@pytest.mark.parametrize("make", [make_folder, check_folder])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("file", "a file of that name"), ("file/a/b", "a file in the place of a folder above it")]
+)
+def test_a_folder_that_cannot_be_made_is_one_sentence_with_the_reason(
+    tmp_path: Path, make: Callable[[Path], None], name: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError) as caught:
+        make(tmp_path / name)
+    expected = f"{tmp_path / name} must be a folder that can be made; got {reason}. Choose another --output."
+    assert str(caught.value) == expected
+
+
+def test_looking_whether_a_folder_can_be_made_makes_none(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a/b")
+    check_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    make_folder(tmp_path / "a/b")
+    make_folder(tmp_path / "a/b")
+    assert (tmp_path / "a/b").is_dir()
+
+
+def test_a_write_that_fails_for_want_of_a_folder_says_nothing_of_bytes(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError) as caught:
+        (tmp_path / "file").mkdir()
+    sentence = str(failed_write(tmp_path / "file", 0, 0, caught.value))
+    assert sentence == f"{tmp_path / 'file'} must be a folder that can be made; got a file of that name. " + (
+        "Choose another --output."
+    )

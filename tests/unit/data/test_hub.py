@@ -90,12 +90,12 @@ def test_wrong_tables_are_refused(tmp_path, parts: dict, options: dict, sentence
 def test_the_column_of_the_labels_must_be_clear(tmp_path) -> None:
     numbers = datasets.Value("int64")
     name = saved(tmp_path / "mine", train=table([0, 1], feature=numbers), test=table([0], feature=numbers))
-    with pytest.raises(DataError, match=r"must have one ClassLabel column; got \[\].*Pass label_column"):
+    with pytest.raises(DataError, match=r"must have one ClassLabel column; got \[\].*Set data\.options\.label_column"):
         load_data(name)
 
 
 def test_the_hub_is_only_asked_when_allowed(tmp_path) -> None:
-    with pytest.raises(DataError, match="Pass download=True"):
+    with pytest.raises(DataError, match=r"Add data\.download=true to ask the hub"):
         load_data("hf:someone/something", root=tmp_path)
 
 

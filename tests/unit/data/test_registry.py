@@ -68,7 +68,7 @@ def test_cifar_is_read_in_the_layout_of_torchvision(tmp_path, monkeypatch: pytes
     import torchvision
 
     made.write_cifar10_batches(tmp_path / "cifar-10-batches-py")
-    with pytest.raises(DataError, match="Dataset not found or corrupted"):
+    with pytest.raises(DataError, match="got nothing complete there"):
         load_data("cifar10", root=tmp_path)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "_check_integrity", lambda self: True)
     monkeypatch.setattr(torchvision.datasets.cifar, "check_integrity", lambda *_: True)
@@ -76,6 +76,23 @@ def test_cifar_is_read_in_the_layout_of_torchvision(tmp_path, monkeypatch: pytes
     assert (len(data.train), len(data.val), len(data.test)) == (90, 10, 20)
     assert data.class_names[3] == "kind 3"
     assert torch.equal(data.test.images, torch.from_numpy(made.pictures(20, seed=5)).permute(0, 3, 1, 2))
+
+
+def test_a_missing_set_is_explained_in_our_words_and_a_failed_download_in_those_of_the_reader(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torchvision
+
+    def fail(*_: object, **options: object) -> None:
+        raise RuntimeError("the server\nis asleep" if options["download"] else "You can use download=True")
+
+    monkeypatch.setattr(torchvision.datasets, "CIFAR10", fail)
+    with pytest.raises(
+        DataError, match=r"there\. Add data\.download=true to fetch it, or say with --data-root .*is\.$"
+    ):
+        load_data("cifar10", root=tmp_path)
+    with pytest.raises(DataError, match=r"there\. Fetching it failed: the server is asleep$"):
+        load_data("cifar10", root=tmp_path, download=True)
 
 
 def test_flowers_are_read_in_the_layout_of_torchvision(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_a_wrong_name_gives_the_nearest(name: str, meant: str):
 
 
 def test_a_name_like_no_other_says_where_the_names_are():
-    with pytest.raises(ValueError, match=r"got 'zzzzzz'\. See list_models\(\) and timm\.list_models\(\)\.$"):
+    with pytest.raises(ValueError, match=r"got 'zzzzzz'\. See `maxsup ls models` and timm\.list_models\(\)\.$"):
         create_model("zzzzzz", 10)
 
 

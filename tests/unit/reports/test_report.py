@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -201,3 +202,55 @@ def test_what_no_page_can_hold_is_replaced() -> None:
     assert cleaned({"a\x00b": ["\ud800", "\x1b[31m", "fine\n", 1.5, None]}) == {
         "a\ufffdb": ["\ufffd", "\ufffd[31m", "fine\n", 1.5, None]
     }
+
+
+def damage(folder: Path, content: str) -> Path:
+    file = folder / "runs/ls1-s0/analysis/gradcam-test.json"
+    file.write_text(content)
+    return file
+
+
+EMPTY_GALLERY = json.dumps(
+    {
+        "facts": {"dataset": "digits", "split": "test"},
+        "numbers": {},
+        "data": {"target": "label", "indices": [], "cells": []},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(EMPTY_GALLERY, "it cannot be drawn ("), ("{", "it is no result"), ("[]", "it is no result"), ("{}", "no result")],
+)
+def test_a_result_that_cannot_be_drawn_is_left_out_and_named(tmp_path: Path, content: str, reason: str) -> None:
+    folder = make_folder(tmp_path / "a", seeds=(0,))
+    damage(folder, content)
+    told: list[str] = []
+    html = write_report(folder, on_left_out=told.append)[0].read_text()
+    [sentence] = told
+    assert sentence.startswith("runs/ls1-s0/analysis/gradcam-test.json was left out: ")
+    assert reason in sentence
+    assert "Some results are not shown" in html
+    assert "runs/ls1-s0/analysis/gradcam-test.json was left out" in html
+    # The other two losses are still drawn.
+    assert "Grad-CAM" in headings(html)
+
+
+def test_a_section_whose_results_all_fail_is_not_there(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "a", seeds=(0,))
+    for file in folder.glob("runs/*/analysis/gradcam-test.json"):
+        file.write_text(EMPTY_GALLERY)
+    told: list[str] = []
+    html = write_report(folder, on_left_out=told.append)[0].read_text()
+    assert len(told) == 3
+    assert "Grad-CAM" not in headings(html)
+
+
+def test_what_cannot_be_concluded_is_said_once(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "a", seeds=(0, 1), has_analyses=False)
+    html = write_report(folder)[0].read_text()
+    assert html.count("Nothing can be concluded about ce and maxsup.") == 1
+    assert short_verdicts(read_view(folder).summary) == [
+        ("accuracy and NLL", "Nothing can be concluded about ce and maxsup.")
+    ]

@@ -14,6 +14,7 @@ import pytest
 
 from maxsup.reports import write_report
 from maxsup.reports.folders import read_view
+from maxsup.reports.sections import MainTable
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
 from maxsup.reports.tables import Cell, Head, ReportTable, Row
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
@@ -159,3 +160,25 @@ def test_latex_and_markdown_keep_names_in_their_cells(name: str) -> None:
 def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
     table = ReportTable("t", "", "loss", [], [], [{"row": "=1+1", "mean": 0.5}])
     assert table.csv() == "row,mean\n'=1+1,0.5\n"
+
+
+@pytest.mark.parametrize(("num_columns", "is_turned"), [(6, False), (7, True)])
+def test_a_table_of_many_columns_is_shown_with_them_as_rows_and_downloaded_as_it_is(
+    num_columns: int, is_turned: bool
+) -> None:
+    heads = [Head(f"h{place}", group="g") for place in range(num_columns)]
+    rows = [Row(name, [Cell(f"{name}{place}") for place in range(num_columns)]) for name in ("ce", "ls")]
+    block = MainTable(ReportTable("t", "", "loss", heads, rows, []))
+    shown = block.shown
+    assert len(shown.rows) == (num_columns if is_turned else 2)
+    assert shown.is_sortable is not is_turned
+    assert shown.rows[-1].cells[-1].text == f"ls{num_columns - 1}"
+    assert shown.has_groups is is_turned
+    markdown = dict((ending, content) for _, ending, content in block.downloads[0][1])["md"]
+    assert markdown.splitlines()[0].count("|") == num_columns + 2
+
+
+def test_a_table_with_more_rows_than_columns_is_not_turned() -> None:
+    heads = [Head(f"h{place}") for place in range(8)]
+    rows = [Row(str(number), [Cell("1")] * 8) for number in range(12)]
+    assert len(MainTable(ReportTable("t", "", "loss", heads, rows, [])).shown.rows) == 12

@@ -128,3 +128,30 @@ def test_losses_that_pixels_cannot_be_trained_with_are_left_out_by_default() -> 
     study = comparison("synthetic_upernet")
     assert [row.name for row in study.rows] == ["ce", "ls", "maxsup", "logit_penalty"]
     assert len(comparison("digits_cnn").rows) == 6
+
+
+@pytest.mark.parametrize(
+    ("word", "option"),
+    [
+        ("loss.name=ce", "--losses"),
+        ("loss.alpha=0.3", "--losses"),
+        ("loss={name: ce}", "--losses"),
+        ("seed=3", "--seeds"),
+    ],
+)
+def test_losses_and_seeds_are_no_overrides(word: str, option: str) -> None:
+    with pytest.raises(ValueError, match=f"to {option}; got"):
+        comparison(RECIPE, ["ce", "ls"], overrides=[word])
+
+
+def test_the_question_does_not_compare_the_baseline_with_itself() -> None:
+    assert comparison(RECIPE, ["ce", "ls", "maxsup"]).question.startswith(
+        "Which of ce, maxsup is better than ls on digits"
+    )
+    assert comparison(RECIPE, ["ce", "ls"]).question.startswith("Is ce better than ls on digits")
+
+
+def test_one_epoch_is_not_several() -> None:
+    study = comparison(RECIPE, ["ce", "ls"], overrides=["epochs=1"])
+    assert study.scales["full"].note.endswith(" 1 epoch.")
+    assert ", 1 epoch, " in study.unstated[1].choice

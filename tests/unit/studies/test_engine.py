@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from maxsup.core.errors import MaxsupError
+from maxsup.core.rundir import RunDir
 from maxsup.studies.compare import comparison
-from maxsup.studies.engine import StudyFolder, execute, lay_out, read_folder
+from maxsup.studies.engine import StudyFolder, execute, lay_out, plan_folder, read_folder
+from maxsup.studies.files import load_study
 from maxsup.studies.launch import Job, JobState, read_state
 from maxsup.studies.results import summarize
 from maxsup.studies.runs import folder_of_runs
+from maxsup.studies.worker import analysis_marker
 from tests.unit.studies.made import finish_run, without_analyses
 
 ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
@@ -153,3 +156,55 @@ def test_runs_of_different_experiments_are_not_put_into_one_table(folder: StudyF
     config.write_text(config.read_text().replace("batch_size: 64", "batch_size: 32"))
     with pytest.raises(MaxsupError, match="got batch_size=32 beside 64"):
         folder_of_runs(paths, tmp_path / "report")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    lay_out(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"]), tmp_path, "full")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("epochs=2", "epochs=1, for epochs=2"), ("data.name=synthetic", "data.name='digits', for")]
+)
+def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Path, word: str, message: str) -> None:
+    before = (made / "study.json").read_bytes()
+    other = comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1", word])
+    with pytest.raises(MaxsupError, match=rf"{message}.*Choose another --output"):
+        lay_out(other, made, "full")
+    assert (made / "study.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("losses", "num_seeds"), [(["ce", "ls", "maxsup"], 1), (["ce", "maxsup"], 1), (["ce", "ls"], 3)]
+)
+def test_other_losses_and_more_seeds_extend_a_comparison(made: Path, losses: list[str], num_seeds: int) -> None:
+    more = comparison("digits_cnn", losses, num_seeds=num_seeds, overrides=["epochs=1"])
+    assert len(lay_out(more, made, "full").runs) == len(losses) * num_seeds
+
+
+def test_where_data_is_does_not_make_another_comparison(made: Path, tmp_path: Path) -> None:
+    same = comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"])
+    assert len(lay_out(same, made, "full", data_root=tmp_path / "elsewhere").runs) == 2
+
+
+@pytest.mark.parametrize("word", ["loss.name=ce", "seed=3", "loss={name: ce}"])
+def test_losses_and_seeds_of_a_study_are_not_overridden(tmp_path: Path, word: str) -> None:
+    with pytest.raises(ValueError, match="overrides must leave losses and seeds to the study"):
+        lay_out(load_study("tab_pre"), tmp_path / "out", "tiny", overrides=[word])
+
+
+def test_planning_writes_nothing(tmp_path: Path) -> None:
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], num_seeds=1), tmp_path / "out", "full")
+    assert len(folder.open_runs()) == 2
+    assert not folder.path.exists()
+
+
+def test_a_trained_run_whose_analyses_are_not_over_is_open(made: Path) -> None:
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"]), made, "full")
+    first, second = folder.runs
+    finish_run(folder.folder(first), 0.9)
+    assert set(folder.open_runs()) == {first, second}
+    for request in folder.job(first)["analyses"]:
+        RunDir(folder.folder(first)).write_json(analysis_marker(folder.folder(first), request), {"files": []})
+    assert set(folder.open_runs()) == {second}

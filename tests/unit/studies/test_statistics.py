@@ -103,14 +103,13 @@ def test_p_does_not_depend_on_rounding_of_sums() -> None:
     )
 
 
-def test_beyond_sixteen_seeds_flips_are_drawn_and_said_to_be() -> None:
+def test_beyond_sixteen_seeds_flips_are_drawn_with_a_fixed_seed() -> None:
     differences = np.random.default_rng(1).normal(0.3, 1, 20)
     found = paired_comparison(differences, np.zeros(20))
     again = paired_comparison(differences, np.zeros(20))
     exact = scipy.stats.permutation_test(
         (differences, np.zeros(20)), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=20_000, rng=0
     )
-    assert found.p_method.startswith("Monte Carlo")
     assert found.p_value == again.p_value
     assert found.p_value == pytest.approx(exact.pvalue, abs=0.02)
 

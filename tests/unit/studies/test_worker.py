@@ -13,7 +13,7 @@ import torch
 import maxsup.analysis
 import maxsup.training
 from maxsup.analysis import Analyzed
-from maxsup.core.errors import DataError, NonFiniteError
+from maxsup.core.errors import DataError, NonFiniteError, out_of_memory
 from maxsup.core.rundir import RunDir
 from maxsup.studies.worker import FAILURE, JOB, LOG, STARTED, analysis_marker, attempt, is_done, main, run_job
 
@@ -140,6 +140,7 @@ def test_an_analysis_that_fails_does_not_stop_the_others(folder: Path, pretended
         (DataError("no images."), 4, "no images."),
         (ValueError("lr must be positive."), 2, "lr must be positive."),
         (PermissionError(13, "Permission denied"), 5, "[Errno 13] Permission denied"),
+        (MemoryError("2 GiB"), 2, str(out_of_memory(MemoryError("2 GiB")))),
         (KeyError("x"), 1, "KeyError: 'x'"),
         (RuntimeError(), 1, "RuntimeError: RuntimeError"),
     ],
