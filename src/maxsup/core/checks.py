@@ -28,10 +28,9 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST,
     if not math.isfinite(number) or number < low or (above and number == low):
         fix = "Use a small positive value." if above else f"Use {low:g} to switch the term off."
         raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
-    if number > min(high, LARGEST):
-        raise ValueError(
-            f"{name} must be at most {min(high, LARGEST):g}; got {value!r}. Usual values lie between 0.05 and 0.3."
-        )
+    most = min(high, LARGEST)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Usual values lie between 0.05 and 0.3.")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
