@@ -100,7 +100,8 @@ def _tuned(
 
     trials = tuning(study, recipe, words)
     folder = plan_folder(trials, output / "tuning", "full", data_root=data_root)
-    typer.echo(f"tuning on seeds of its own, judged on validation images: {runs_line(folder, workers)}", err=True)
+    line = runs_line(folder, launcher, workers)
+    typer.echo(f"tuning on seeds of its own, judged on validation images: {line}", err=True)
     exit_with(run_folder(folder, launcher))
     by_row: dict[str, list[Path]] = {}
     for name, run in folder.runs.items():

@@ -28,7 +28,7 @@ def checked_launcher(name: str, workers: int | None) -> Launcher:
     return create_launcher(name, **({} if workers is None else {"num_workers": workers}))
 
 
-def runs_line(folder: StudyFolder, workers: int | None) -> str:
+def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> str:
     """How many runs there are, how many are done, and how long training the others may take.
 
     Raises:
@@ -45,23 +45,23 @@ def runs_line(folder: StudyFolder, workers: int | None) -> str:
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
         return text
-    found = preview({name: run.recipe for name, run in open_runs.items()})
+    found = preview({name: run.recipe for name, run in open_runs.items()}, is_elsewhere=launcher.is_elsewhere)
     num_workers = min(workers or num_processors(), len(open_runs))
-    if found.obstacle:
-        text += f"; how long is unknown: {found.obstacle}"
+    if found.obstacle or not found.seconds:
+        text += f"; how long is unknown: {found.obstacle or 'their data is not here'}"
     else:
         time = duration(found.seconds / num_workers)
         text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
     for sentence, names in found.missing.items():
-        text += f"\n{len(names)} of them cannot be trained ({', '.join(names)}): {sentence}"
+        text += f"\n{len(names)} of them cannot be trained here ({', '.join(names)}): {sentence}"
     return text
 
 
-def announce(folder: StudyFolder, workers: int | None) -> None:
+def announce(folder: StudyFolder, launcher: Launcher, workers: int | None) -> None:
     """Number of runs, expected time, and what so many seeds can show; before anything is trained."""
     from maxsup.studies.power import MIN_SEEDS, POWER, detectable_difference
 
-    typer.echo(runs_line(folder, workers), err=True)
+    typer.echo(runs_line(folder, launcher, workers), err=True)
     num_seeds = len(folder.study.scales[folder.scale].seeds)
     if num_seeds < MIN_SEEDS:
         typer.echo(
@@ -101,7 +101,7 @@ def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
 
 def carry_out(folder: StudyFolder, launcher: Launcher, workers: int | None, *, kind: str, as_json: bool) -> None:
     """Announce, run, report and print a study; leaves with the exit code of what failed."""
-    announce(folder, workers)
+    announce(folder, launcher, workers)
     states = run_folder(folder, launcher)
     summary = finish(folder, kind=kind)
     if as_json:

@@ -113,6 +113,9 @@ class Launcher(ABC):
     num_retries = 2
     """How often a run whose worker was killed is begun again; it goes on from its checkpoint."""
 
+    is_elsewhere = False
+    """Whether runs may be made on other machines, which may have data that this one lacks."""
+
     def launch(self, jobs: Sequence[Job], on_change: OnChange | None = None) -> list[JobState]:
         """Make all runs that are not there yet.
 

@@ -30,6 +30,7 @@ class RayLauncher(Launcher):
     """
 
     num_retries = 0  # Ray's business
+    is_elsewhere = True
 
     def __init__(
         self,

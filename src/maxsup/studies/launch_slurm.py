@@ -48,6 +48,8 @@ class SlurmLauncher(Launcher):
         parameters: Others of submitit's ``AutoExecutor``, for instance ``gpus_per_node=1`` or ``slurm_account="x"``.
     """
 
+    is_elsewhere = True
+
     def __init__(
         self,
         folder: str | Path | None = None,

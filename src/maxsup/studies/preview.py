@@ -25,11 +25,12 @@ class Preview:
     missing: dict[str, list[str]]
 
 
-def preview(recipes: Mapping[str, Recipe]) -> Preview:
+def preview(recipes: Mapping[str, Recipe], *, is_elsewhere: bool = False) -> Preview:
     """Look at data and speed of runs.
 
     Args:
         recipes: By name of the run.
+        is_elsewhere: Whether they may be made on machines that have data which this one lacks.
 
     Raises:
         DataError: Where no run has its data: there is nothing to begin with.
@@ -45,6 +46,6 @@ def preview(recipes: Mapping[str, Recipe]) -> Preview:
             missing.setdefault(str(error), []).extend(group)
         except MaxsupError as error:  # a run that cannot even begin is not the end of the others
             obstacle = str(error)
-    if recipes and sum(len(names) for names in missing.values()) == len(recipes):
+    if not is_elsewhere and recipes and sum(len(names) for names in missing.values()) == len(recipes):
         raise DataError(next(iter(missing)))
     return Preview(seconds, obstacle, missing)

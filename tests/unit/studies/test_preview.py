@@ -34,6 +34,11 @@ def test_data_that_no_run_has_is_one_error(recipes: dict[str, Recipe]) -> None:
         preview({name: recipes[name] for name in ("far", "away")})
 
 
+def test_other_machines_may_have_the_data(recipes: dict[str, Recipe]) -> None:
+    found = preview({name: recipes[name] for name in ("far", "away")}, is_elsewhere=True)
+    assert found.missing == {"data set 'cifar10' must be there; got nothing.": ["far", "away"]}
+
+
 def test_a_run_that_cannot_begin_for_another_reason_is_not_the_end_of_the_others(
     recipes: dict[str, Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
