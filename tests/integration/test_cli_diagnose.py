@@ -216,7 +216,7 @@ def test_a_page_that_cannot_be_written_is_exit_code_5(
     (tmp_path / "file").touch()
     code, _, err = answered([*files[:4], "--output", str(tmp_path / "file" / "page.html")], capsys)
     assert code == 5
-    assert "must be writable" in err
+    assert "must be a folder that can be made; got a file of that name" in err
 
 
 def test_a_run_is_fitted_on_validation_and_says_what_its_recipe_does(

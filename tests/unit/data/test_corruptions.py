@@ -209,7 +209,7 @@ def test_corruptions_can_be_made_from_the_test_images(root) -> None:
 
 def test_a_missing_corruption_is_named(root) -> None:
     made.write_cifar10_c(root / "CIFAR-10-C", ("fog",), 10)
-    with pytest.raises(DataError, match=r"CIFAR-10-C/\{frost.npy\}; .*zenodo.*is_generated=True"):
+    with pytest.raises(DataError, match=r"CIFAR-10-C/\{frost.npy\}; .*zenodo.*is_generated=true"):
         load_data("cifar10_c", root=root, corruptions=["fog", "frost"])
     with pytest.raises(ValueError, match="got 'sun'"):
         load_data("cifar10_c", root=root, corruptions=["sun"])
