@@ -9,6 +9,7 @@ import torch
 from maxsup.core.config import AugmentConfig
 from maxsup.data import Batch, FileSplit, MemorySplit, Pipeline, build_pipeline
 from tests.unit.data import made
+from tests.unit.data.batches import assert_equal_batches
 
 EVERYTHING = {
     "crop_padding": 2,
@@ -46,13 +47,6 @@ def pipeline(split: MemorySplit | FileSplit, kind: str, **options) -> Pipeline:
         "num_classes": 5,
     }
     return build_pipeline(split, **(settings | options))
-
-
-def assert_equal_batches(first: list[Batch], second: list[Batch]) -> None:
-    assert len(first) == len(second)
-    for one, other in zip(first, second, strict=True):
-        for name in ("images", "target", "labels", "indices"):
-            assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
 KINDS = pytest.mark.parametrize("kind", ["memory", "files"])

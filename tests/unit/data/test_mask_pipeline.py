@@ -13,6 +13,7 @@ from maxsup.data import IGNORED_LABEL, Batch, FileSplit, MaskSplit, Pipeline, bu
 from maxsup.data.bundle import joined
 from maxsup.data.mask_transforms import resized_image, scaled_sides
 from tests.unit.data import made
+from tests.unit.data.batches import assert_equal_batches
 
 DENSE = DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
 
@@ -40,13 +41,6 @@ def pipeline(split: MaskSplit, **options) -> Pipeline:
         "dense": DENSE,
     }
     return build_pipeline(split, **(settings | options))
-
-
-def assert_equal_batches(first: list[Batch], second: list[Batch]) -> None:
-    assert len(first) == len(second)
-    for one, other in zip(first, second, strict=True):
-        for name in ("images", "target", "labels", "indices"):
-            assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
 def test_training_gives_crops_with_labels_of_the_same_size(split: MaskSplit) -> None:
