@@ -117,7 +117,7 @@ class ReportTable:
             Row(head.title, [row.cells[place] for row in self.rows], head.group)
             for place, head in enumerate(self.heads)
         ]
-        return replace(self, corner="", heads=heads, rows=rows, is_sortable=False)
+        return replace(self, corner="metric", heads=heads, rows=rows, is_sortable=False)
 
     def grid(self) -> tuple[list[str], list[list[tuple[str, bool]]]]:
         """Heads, and rows of text with whether it is bold: published numbers beside ours.
