@@ -18,7 +18,7 @@ demo: $(VENV)/lab.stamp ## compare six losses on embedded data: a table and a re
 test: $(VENV)/dev.stamp ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: lint ## lint, types and the fast tests (a minute and a half once installed)
+check: lint ## lint, types and the fast tests (two minutes once installed)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not distributed and not browser"
 
 lint: $(VENV)/dev.stamp ## ruff and mypy
