@@ -174,10 +174,11 @@ class _Parts(Dataset[_Part]):
         if self.cutout is not None:
             return self.cutout(image, mask, np.random.default_rng(mixed_seed(self.seed, "sample", number, index))), []
         # From the image itself each time: what is scaled twice is blurred twice.
-        pixels, *scaled = (
-            resized_image(image, scaled_sides(image.size, self.resize, scale)) for scale in (1.0, *self.scales)
-        )
-        return Cutout(pixels, mask, *pixels.shape[:2]), [_channels_first([view]) for view in scaled]
+        scaled = {
+            scale: resized_image(image, scaled_sides(image.size, self.resize, scale)) for scale in (1.0, *self.scales)
+        }
+        views = [_channels_first([scaled[scale]]) for scale in self.scales]
+        return Cutout(scaled[1.0], mask, *scaled[1.0].shape[:2]), views
 
 
 def _channels_first(images: Sequence[Bytes]) -> Tensor:
