@@ -39,12 +39,12 @@ def next_matrix(
     num_classes = len(matrix)
     updated = []
     for c in range(num_classes):
-        if variant == "fine_grained" and max(matrix[c]) >= FREEZE_AT:
-            updated.append(list(matrix[c]))
-        elif counts[c] > 0:
-            updated.append([value / counts[c] for value in total[c]])
-        else:
+        if counts[c] == 0:
             updated.append([0.0 if variant == "reimplementation" else 1.0 / num_classes] * num_classes)
+        elif variant == "fine_grained" and max(matrix[c]) >= FREEZE_AT:
+            updated.append(list(matrix[c]))
+        else:
+            updated.append([value / counts[c] for value in total[c]])
     return updated
 
 

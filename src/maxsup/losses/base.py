@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
-from maxsup.losses.reduction import EMPTY, REDUCTIONS, ReductionOptions, plain_cross_entropy
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, plain_cross_entropy
 
 Strength = float | Schedule
 
@@ -73,7 +74,7 @@ class RegularizedLoss(nn.Module):
         else:
             # A tensor that is refilled, so that a compiled loss sees a new strength without being compiled again. Not a
             # buffer: a number on the host combines with logits on any device and never loses digits to `half()`.
-            self._value = torch.tensor(math.nan, dtype=torch.float64)
+            self._value = torch.tensor(math.nan, dtype=torch.float64, device="cpu")
             self.register_buffer("progress_units", torch.tensor(_NEVER_ADVANCED))
         self._advanced = self.schedule is None
         self._targets_checked = False
@@ -96,6 +97,13 @@ class RegularizedLoss(nn.Module):
         self._value.fill_(value)
         self.progress_units.fill_(units)
         self._advanced = True
+
+    def reset_parameters(self) -> None:
+        """Forget what was learnt; torch asks for it where a module was built on ``meta`` and then got its memory."""
+        if self.schedule is not None and self.progress_units is not None:
+            self.progress_units.fill_(_NEVER_ADVANCED)
+            self._value.fill_(math.nan)
+            self._advanced = False
 
     def end_epoch(self) -> None:
         """Called by the training loop after each epoch; losses that learn from an epoch override it."""
@@ -181,9 +189,32 @@ class RegularizedLoss(nn.Module):
                 stacklevel=4,
             )
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the module to its device, without what a cast or ``to_empty`` would do to the state.
+
+        A count in bfloat16 stops at 256, so state stays in single precision at least. Memory that a state on ``meta``
+        gets has nothing in it: the state starts anew, and class weights, which nobody knows then, show as ``nan``.
+        """
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        is_new = False
+        for name, state in before.items():
+            moved = self._buffers[name]
+            if state is None or moved is None:
+                continue
+            if not state.is_meta:
+                self._buffers[name] = state.to(moved.device, state.dtype if moved.dtype in HALF else moved.dtype)
+            elif not moved.is_meta:
+                is_new = True
+        if is_new:
+            if self.weight is not None:
+                self.weight.fill_(math.nan)
+            self.reset_parameters()
+        return self
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        if self.schedule is not None and self.progress_units is not None:
+        if self.schedule is not None and self.progress_units is not None and not self.progress_units.is_meta:
             units = int(self.progress_units)
             if units != _NEVER_ADVANCED:
                 self.set_progress(units / _PROGRESS_UNITS)

@@ -36,12 +36,12 @@ from maxsup.losses.reduction import (
 MODES = ("additive", "gt_modulated", "per_class")
 
 
-def modulation(log_probs: Tensor, gamma: float) -> Tensor:
+def modulation(log_probs: Tensor, gamma: float | Tensor) -> Tensor:
     """``(1 - q)^gamma``, exact for q close to 1 and with a finite slope at q = 1 for every gamma."""
     return (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny).pow(gamma)
 
 
-def focal_costs(log_probs: Tensor, gamma: float, detach_modulation: bool = False) -> Tensor:
+def focal_costs(log_probs: Tensor, gamma: float | Tensor, detach_modulation: bool = False) -> Tensor:
     """``-(1 - q_k)^gamma log q_k`` for every class; inf, without gradient, for a masked one."""
     masked = log_probs == -math.inf
     log_probs = log_probs.masked_fill(masked, 0.0)
@@ -52,7 +52,7 @@ def focal_costs(log_probs: Tensor, gamma: float, detach_modulation: bool = False
 def focal_cross_entropy(
     input: Tensor,
     target: Tensor,
-    gamma: float = 2.0,
+    gamma: float | Tensor = 2.0,
     *,
     detach_modulation: bool = False,
     **options: Unpack[ReductionOptions],
@@ -65,9 +65,10 @@ def focal_cross_entropy(
         >>> focal_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(0.9898)
     """
-    check_number("gamma", gamma)
-    if gamma == 0:
-        return plain_cross_entropy(input, target, **options)
+    if not isinstance(gamma, Tensor):
+        check_number("gamma", gamma)
+        if gamma == 0:
+            return plain_cross_entropy(input, target, **options)
 
     def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
         return focal_costs(F.log_softmax(rows, dim=-1), gamma, detach_modulation), None
@@ -151,7 +152,9 @@ class FocalLoss(RegularizedLoss):
 
     strength = "gamma"
 
-    def __init__(self, gamma: float = 2.0, *, detach_modulation: bool = False, **options: Unpack[LossOptions]) -> None:
+    def __init__(
+        self, gamma: Strength = 2.0, *, detach_modulation: bool = False, **options: Unpack[LossOptions]
+    ) -> None:
         super().__init__(gamma, **options)
         self.detach_modulation = detach_modulation
 

@@ -19,14 +19,14 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
 from maxsup.losses.reduction import ReductionOptions, reduced_loss
 
 NORM_OFFSET = 1e-7
 
 
 def logit_norm_cross_entropy(
-    input: Tensor, target: Tensor, tau: float = 0.04, **options: Unpack[ReductionOptions]
+    input: Tensor, target: Tensor, tau: float | Tensor = 0.04, **options: Unpack[ReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy of normalised logits.
 
@@ -36,7 +36,8 @@ def logit_norm_cross_entropy(
         >>> logit_norm_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(10.0000)
     """
-    check_number("tau", tau, above=True)
+    if not isinstance(tau, Tensor):
+        check_number("tau", tau, above=True)
 
     def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
         masked = rows == -math.inf
@@ -54,7 +55,7 @@ class LogitNormLoss(RegularizedLoss):
 
     strength = "tau"
 
-    def __init__(self, tau: float = 0.04, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, tau: Strength = 0.04, **options: Unpack[LossOptions]) -> None:
         super().__init__(tau, **options)
 
     def _check_strength(self, value: Any) -> None:

@@ -7,13 +7,14 @@ were predicted correctly during the previous epoch.
 **Source.** Zhang et al. 2021. Three published behaviours, by ``variant``:
 
 ============================ ================== ======================== ====================== =====================
-variant                      matrix at start    loss                     class never predicted  row kept once sure
+variant                      matrix at start    loss                     class never predicted  row of other classes
 ============================ ================== ======================== ====================== =====================
-``original`` (default)       zeros              (1 - a) CE + a soft      uniform row            no
-``fine_grained``             uniform            CE + a soft, a = 1       uniform row            when its max >= 0.88
-``reimplementation``         smoothed identity  (1 - a) CE + a soft      zero row               no
+``original`` (default)       zeros              (1 - a) CE + a soft      uniform row            new
+``fine_grained``             uniform            CE + a soft, a = 1       uniform row            kept if max >= 0.88
+``reimplementation``         smoothed identity  (1 - a) CE + a soft      zero row               new
 ============================ ================== ======================== ====================== =====================
 
+"Never predicted" is of one epoch: a class without a correct prediction in it loses its row, however sure that was.
 **Interacts with** mixup: the soft row is ``sum_k t_k S_k`` and only unmixed samples teach the matrix. Under
 torch.distributed the processes add up their epochs in ``end_epoch``. Class weights scale the whole sample.
 """
@@ -61,14 +62,14 @@ VARIANTS = {
 }
 
 
-def class_matrix(kind: str, size: int) -> Tensor:
-    """A K x K matrix of row targets: ``zeros``, ``uniform``, or ``smoothed`` (0.9 on the diagonal, the rest shared)."""
+def fill_class_matrix(matrix: Tensor, kind: str) -> Tensor:
+    """Make K x K row targets: ``zeros``, ``uniform``, or ``smoothed`` (0.9 on the diagonal, the rest shared)."""
+    size = len(matrix)
     if kind == "zeros":
-        return torch.zeros(size, size)
+        return matrix.zero_()
     if kind == "uniform":
-        return torch.full((size, size), 1.0 / size)
-    off_diagonal = INITIAL_SMOOTHING / max(size - 1, 1)
-    return torch.full((size, size), off_diagonal).fill_diagonal_(1.0 - INITIAL_SMOOTHING)
+        return matrix.fill_(1.0 / size)
+    return matrix.fill_(INITIAL_SMOOTHING / max(size - 1, 1)).fill_diagonal_(1.0 - INITIAL_SMOOTHING)
 
 
 def online_label_smoothing_cross_entropy(
@@ -143,10 +144,11 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         check_choice("variant", variant, tuple(VARIANTS))
         super().__init__(VARIANTS[variant].alpha if alpha is None else alpha, **options)
         self.variant = variant
-        for name in ("matrix", "accumulator", "counts"):
-            self.register_buffer(name, torch.empty(0))
+        for name in ("matrix", "accumulator"):
+            self.register_buffer(name, torch.empty(0, dtype=torch.float32))
+        self.register_buffer("counts", torch.empty(0, dtype=torch.int64))
         if num_classes is not None:
-            self._allocate(num_classes, torch.device("cpu"))
+            self._allocate(num_classes, self.matrix.device)
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if self.matrix.numel() == 0:
@@ -173,13 +175,18 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             dist.all_reduce(self.accumulator)
             dist.all_reduce(self.counts)
         variant = VARIANTS[self.variant]
-        seen = (self.counts > 0).unsqueeze(1)
+        is_seen = (self.counts > 0).unsqueeze(1)
         means = self.accumulator / self.counts.clamp(min=1).unsqueeze(1)
-        rows = torch.where(seen, means, class_matrix(variant.unseen, len(means)).to(means))
         is_kept = self.matrix.amax(dim=1, keepdim=True) >= variant.keep_above
-        self.matrix.copy_(torch.where(is_kept, self.matrix, rows))
+        unseen = fill_class_matrix(torch.empty_like(means), variant.unseen)
+        self.matrix.copy_(torch.where(is_seen, torch.where(is_kept, self.matrix, means), unseen))
         self.accumulator.zero_()
         self.counts.zero_()
+
+    def reset_parameters(self) -> None:
+        """Start with the variant's matrix again, and with nothing counted."""
+        super().reset_parameters()
+        self._start()
 
     @torch.no_grad()
     def _learn(self, input: Tensor, target: Tensor) -> None:
@@ -193,13 +200,19 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             labels = labels.where(counted, 0)
         counted = counted & (rows.argmax(dim=-1) == labels)
         probs = F.softmax(rows, dim=-1).where(counted.unsqueeze(-1), 0).to(self.accumulator.dtype)
-        self.accumulator.index_add_(0, labels, probs)
-        self.counts.index_add_(0, labels, counted.to(self.counts.dtype))
+        # A batch is summed by itself first: an epoch of pixels is so large a number that adding 1 does not change it.
+        self.accumulator += torch.zeros_like(self.accumulator).index_add_(0, labels, probs)
+        self.counts += torch.zeros_like(self.counts, dtype=torch.int32).index_add_(0, labels, counted.int())
 
     def _allocate(self, size: int, device: torch.device) -> None:
-        self.matrix = class_matrix(VARIANTS[self.variant].start, size).to(device)
-        self.accumulator = torch.zeros(size, size, device=device)
-        self.counts = torch.zeros(size, device=device)
+        self.matrix, self.accumulator = (self.matrix.new_empty(size, size, device=device) for _ in range(2))
+        self.counts = self.counts.new_empty(size, device=device)
+        self._start()
+
+    def _start(self) -> None:
+        fill_class_matrix(self.matrix, VARIANTS[self.variant].start)
+        self.accumulator.zero_()
+        self.counts.zero_()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         saved = state_dict.get(prefix + "matrix")

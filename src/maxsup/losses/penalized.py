@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
@@ -22,7 +24,8 @@ from maxsup.losses.reduction import (
 )
 
 IMPLEMENTATIONS = ("fused", "reference")
-_implementation = "fused"
+# A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
+_implementation: ContextVar[str] = ContextVar("implementation", default="fused")
 
 Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(rows of logits, their log-probabilities, targets) -> penalty ``(N,)``."""
@@ -32,7 +35,8 @@ Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
 def implementation(name: str) -> Iterator[None]:
     """Choose how losses are computed in a ``with`` block: ``"fused"`` (one pass, default) or ``"reference"`` (formula).
 
-    Both give the same numbers; the reference is slower, larger and easy to read.
+    Both give the same numbers; the reference is slower, larger and easy to read. Each thread chooses for itself, and a
+    compiled loss keeps to its own form.
 
     Example:
         >>> from maxsup.functional import implementation, maxsup_cross_entropy
@@ -40,13 +44,12 @@ def implementation(name: str) -> Iterator[None]:
         ...     maxsup_cross_entropy(torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0]))
         tensor(0.2949)
     """
-    global _implementation
     check_choice("implementation", name, IMPLEMENTATIONS)
-    before, _implementation = _implementation, name
+    token = _implementation.set(name)
     try:
         yield
     finally:
-        _implementation = before
+        _implementation.reset(token)
 
 
 def penalized_cross_entropy(
@@ -84,7 +87,9 @@ def penalized_cross_entropy(
     def reference(input: Tensor) -> Tensor:
         return reduced_loss(input, target, terms, **options)
 
-    if fused is None or _implementation == "reference" or not can_fuse(input, target, strength, options.get("weight")):
+    # Not every version of torch that is promised can trace a context variable.
+    is_reference = not torch.compiler.is_compiling() and _implementation.get() == "reference"
+    if fused is None or is_reference or not can_fuse(input, target, strength, options.get("weight")):
         return reference(input)
     check_options(input, target, **options)
     try:

@@ -1,0 +1,41 @@
+"""The choice between one pass and the formula belongs to who made it."""
+
+import threading
+
+import torch
+
+from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.losses import penalized
+
+
+def test_threads_that_leave_in_the_order_they_came_leave_nothing_switched():
+    entered, first_left, seen = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        with implementation("reference"):
+            entered.wait(5)
+        first_left.set()
+
+    def second() -> None:
+        with implementation("reference"):
+            entered.set()
+            first_left.wait(5)
+        seen.append(penalized._implementation.get())
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    with implementation("fused"):
+        for thread in threads:
+            thread.join()
+        assert penalized._implementation.get() == "fused"
+    assert seen == ["fused"]
+
+
+def test_a_compiled_loss_keeps_to_its_own_form():
+    compiled = torch.compile(maxsup_cross_entropy, backend="eager", fullgraph=True)
+    logits, target = torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0])
+    with implementation("reference"):
+        inside, formula = compiled(logits, target), maxsup_cross_entropy(logits, target)
+    assert torch.equal(inside, compiled(logits, target))
+    assert torch.allclose(inside, formula, rtol=1e-6, atol=0)
