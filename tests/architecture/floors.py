@@ -56,7 +56,7 @@ def violations(package: Path) -> list[str]:
     found = []
     for path, tree in parsed_files(package):
         parts = path.relative_to(package).with_suffix("").parts
-        owner = "facade" if len(parts) == 1 and parts[0] in FACADES else parts[0]
+        owner = "facade" if len(parts) == 1 and parts[0] in FACADES else {"__main__": "cli"}.get(parts[0], parts[0])
         where = path.relative_to(package.parent).as_posix()
         if owner not in MAY_IMPORT:
             found.append(f"{where}: belongs to no floor")

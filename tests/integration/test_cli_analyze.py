@@ -85,8 +85,8 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
         assert stems == applied
     told = [line for line in outcome.err.splitlines() if line.startswith("maxsup: ")]
     assert told == [
-        "maxsup: longtail does not apply to CE, LS, MaxSup: all classes have alike many training images (139 to 146).",
-        "maxsup: segmentation does not apply to CE, LS, MaxSup: its data has no masks; give "
+        "maxsup: longtail does not apply to ce, ls, maxsup: all classes have alike many training images (139 to 146).",
+        "maxsup: segmentation does not apply to ce, ls, maxsup: its data has no masks; give "
         "segmentation.recipe=ade20k_upernet_deit_small or another to fine-tune it.",
     ]
     assert len(list(Path("pictures").glob("*.png"))) == len(list(Path("pictures").glob("*.svg"))) == 11
@@ -98,7 +98,7 @@ def test_nothing_that_applies_is_an_error_with_the_reason(cli: Callable[..., Out
     outcome = cli("analyze", "ls", "--what", "longtail")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "maxsup: longtail does not apply to LS: all classes have alike many training images (139 to 146).\n"
+        "maxsup: longtail does not apply to ls: all classes have alike many training images (139 to 146).\n"
     )
 
 

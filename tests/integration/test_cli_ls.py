@@ -13,6 +13,7 @@ import torch
 import maxsup
 from maxsup.cli import main
 from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError, out_of_memory
+from maxsup.core.installation import install_command
 
 KEYS = ["name", "formula", "strength", "default", "source", "needs"]
 
@@ -176,7 +177,7 @@ def test_without_the_extra_one_sentence_names_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "maxsup.cli.app", raising=False)
-    sentence = f"maxsup: the command line needs {missing}, which is not installed; run pip install 'maxsup[lab]'.\n"
+    sentence = f"maxsup: the command line needs {missing}, which is not installed; run {install_command('lab')}.\n"
     assert cli("ls", "losses") == (2, "", sentence)
 
 
@@ -195,10 +196,10 @@ def test_without_the_extra_one_sentence_names_it(
 def test_an_error_is_one_sentence_and_its_documented_exit_code(
     cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
-    def fail() -> None:
+    def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
     assert cli("ls", "losses") == (code, "", f"maxsup: {error}\n")
 
 
@@ -214,10 +215,10 @@ def test_an_error_is_one_sentence_and_its_documented_exit_code(
 def test_too_little_memory_is_one_sentence_with_its_fix(
     cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail() -> None:
+    def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
     outcome = cli("ls", "losses")
     assert (outcome.code, outcome.out) == (2, "")
     assert "got too little for 1024 bytes more. Choose a smaller batch_size" in outcome.err
@@ -228,10 +229,10 @@ def test_too_little_memory_is_one_sentence_with_its_fix(
 
 @pytest.mark.parametrize("error", [KeyError("formula"), RuntimeError("shapes do not fit in memory format")])
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail() -> None:
+    def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.losses.describe_losses", fail)
+    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
     with pytest.raises(type(error)):
         main(["ls", "losses"])
 

@@ -157,9 +157,9 @@ def _compute(
         if reason is None:
             able.append(run)
         else:
-            reasons.setdefault(reason, []).append(run.label)
-    for reason, labels in reasons.items():
-        done.skipped.append(f"{name} does not apply to {', '.join(labels)}: {reason}.")
+            reasons.setdefault(reason, []).append(str(run.run.path))
+    for reason, paths in reasons.items():
+        done.skipped.append(f"{name} does not apply to {', '.join(paths)}: {reason}.")
     if not able:
         return {}
     shared = options | analysis.agree(able, split=split, **options)

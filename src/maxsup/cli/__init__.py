@@ -17,7 +17,9 @@ _EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
-        return f"the command line needs {error.name}, which is not installed; run pip install 'maxsup[lab]'."
+        from maxsup.core.installation import install_command
+
+        return f"the command line needs {error.name}, which is not installed; run {install_command('lab')}."
     return str(error)
 
 

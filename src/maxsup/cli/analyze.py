@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maxsup.cli.completion import complete_analyses
 from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def analyze(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN... [KEY=VALUE]...",
+            metavar="RUN|KEY=VALUE",
             help="Run directories; and options of analyses, such as probe.target=cifar100, or changes to the recipe, "
             "such as data.name=cifar10_c.",
         ),
@@ -29,7 +30,10 @@ def analyze(
     what: Annotated[
         str | None,
         typer.Option(
-            "--what", metavar="NAMES", help="From `maxsup ls analyses`, separated by commas; else all that apply."
+            "--what",
+            metavar="NAMES",
+            help="From `maxsup ls analyses`, separated by commas; else all that apply.",
+            autocompletion=complete_analyses,
         ),
     ] = None,
     split: Annotated[str, typer.Option("--split", metavar="train|val|test", help="Which images.")] = "test",

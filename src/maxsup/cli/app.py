@@ -14,34 +14,35 @@ from maxsup.cli.compare import compare
 from maxsup.cli.diagnose import diagnose
 from maxsup.cli.doctor import doctor
 from maxsup.cli.evaluate import evaluate
+from maxsup.cli.examples import epilog
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp, validate
 from maxsup.cli.report import report
 from maxsup.cli.study import study
 from maxsup.cli.train import train
 
-# Plain help and no completion: both would import rich or more at every start.
+# Plain help: the other kind imports rich.
 app = typer.Typer(
     name="maxsup",
     help="Max Suppression and its relatives: regularised cross-entropy losses for PyTorch.",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=epilog(""),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ls")(ls)
-app.command("cp")(cp)
-app.command("validate")(validate)
-app.command("train")(train)
-app.command("eval")(evaluate)
-app.command("analyze")(analyze)
-app.command("compare")(compare)
+app.command("ls", epilog=epilog("ls"))(ls)
+app.command("cp", epilog=epilog("cp"))(cp)
+app.command("validate", epilog=epilog("validate"))(validate)
+app.command("train", epilog=epilog("train"))(train)
+app.command("eval", epilog=epilog("eval"))(evaluate)
+app.command("analyze", epilog=epilog("analyze"))(analyze)
+app.command("compare", epilog=epilog("compare"))(compare)
 app.add_typer(study, name="study")
-app.command("report")(report)
-app.command("diagnose")(diagnose)
-app.command("doctor")(doctor)
-app.command("bench")(bench)
+app.command("report", epilog=epilog("report"))(report)
+app.command("diagnose", epilog=epilog("diagnose"))(diagnose)
+app.command("doctor", epilog=epilog("doctor"))(doctor)
+app.command("bench", epilog=epilog("bench"))(bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -30,7 +30,7 @@ def bench(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each takes its turn.")] = 15,
     as_json: JsonOption = False,
 ) -> None:
-    """Time and memory of MaxSup beside label smoothing, on this machine."""
+    """Measure time and memory of MaxSup beside label smoothing."""
     check_choice("device", device, DEVICES)
     check_choice("dtype", dtype, DTYPES)
     # Late: this import costs torch.

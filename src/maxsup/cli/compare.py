@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maxsup.cli.completion import complete_data, complete_loss, complete_losses, complete_model, complete_recipe
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments
 from maxsup.cli.studies import (
     LauncherOption,
@@ -26,13 +27,31 @@ if TYPE_CHECKING:
 def compare(
     overrides: OverrideArguments = None,
     data: Annotated[
-        str, typer.Option("--data", metavar="NAME", help="From `maxsup ls data`, or folder:PATH, arrays:PATH.")
+        str,
+        typer.Option(
+            "--data",
+            metavar="NAME",
+            help="From `maxsup ls data`, or folder:PATH, arrays:PATH.",
+            autocompletion=complete_data,
+        ),
     ] = "synthetic",
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="From `maxsup ls models`, or any of timm's.")
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="From `maxsup ls models`, or any of timm's.",
+            autocompletion=complete_model,
+        ),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="RECIPE", help="What all runs share; chosen by the data.")
+        str | None,
+        typer.Option(
+            "--recipe",
+            metavar="RECIPE",
+            help="What all runs share; chosen by the data.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     losses: Annotated[
         str | None,
@@ -41,11 +60,18 @@ def compare(
             metavar="NAMES",
             help="Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that "
             "the data can be trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty.",
+            autocompletion=complete_losses,
         ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Paired seeds; fewer than 6 show nothing.")] = 6,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="LOSS", help="What others are compared with; ls by default.")
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="LOSS",
+            help="What others are compared with, as in --losses; ls by default.",
+            autocompletion=complete_loss,
+        ),
     ] = None,
     tune: Annotated[
         str | None,
@@ -61,7 +87,10 @@ def compare(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare losses over paired seeds: a table, what it shows in words, and a report. Goes on where it was stopped."""
+    """Compare losses over paired seeds.
+
+    Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
+    """
     from maxsup.core.checks import check_choice
     from maxsup.core.interrupt import SignalGuard
 

@@ -22,7 +22,7 @@ _COLORS = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "red", "un
 def diagnose(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN] [KEY=VALUE]...", help="A run directory, and changes to its recipe."),
+        typer.Argument(metavar="RUN|KEY=VALUE", help="A run directory, and changes to its recipe."),
     ] = None,
     logits: Annotated[
         str | None,
@@ -53,7 +53,10 @@ def diagnose(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a model's outputs show: label smoothing, confidence on errors, calibration, selection, collapse."""
+    """Say what the outputs of a model show.
+
+    Label smoothing, confidence on errors, calibration, selection and collapse, each with a verdict and a page of all.
+    """
     from maxsup.core.interrupt import SignalGuard
 
     run, overrides = _run_and_overrides(words or [])

@@ -65,17 +65,11 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find double smoothing, a softmax too many, wrong labels and other traps; one sentence and a fix for each.
+    """Find double smoothing, a softmax too many, wrong labels.
 
-    \b
-    maxsup doctor args.yaml                        settings, whoever's trainer
-    maxsup doctor batch.npz --loss maxsup          `logits` and `targets`, a loss
-    maxsup doctor --loss maxsup --mixup "Mixup()"  a loss and the mixing together
-    maxsup doctor a.npz b.npz --accumulated        the parts of one optimiser step
-
-    Exits with 0 if nothing worse than a warning was found, 2 for an error in settings or a criterion, 4 for one in a
-    batch.
-    """  # noqa: D301 - the escape keeps the lines of the calls apart
+    One sentence and a fix for each of these and other traps. Exits with 0 if nothing worse than a warning was found, 2
+    for an error in a script, in settings or in a criterion, 4 for one in a batch.
+    """
     words = _criterion_words(criterion, loss, alpha)
     paths = files or []
     if not paths and words is None:

@@ -21,7 +21,10 @@ def evaluate(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a run: accuracy, plain NLL, calibration, confidence on errors; of masks, mIoU."""
+    """Evaluate a run on a split.
+
+    Accuracy, plain NLL, calibration and confidence on errors; mIoU of masks.
+    """
     from maxsup.core.interrupt import SignalGuard
 
     with SignalGuard():

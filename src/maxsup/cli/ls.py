@@ -10,29 +10,21 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from maxsup.cli.completion import complete_kind
+from maxsup.cli.listings import KINDS, Row, read_rows
 from maxsup.core.checks import check_choice
-
-Row = dict[str, Any]
 
 _INDENT = "    "
 
 
 class Listing(NamedTuple):
-    """One kind of thing that can be listed: where its rows come from, and how a row looks in a table, if in one.
+    """How rows of one kind look: in a table of these cells, or as cards.
 
     Where the table is too wide, cells move under one another until ``num_narrow`` columns are left.
     """
 
-    rows: Callable[[], list[Row]]
     cells: Callable[[Row], dict[str, str]] | None
     num_narrow: int = 3
-
-
-def _loss_rows() -> list[Row]:
-    # Late: this import costs torch.
-    from maxsup.losses import describe_losses
-
-    return describe_losses()
 
 
 def _loss_cells(row: Row) -> dict[str, str]:
@@ -43,18 +35,6 @@ def _loss_cells(row: Row) -> dict[str, str]:
         "source": row["source"],
         "needs": ", ".join(row["needs"]) or "-",
     }
-
-
-def _model_rows() -> list[Row]:
-    from maxsup.models import describe_models
-
-    return describe_models()
-
-
-def _data_rows() -> list[Row]:
-    from maxsup.data import describe_datasets
-
-    return describe_datasets()
 
 
 def _options(row: Row) -> str:
@@ -74,20 +54,8 @@ def _data_cells(row: Row) -> dict[str, str]:
     return {"name": row["name"], "images": row["images"], "source": row["source"], "options": _options(row)}
 
 
-def _analysis_rows() -> list[Row]:
-    from maxsup.analysis import describe_analyses
-
-    return describe_analyses()
-
-
 def _analysis_cells(row: Row) -> dict[str, str]:
     return {"name": row["name"], "gives": row["summary"], "paper": row["paper"], "options": _options(row)}
-
-
-def _recipe_rows() -> list[Row]:
-    from maxsup.core.recipes import describe_recipes
-
-    return [dict(row) for row in describe_recipes()]
 
 
 def _plain_cells(row: Row) -> dict[str, str]:
@@ -95,11 +63,11 @@ def _plain_cells(row: Row) -> dict[str, str]:
 
 
 LISTINGS = {
-    "losses": Listing(_loss_rows, _loss_cells),
-    "models": Listing(_model_rows, _plain_cells),
-    "data": Listing(_data_rows, _data_cells, num_narrow=2),
-    "analyses": Listing(_analysis_rows, _analysis_cells, num_narrow=2),
-    "recipes": Listing(_recipe_rows, None),
+    "losses": Listing(_loss_cells),
+    "models": Listing(_plain_cells),
+    "data": Listing(_data_cells, num_narrow=2),
+    "analyses": Listing(_analysis_cells, num_narrow=2),
+    "recipes": Listing(None),
 }
 
 
@@ -153,13 +121,15 @@ def _wrapped(text: str, width: int, *, indent: str, end: str) -> str:
 
 
 def ls(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(LISTINGS)}.")],
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.", autocompletion=complete_kind),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
 ) -> None:
-    """List what is available, for instance `maxsup ls losses`."""
-    check_choice("kind", kind, tuple(LISTINGS))
-    listing = LISTINGS[kind]
-    rows = listing.rows()
+    """List losses, models, data sets, analyses or recipes."""
+    check_choice("kind", kind, KINDS)
+    listing, rows = LISTINGS[kind], read_rows(kind)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif listing.cells is None:

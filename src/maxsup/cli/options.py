@@ -8,12 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
+from maxsup.cli.completion import complete_recipe
+
 RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A name from `maxsup ls recipes`, or a .yaml file.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A name from `maxsup ls recipes`, or a .yaml file.",
+        autocompletion=complete_recipe,
+    ),
 ]
 OverrideArguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, for instance optimizer.lr=0.1 epochs=5."),
+    typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe, for instance optimizer.lr=0.1 epochs=5."),
 ]
 DataRootOption = Annotated[
     Path | None, typer.Option("--data-root", metavar="DIR", help="Where data sets are; else MAXSUP_DATA, else ./data.")

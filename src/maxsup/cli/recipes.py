@@ -51,7 +51,10 @@ def validate(
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a recipe without training: every key and name, that the model can be built, and if data is missing."""
+    """Check a recipe without training.
+
+    Every key and name is looked at, the model is built, and data that is missing is named.
+    """
     from maxsup.core.recipes import load_recipe
 
     checked = load_recipe(recipe, with_data_root(overrides, data_root))

@@ -13,7 +13,7 @@ from maxsup.cli.options import JsonOption, print_json
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="Comparisons or studies; or run directories, which become one table."),
+        typer.Argument(metavar="DIR", help="Comparisons or studies; or run directories, which become one table."),
     ],
     output: Annotated[
         Path | None,
@@ -24,7 +24,10 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html and tables (HTML, Markdown, LaTeX, CSV, JSON) from run directories; nothing is trained."""
+    """Write report.html and tables from what is on disk.
+
+    The tables are HTML, Markdown, LaTeX, CSV and JSON. Nothing is trained.
+    """
     from maxsup.core.interrupt import SignalGuard
 
     with SignalGuard():

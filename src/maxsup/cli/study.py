@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maxsup.cli.completion import complete_study
+from maxsup.cli.examples import epilog
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
 from maxsup.cli.studies import (
     LauncherOption,
@@ -25,17 +27,23 @@ study = typer.Typer(
     help="The tables and figures of the paper: list, show, run, report.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    epilog=epilog("study"),
 )
 
 StudyArgument = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A name from `maxsup study ls`, a label of the paper, or a .yaml file.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A name from `maxsup study ls`, a label of the paper, or a .yaml file.",
+        autocompletion=complete_study,
+    ),
 ]
 ScaleOption = Annotated[
     str, typer.Option("--scale", metavar="tiny|full", help="tiny: small data, minutes; full: the paper's setting.")
 ]
 
 
-@study.command("ls")
+@study.command("ls", epilog=epilog("study ls"))
 def list_studies(as_json: JsonOption = False) -> None:
     """List the studies that come with the package."""
     from maxsup.studies.files import describe_studies
@@ -49,9 +57,9 @@ def list_studies(as_json: JsonOption = False) -> None:
         typer.echo(f"{row['name']:<{width}}  {row['title']} ({row['label']})")
 
 
-@study.command("show")
+@study.command("show", epilog=epilog("study show"))
 def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
-    """Show what a study asks, what it trains, and what the paper leaves open."""
+    """Show what a study asks, trains and costs."""
     from maxsup.studies.files import load_study
     from maxsup.studies.plans import expand
 
@@ -70,7 +78,7 @@ def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption =
     typer.echo("\n".join(lines))
 
 
-@study.command("run")
+@study.command("run", epilog=epilog("study run"))
 def run(
     name: StudyArgument,
     overrides: OverrideArguments = None,
@@ -97,12 +105,15 @@ def run(
         carry_out(folder, chosen, workers, kind="study", as_json=as_json)
 
 
-@study.command("report")
+@study.command("report", epilog=epilog("study report"))
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `maxsup study run` or `maxsup compare` made.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Read the runs of a study again and write its table and report, without training anything."""
+    """Write table and report of a study again.
+
+    They come from the runs that are there; nothing is trained.
+    """
     from maxsup.studies.engine import read_folder
 
     found = read_folder(folder)

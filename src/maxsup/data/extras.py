@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from maxsup.core.installation import install_command
+
 
 def require(module: str, *, extra: str = "lab") -> Any:
     """The named module, or an ``ImportError`` that names what to install.
@@ -12,13 +14,13 @@ def require(module: str, *, extra: str = "lab") -> Any:
     Example:
         >>> require("no_such_package.inner")
         Traceback (most recent call last):
-        ImportError: this data set needs no_such_package, which is not installed. Run pip install 'maxsup[lab]'.
+        ImportError: this data set needs no_such_package, which is not installed. Run pip install ...
     """
     try:
         return import_module(module)
     except ImportError as error:
         package = (error.name or module).partition(".")[0]
         raise ImportError(
-            f"this data set needs {package}, which is not installed. Run pip install 'maxsup[{extra}]'.",
+            f"this data set needs {package}, which is not installed. Run {install_command(extra)}.",
             name=package,
         ) from error

@@ -6,6 +6,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from maxsup.core.installation import install_command
 from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.schedules import epoch_progress
@@ -15,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "maxsup.integrations.huggingface needs transformers 4.46 or newer; got none. "
-        "Install it with pip install 'maxsup[hf]'."
+        f"Install it with {install_command('hf')}."
     ) from error
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ import operator
 from typing import TYPE_CHECKING
 
 from maxsup.core.checks import check_number
+from maxsup.core.installation import install_command
 
 try:
     import jax
     import jax.numpy as jnp
 except ImportError as error:
     raise ImportError(
-        "maxsup.integrations.jax needs jax; got none. Install it with pip install 'maxsup[jax]'."
+        f"maxsup.integrations.jax needs jax; got none. Install it with {install_command('jax')}."
     ) from error
 
 if TYPE_CHECKING:

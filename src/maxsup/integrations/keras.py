@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
+from maxsup.core.installation import install_command
 from maxsup.core.schedules import Constant, Cosine, Linear, Piecewise, Schedule, epoch_progress
 from maxsup.integrations.schedule_epochs import check_epochs
 
@@ -21,7 +22,7 @@ try:
 except ImportError as error:
     if error.name == "keras":
         raise ImportError(
-            "maxsup.integrations.keras needs keras; got none. Install it with pip install 'maxsup[keras]'."
+            f"maxsup.integrations.keras needs keras; got none. Install it with {install_command('keras')}."
         ) from error
     missing = str(error.name).partition(".")[0]
     raise ImportError(

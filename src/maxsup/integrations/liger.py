@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from maxsup.core.checks import check_number
+from maxsup.core.installation import install_command
 from maxsup.losses.base import AlphaLoss
 from maxsup.losses.linear_head import check_head
 from maxsup.losses.reduction import raise_if_out_of_range
@@ -118,7 +119,7 @@ def _fused_linear_cross_entropy() -> Any:
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
     except ImportError as error:
         raise ImportError(
-            "maxsup.integrations.liger needs liger-kernel; got none. Install it with pip install 'maxsup[liger]'."
+            f"maxsup.integrations.liger needs liger-kernel; got none. Install it with {install_command('liger')}."
         ) from error
     return liger_fused_linear_cross_entropy
 

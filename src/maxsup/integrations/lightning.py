@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from maxsup.core.installation import install_command
 from maxsup.core.schedules import epoch_progress
 from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.integrations.schedule_epochs import check_epochs
@@ -29,7 +30,7 @@ else:
         except ImportError:
             raise ImportError(
                 "maxsup.integrations.lightning needs lightning; got none. "
-                "Install it with pip install 'maxsup[lightning]'."
+                f"Install it with {install_command('lightning')}."
             ) from None
 
 __all__ = ["MaxSupCallback"]

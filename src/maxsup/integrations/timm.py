@@ -31,6 +31,7 @@ from torch.nn import functional as F
 
 from maxsup.core.checks import check_number
 from maxsup.core.errors import MaxsupError
+from maxsup.core.installation import install_command
 from maxsup.core.schedules import Linear, epoch_progress
 from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.losses import MaxSupLoss
@@ -72,7 +73,7 @@ def _train(words: list[str]) -> None:
             "Leave --smoothing out, or add --allow-both to have both."
         )
     if importlib.util.find_spec("timm") is None:
-        raise MaxsupError("maxsup.integrations.timm needs timm; got none. Install it with pip install 'maxsup[timm]'.")
+        raise MaxsupError(f"maxsup.integrations.timm needs timm; got none. Install it with {install_command('timm')}.")
     alpha = options.alpha if options.alpha_end is None else Linear(options.alpha, options.alpha_end)
     script = load_script(options.script)
     use_maxsup(script, MaxSupLoss(alpha), smoothing=smoothing)

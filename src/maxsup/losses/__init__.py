@@ -1,7 +1,7 @@
 """All losses: a pure function and a module each, found by name.
 
-A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss``,
-``maxsup ls losses`` and the contract tests find it.
+A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss`` and the contract
+tests find it, ``maxsup ls losses`` after ``python -m maxsup.cli.listings``.
 """
 
 from __future__ import annotations

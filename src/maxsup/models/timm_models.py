@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from maxsup.core.errors import StorageError
+from maxsup.core.installation import install_command
 from maxsup.models.base import Classifier
 from maxsup.models.weights import no_published_weights, warn_new_head
 
@@ -28,7 +29,7 @@ def import_timm() -> ModuleType:
     try:
         import timm
     except ImportError as error:
-        raise ImportError("timm must be installed for this model; got none. Run pip install 'maxsup[lab]'.") from error
+        raise ImportError(f"timm must be installed for this model; got none. Run {install_command('lab')}.") from error
     return timm
 
 
@@ -161,7 +162,8 @@ def create_timm_model(
     except OSError as error:
         raise StorageError(
             f"published weights of {name!r} must be in the cache or within reach; got {type(error).__name__}. "
-            "Fetch model.safetensors where there is a network and give its path as pretrained."
+            "Write model.pretrained=false to train from the start, or fetch model.safetensors where there is a network "
+            "and write model.pretrained=FILE."
         ) from error
     if pretrained and config.num_classes != num_classes:
         warn_new_head(f"the published {name}", config.num_classes, num_classes)

@@ -22,6 +22,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maxsup.core.installation import install_command
 from maxsup.models.base import Classifier, check_count
 from maxsup.models.segmenters import SEGMENTERS, Segmenter
 from maxsup.models.timm_models import TimmClassifier
@@ -167,7 +168,7 @@ def _import_upernet() -> ModuleType:
         from transformers.models.upernet import modeling_upernet
     except ImportError as error:
         raise ImportError(
-            "transformers must be installed for UperNet; got none. Run pip install 'maxsup[lab]'."
+            f"transformers must be installed for UperNet; got none. Run {install_command('lab')}."
         ) from error
     return modeling_upernet
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from maxsup.core.errors import StorageError
+from maxsup.core.installation import install_command
 from maxsup.models.base import Classifier
 
 Weights = dict[str, Tensor]
@@ -40,7 +41,10 @@ def load_weights(model: Classifier, path: Path) -> None:
 def read_weights(path: Path) -> Weights:
     """Names and tensors of a ``.safetensors`` or torch file; a torch file must hold nothing but data."""
     if not path.is_file():
-        raise StorageError(f"pretrained must be a file that is there; got {str(path)!r}. Check the path.")
+        raise StorageError(
+            f"pretrained must be a file that is there; got {str(path)!r}. Write its path, model.pretrained=FILE, or "
+            "model.pretrained=false to train from the start."
+        )
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -50,7 +54,7 @@ def read_weights(path: Path) -> Weights:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except ImportError as error:
         raise ImportError(
-            f"safetensors must be installed to read {path.name}; got none. Run pip install 'maxsup[lab]'."
+            f"safetensors must be installed to read {path.name}; got none. Run {install_command('lab')}."
         ) from error
     except Exception as error:  # every format has its own way to be broken
         raise StorageError(
@@ -77,7 +81,7 @@ def no_published_weights(name: str) -> ValueError:
     """The error for ``pretrained=True`` where there is nothing to fetch."""
     return ValueError(
         f"pretrained must be False or a file for model {name!r}, which has no published weights; got True. "
-        "Give the path of a model.safetensors."
+        "Write model.pretrained=false to train from the start, or model.pretrained=FILE with a model.safetensors."
     )
 
 

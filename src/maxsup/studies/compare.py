@@ -73,7 +73,8 @@ def comparison(
         losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance. By default those of
             the paper's main table that this data can be trained with.
         num_seeds: How many paired seeds, counted from 0.
-        baseline: The loss that others are compared with; ``ls`` where it is among them, else the first.
+        baseline: The loss that others are compared with, as in ``losses``; label smoothing of any strength where it is
+            among them, else the first.
         overrides: ``key.sub=value`` each, for every run.
         strengths: Options of losses by name, as tuning found them.
 
@@ -94,13 +95,12 @@ def comparison(
     base = load_recipe(name, overrides)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS.names() or _fits_masks(loss)]
-    rows = [_row(word, strengths or {}) for word in dict.fromkeys(losses)]
+    by_word = {word: _row(word, strengths or {}) for word in losses}
+    rows = list(by_word.values())
     arms = [row.name for row in rows]
     if len(arms) < 2:
         raise ValueError(f"losses must be two or more; got {', '.join(arms) or 'none'}. Write --losses ce,ls,maxsup.")
-    baseline = baseline or ("ls" if "ls" in arms else arms[0])
-    if baseline not in arms:
-        raise ValueError(f"baseline must be one of the losses; got {baseline!r}. {hint(baseline, arms)}")
+    baseline = _baseline(baseline, by_word)
     for row in rows:
         # One loss that cannot be trained on this data would be found after the others have been.
         check_recipe(base.model_copy(update={"loss": row.loss}))
@@ -121,6 +121,22 @@ def comparison(
         analyses=tuple(analyses),
         scales={"full": scale, "tiny": scale},
     )
+
+
+def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
+    """The row that others are compared with: the one that was asked for, else label smoothing, else the first."""
+    by_loss: dict[str, list[str]] = {}
+    for row in rows.values():
+        assert row.loss is not None
+        by_loss.setdefault(row.loss.name, []).append(row.name)
+    if word is None:
+        smoothed = by_loss.get("ls", [])
+        return "ls" if "ls" in smoothed else [*smoothed, *(row.name for row in rows.values())][0]
+    if word in rows:
+        return rows[word].name
+    if len(by_loss.get(word, [])) != 1:
+        raise ValueError(f"baseline must be one of the losses; got {word!r}. {hint(word, rows)}")
+    return by_loss[word][0]
 
 
 def _fits_masks(loss: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxsup.core.errors import Interruption, hint
+from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.registry import Registry
 from maxsup.core.rundir import RunDir
@@ -240,7 +241,7 @@ def create_launcher(name: str = "local", **options: Any) -> Launcher:
 def missing_extra(package: str, extra: str) -> ImportError:
     """The sentence about an engine that is not installed."""
     return ImportError(
-        f"launcher {extra!r} must have {package} installed; got none. Run pip install 'maxsup[{extra}]', or use the "
+        f"launcher {extra!r} must have {package} installed; got none. Run {install_command(extra)}, or use the "
         "launcher 'local'."
     )
 

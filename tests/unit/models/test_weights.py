@@ -151,8 +151,10 @@ def test_a_missing_file_is_named(tmp_path: Path):
 @pytest.mark.parametrize("name", ["small_cnn", "resnet18_cifar", "resnet18"])
 def test_models_without_published_weights_say_so(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(timm, "get_pretrained_cfg", lambda name: PretrainedCfg())
-    with pytest.raises(ValueError, match=f"for model '{name}', which has no published weights; got True"):
+    with pytest.raises(ValueError, match=f"for model '{name}', which has no published weights; got True") as error:
         create_model(name, 10, pretrained=True)
+    assert "model.pretrained=false" in str(error.value)
+    assert "model.pretrained=FILE" in str(error.value)
 
 
 def test_published_weights_out_of_reach_are_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch):
@@ -160,8 +162,12 @@ def test_published_weights_out_of_reach_are_an_error_with_a_way_out(monkeypatch:
         raise FileNotFoundError("no network")
 
     monkeypatch.setattr(timm, "create_model", unreachable)
-    with pytest.raises(StorageError, match=r"published weights of 'resnet18' must be .*; got FileNotFoundError"):
+    with pytest.raises(
+        StorageError, match=r"published weights of 'resnet18' must be .*; got FileNotFoundError"
+    ) as error:
         create_model("resnet18", 10, pretrained=True)
+    assert "model.pretrained=false" in str(error.value)
+    assert "model.pretrained=FILE" in str(error.value)
 
 
 @pytest.mark.parametrize(("num_classes", "classifier", "said"), [

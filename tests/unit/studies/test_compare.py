@@ -55,6 +55,16 @@ def test_no_seed_at_all_is_refused() -> None:
 def test_label_smoothing_is_the_baseline_where_it_takes_part() -> None:
     assert comparison(RECIPE, ["ce", "ls", "maxsup"]).baseline == "ls"
     assert comparison(RECIPE, ["maxsup", "ce"]).baseline == "maxsup"
+    assert comparison(RECIPE, ["ce", "ls:0.2", "maxsup:0.2"]).baseline == "ls_0_2"
+    assert comparison(RECIPE, ["ls:0.2", "maxsup", "ls"]).baseline == "ls"
+
+
+def test_the_baseline_is_written_as_the_losses_are() -> None:
+    words = ["ls:0.2", "maxsup:0.2", "maxsup:0.3"]
+    assert comparison(RECIPE, words, baseline="ls:0.2").baseline == "ls_0_2"
+    assert comparison(RECIPE, words, baseline="ls").baseline == "ls_0_2"
+    with pytest.raises(ValueError, match=r"got 'maxsup'\. Did you mean 'maxsup:0"):
+        comparison(RECIPE, words, baseline="maxsup")
 
 
 def test_what_a_probe_finds_of_known_factors_is_asked_only_where_they_are_known() -> None:
