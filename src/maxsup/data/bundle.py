@@ -166,6 +166,8 @@ class DataBundle:
         mean: Mean of each channel, of pixels in [0, 1].
         std: Standard deviation of each channel.
         image_shape: ``(C, H, W)``, or None for files of varying size.
+        notes: Sentences about what was found and what was made of it.
+        settled: Options of the data set as it chose them by itself.
     """
 
     name: str
@@ -177,6 +179,8 @@ class DataBundle:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     image_shape: tuple[int, int, int] | None
+    notes: tuple[str, ...] = ()
+    settled: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_dense(self) -> bool:

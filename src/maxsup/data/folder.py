@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maxsup.core.errors import DataError, hint
+from maxsup.core.errors import DataError
 from maxsup.data.arrays import local_path, read_npz
 from maxsup.data.bundle import IGNORED_LABEL, FileSplit, MaskSplit
-from maxsup.data.extras import require
+from maxsup.data.class_folders import read_tree
 from maxsup.data.mask_files import MaskFileReader, Palette, paired_files
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
@@ -18,7 +18,7 @@ _MAX_LABEL = 2**16 - 1
 @DATASETS.register(
     "folder",
     images="your files",
-    source="train/ and test/ of yours, each with <class>/ or with images/ and masks/",
+    source="<class>/ folders of yours, in train/ and test/ or not split yet; or images/ and masks/ in both",
     argument="PATH",
 )
 def folder(
@@ -27,20 +27,26 @@ def folder(
     num_classes: int | None = None,
     ignore: int = IGNORED_LABEL,
     palette: Palette = "refuse",
+    test_share: float | None = None,
+    test_seed: int | None = None,
 ) -> RawData:
     """A tree with ``train/`` and ``val/`` or ``test/``; with only one of the two, that is the test split.
 
-    Where these hold ``images/`` and ``masks/``, files of the same name belong together, and the lines of
-    ``PATH/classes.txt`` are the classes. The options are for masks only.
+    A tree with ``train/`` alone, or of nothing but ``<class>/``, is split. Where the splits hold ``images/`` and
+    ``masks/``, files of the same name belong together, and the lines of ``PATH/classes.txt`` are the classes.
 
     Args:
         request: What is asked for.
-        num_classes: Number of classes, where there is no ``classes.txt``.
+        num_classes: Number of classes of masks, where there is no ``classes.txt``.
         ignore: Label in a mask that counts for nothing.
         palette: What becomes of masks with a palette: ``refuse`` them, or take the ``index`` of a colour as its class.
+        test_share: Share of every class that is held out for the test, where there is no ``val/`` and no ``test/``.
+        test_seed: Seed of that choice.
     """
     home = local_path(request.argument, request.root)
     if any(_has_masks(home / split) for split in ("train", "val", "test")):
+        if test_share is not None or test_seed is not None:
+            raise ValueError("test_share and test_seed must be left out where images have masks. Drop the options.")
         return _masked_tree(request, home, num_classes, ignore, palette)
     given = {"num_classes": (num_classes, None), "ignore": (ignore, IGNORED_LABEL), "palette": (palette, "refuse")}
     for name, (value, default) in given.items():
@@ -49,7 +55,10 @@ def folder(
                 f"option {name} of data set 'folder' must be left out where there are no masks; got {value!r} and no "
                 f"{home}/train/masks. Drop it, or add images/ and masks/."
             )
-    return _tree(request, home)
+    if not home.is_dir():
+        files = f"{home}/train/<class>/ or {home}/<class>/"
+        raise missing_data(request, files, "Give the path of a folder of images, or choose another --data-root.")
+    return read_tree(home, test_share=test_share, test_seed=test_seed)
 
 
 @DATASETS.register(
@@ -61,7 +70,13 @@ def folder(
 def imagenet(request: DataRequest) -> RawData:
     """ImageNet-1k; its official validation images are the test split here, as in every paper."""
     stored = request.root / "imagenet.npz"
-    return read_npz(stored) if stored.is_file() else _tree(request, request.root / "imagenet")
+    if stored.is_file():
+        return read_npz(stored)
+    home = request.root / "imagenet"
+    if not (home / "train").is_dir() or not (home / "val").is_dir():
+        files = f"{home}/train/<class>/ and {home}/val/<class>/"
+        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another --data-root.")
+    return read_tree(home)
 
 
 @DATASETS.register(
@@ -90,37 +105,8 @@ def _listed(path: Path) -> dict[str, str]:
     return {number: value.strip() for number, value in pairs}
 
 
-def _held_out(home: Path) -> list[Path]:
-    return [home / name for name in ("val", "test") if (home / name).is_dir()]
-
-
-def _tree(request: DataRequest, home: Path) -> RawData:
-    held_out, train = _held_out(home), home / "train"
-    if not train.is_dir() or not held_out:
-        files = f"{train}/<class>/ and {home}/val/<class>/ or {home}/test/<class>/"
-        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another --data-root.")
-    tools = require("torchvision.datasets.folder")
-    try:
-        class_names, numbers = tools.find_classes(train)
-    except FileNotFoundError as error:
-        raise missing_data(request, f"{train}/<class>/", "Make one folder a class.") from error
-    splits = []
-    for part in (train, *held_out):
-        for entry in sorted(part.iterdir()):
-            if entry.is_dir() and entry.name not in numbers:
-                raise DataError(
-                    f"classes of {part} must be those of {train}; got {entry.name!r}. {hint(entry.name, numbers)}"
-                )
-        samples = tools.make_dataset(str(part), numbers, extensions=tools.IMG_EXTENSIONS, allow_empty=True)
-        if not samples:
-            raise missing_data(request, f"{part}/<class>/*.jpg", f"Known endings: {', '.join(tools.IMG_EXTENSIONS)}.")
-        splits.append(FileSplit(samples))
-    val = splits[1] if len(splits) == 3 else None
-    return RawData(splits[0], splits[-1], tuple(class_names), val=val)
-
-
 def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, ignore: int, palette: Palette) -> RawData:
-    parts = [home / "train", *_held_out(home)]
+    parts = [home / "train", *(home / name for name in ("val", "test") if (home / name).is_dir())]
     for part in parts if len(parts) > 1 else [home / "test"]:
         if not _has_masks(part):
             raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders.")

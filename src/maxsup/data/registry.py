@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,11 @@ class DataRequest:
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """What a loader found: official splits. Without ``val``, one is held out of ``train``."""
+    """What a loader found: official splits. Without ``val``, one is held out of ``train``.
+
+    ``notes`` are sentences about what was found and what was made of it. ``settled`` are options as the loader chose
+    them: a run that keeps them finds the same splits again.
+    """
 
     train: Split
     test: Split
@@ -45,6 +49,8 @@ class RawData:
     val: Split | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    notes: tuple[str, ...] = ()
+    settled: Mapping[str, Any] = field(default_factory=dict)
 
 
 DATASETS: Registry[Callable[..., RawData]] = Registry("data set")
@@ -167,6 +173,8 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
         mean=mean or IMAGENET_MEAN,
         std=std or IMAGENET_STD,
         image_shape=shape,
+        notes=raw.notes,
+        settled=raw.settled,
     )
 
 
