@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from maxsup.integrations.doctor_finding import Finding
 
 _CONFIGS = (".yaml", ".yml", ".json")
+_SCRIPTS = (".py",)
 _ARRAYS = (".npy", ".npz", ".safetensors", ".csv")
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -35,7 +36,7 @@ def doctor(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Settings (.yaml, .json), or arrays (.npz, .npy, .safetensors, .csv) of one batch.",
+            help="A script (.py), settings (.yaml, .json), or arrays (.npz, .npy, .safetensors, .csv) of one batch.",
         ),
     ] = None,
     labels: Annotated[
@@ -127,11 +128,11 @@ def _is_arrays(path: str) -> bool:
 
     head = path.rpartition(":")[0]
     suffix = Path(head if head.lower().endswith((".npz", ".safetensors")) else path).suffix.lower()
-    if suffix in _CONFIGS:
+    if suffix in _CONFIGS + _SCRIPTS:
         return False
     if suffix not in _ARRAYS:
         raise DataError(
-            f"file must be of kind {', '.join(_CONFIGS + _ARRAYS)}; got {path!r}. "
+            f"file must be of kind {', '.join(_SCRIPTS + _CONFIGS + _ARRAYS)}; got {path!r}. "
             "Save settings as YAML and arrays as .npz."
         )
     return True
@@ -139,28 +140,41 @@ def _is_arrays(path: str) -> bool:
 
 def _settings(path: str) -> _Examined:
     from maxsup.integrations.doctor_config import config_kind, examine_config
+    from maxsup.integrations.doctor_script import examine_script
 
+    if Path(path).suffix.lower() in _SCRIPTS:
+        return _Examined(path, "a script, read but not run", examine_script(_text(Path(path))), 2)
     values = _mapping(Path(path))
     return _Examined(path, config_kind(values), examine_config(values), 2)
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    from maxsup.core.recipes import MAX_BYTES, read_yaml
+    from maxsup.core.recipes import read_yaml
 
-    if not path.is_file():
-        raise ValueError(f"settings must be a file that is there; got {str(path)!r}. Check the path.")
+    text = _text(path)
     if path.suffix.lower() != ".json":
         return read_yaml(path)
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise ValueError(f"{path} must hold at most {MAX_BYTES} bytes; got {size}. Settings are a page of text.")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (RecursionError, UnicodeDecodeError, ValueError) as error:
+        values = json.loads(text)
+    except (RecursionError, ValueError) as error:
         raise ValueError(f"{path} must be valid JSON; got an error: {error}. Write it again.") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold an object of settings; got {type(values).__name__}. See TrainingArguments.")
     return values
+
+
+def _text(path: Path) -> str:
+    from maxsup.core.recipes import MAX_BYTES
+
+    if not path.is_file():
+        raise ValueError(f"FILE must be a file that is there; got {str(path)!r}. Check the path.")
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise ValueError(f"{path} must hold at most {MAX_BYTES} bytes; got {size}. A script or settings are smaller.")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text; got {error.reason}. Save it as such.") from None
 
 
 def _criterion(words: str, evaluation_criterion: str | None, mixup: str | None) -> _Examined:

@@ -57,6 +57,7 @@ def examine_config(values: Mapping[str, Any]) -> list[Finding]:
     flat, kind = _flat(values), config_kind(values)
     return [
         *_examine_smoothing(flat),
+        *_examine_sigmoid(flat),
         *_examine_evaluation(flat, kind),
         *_examine_convention(flat),
         *_examine_accumulation(flat, kind),
@@ -78,6 +79,18 @@ def _examine_smoothing(flat: dict[str, Any]) -> Iterator[Finding]:
         for other, strength in others.items():
             fix = f"Set {path} to 0 and keep {other}, or the other way round."
             yield double_smoothing(f"the loss ({other}={strength:g})", f"the mixing ({path}={value:g})", fix)
+
+
+def _examine_sigmoid(flat: dict[str, Any]) -> Iterator[Finding]:
+    """A loss of timm's that its flags choose and that has no place for MaxSup."""
+    if flat.get("bce_loss") is True and _maxsup_strength(flat) is not None:
+        yield Finding(
+            "sigmoid_loss",
+            "error",
+            "bce_loss=True trains a sigmoid for every class, and MaxSup is for a softmax over all of them: the two do "
+            "not go together.",
+            "Set bce_loss to false and keep MaxSup, or keep bce_loss and leave MaxSup out.",
+        )
 
 
 def _examine_evaluation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ class Smoother:
 
 
 # Class: method, option of the strength, its default, convention, what it takes.
-_KNOWN: dict[str, tuple[str, str, float, str, str]] = {
+CRITERIA: dict[str, tuple[str, str, float, str, str]] = {
     "CrossEntropyLoss": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
     "LabelSmoothingCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "labels"),
     "SoftTargetCrossEntropy": ("", "", 0.0, "k", "any"),
@@ -68,7 +68,7 @@ _KNOWN: dict[str, tuple[str, str, float, str, str]] = {
     "MaxSupLoss": ("MaxSup", "alpha", 0.1, "k", "any"),
     "LabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
 }
-_MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
+MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
 # Options that are read besides the strength, and those that change nothing here.
 _READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
 _HARMLESS = ("adaptive", "axis", "correct_lam", "cutmix_alpha", "cutmix_minmax", "dim", "dtype", "from_logits",
@@ -89,7 +89,7 @@ def smoothers(criterion: Any) -> list[Smoother]:
         0.2
     """
     if isinstance(criterion, str):
-        return [_from_words("criterion", criterion, _KNOWN)]
+        return [_from_words("criterion", criterion, CRITERIA)]
     if not hasattr(criterion, "modules"):
         criterion = getattr(criterion, "criterion", criterion)  # an adapter around a loss, such as TrainerLoss
     parts = criterion.modules() if hasattr(criterion, "modules") else [criterion]
@@ -156,7 +156,7 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
 
 
 def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
-    mixing = [_from_words("mixup", mixup, _MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
+    mixing = [_from_words("mixup", mixup, MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
@@ -204,7 +204,7 @@ def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bo
 
 def _from_object(part: Any) -> Smoother | None:
     name = type(part).__name__
-    known = _KNOWN.get(name, ("label smoothing", "alpha", 0.0, "k", "any"))
+    known = CRITERIA.get(name, ("label smoothing", "alpha", 0.0, "k", "any"))
     index = getattr(part, "ignore_index", getattr(part, "ignore_class", None))
     options: dict[str, Any] = {
         "ignore_index": index if isinstance(index, int) else None,
@@ -232,7 +232,7 @@ def _from_object(part: Any) -> Smoother | None:
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_loss(name, attribute):
             convention = "k-1" if attribute == "eps" else known[3]
             return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], **options)
-    return Smoother(name, takes=known[4], **options) if name in _KNOWN else None
+    return Smoother(name, takes=known[4], **options) if name in CRITERIA else None
 
 
 def _is_loss(name: str, attribute: str) -> bool:

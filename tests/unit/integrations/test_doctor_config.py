@@ -47,6 +47,8 @@ HF = {"label_smoothing_factor": 0.0, "per_device_train_batch_size": 8, "gradient
         ({"loss": {"name": "ls", "convention": "k-1"}, "epochs": 3}, ["k_minus_1_convention"]),
         ({"trainer": {"accumulate_grad_batches": 4}, "data": {"max_length": 128}}, ["accumulation_denominator"]),
         ({"loss": {"name": "maxsup", "alpha": {"start": 0.1, "end": 0.2}}, "epochs": 1}, ["schedule_not_advanced"]),
+        ({"loss": "maxsup", "smoothing": 0.0, "mixup": 0.8, "bce_loss": True}, ["sigmoid_loss"]),
+        ({"--loss": "maxsup", "--smoothing": 0.0, "--mixup": 0.8, "--bce-loss": True}, ["sigmoid_loss"]),
     ],
 )
 def test_traps_in_settings_are_found(values: dict[str, Any], expected: list[str]) -> None:

@@ -1,0 +1,262 @@
+"""What a training script says about its losses, its mixing and their smoothing. It is read, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import maxsup
+from maxsup.core.errors import hint
+from maxsup.integrations.doctor_criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothers
+from maxsup.integrations.doctor_finding import Finding, double_smoothing
+from maxsup.integrations.script_values import Values, branches, called, imported_as, is_exclusive, is_nested
+
+# Functions and registered names that stand for a class.
+_FUNCTIONS = {
+    "cross_entropy": "CrossEntropyLoss",
+    "label_smoothing_cross_entropy": "LabelSmoothingLoss",
+    "maxsup_cross_entropy": "MaxSupLoss",
+    "maxsup_penalty": "MaxSupLoss",
+}
+_CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "MaxSupLoss"}
+# Classes whose first argument is their strength.
+_STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
+_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+_EVALUATION = ("val", "eval", "test")
+_ADVANCING = ("set_progress", "MaxSupCallback", "TrainerLoss", "TrainerLossCallback")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A loss, a mixing or the arguments of a trainer, where it stands in the script."""
+
+    node: ast.Call
+    name: str
+    option: str
+    text: str
+    variable: str
+    is_known: bool
+
+    @property
+    def is_evaluation(self) -> bool:
+        return any(part.startswith(_EVALUATION) for part in self.variable.lower().split("_"))
+
+
+def examine_script(source: str) -> list[Finding]:
+    """What is wrong with a training script, from its text alone.
+
+    Names are followed through imports, values through constants and the defaults of argparse. A loss and a mixing in
+    branches that exclude each other are not taken together.
+
+    Args:
+        source: The text of a Python file.
+
+    Example:
+        >>> source = "from maxsup import MaxSupLoss\\nloss = MaxSupLoss(0.1)\\nmixup_fn = Mixup(mixup_alpha=0.8)"
+        >>> [finding] = examine_script(source)
+        >>> finding.sentence
+        'Line 2: Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
+    """
+    tree = _parsed(source)
+    calls = list(_calls(tree))
+    losses = [call for call in calls if call.name in CRITERIA]
+    training = [loss for loss in losses if not loss.is_evaluation]
+    found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
+    for loss in training:
+        found += _located(loss, examine_criterion(loss.text))
+        for other in calls:
+            found += _examine_pair(tree, loss, other)
+    for loss in losses:
+        if loss.is_evaluation:
+            found += _located(loss, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
+    return list(dict.fromkeys(found))
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
+        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ValueError(f"script must be Python that can be read; got an error{where}: {error}. Repair it.") from None
+
+
+def _calls(tree: ast.Module) -> Iterator[_Call]:
+    names, values, variables = imported_as(tree), Values(tree), _variables(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = called(node, names)
+        name = _FUNCTIONS.get(name, name)
+        first = node.args[0] if node.args else None
+        if name == "create_loss" and isinstance(first, ast.Constant):
+            name, first = _CREATED.get(str(first.value), ""), None
+        if name in _ARGUMENTS:
+            option = "label_smoothing_factor"
+        elif name in CRITERIA or name in MIXERS:
+            option = (CRITERIA | MIXERS)[name][1]
+        else:
+            continue
+        given = {word.arg: word.value for word in node.keywords if word.arg}
+        if name in _STRENGTH_FIRST and called(node, names) == name and first is not None:
+            given.setdefault(option, first)
+        literals = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
+        is_known = literals.get(option, 0.0) is not None
+        literals = {key: 0.0 if value is None and key == option else value for key, value in literals.items()}
+        words = ", ".join(f"{key}={value!r}" for key, value in literals.items() if value is not None)
+        yield _Call(node, name, option, f"{name}({words})", variables.get(node, ""), is_known)
+
+
+def _variables(tree: ast.Module) -> dict[ast.AST, str]:
+    """The name that a call is assigned to; of ``self.criterion`` the last part."""
+    found: dict[ast.AST, str] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        made = {node.value, *_receivers(node.value)}
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name | ast.Attribute):
+                found |= dict.fromkeys(made, target.id if isinstance(target, ast.Name) else target.attr)
+    return found
+
+
+def _receivers(value: ast.expr) -> Iterator[ast.expr]:
+    """Of ``MaxSupLoss().to(device)`` the call before ``to``."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value
+        yield value
+
+
+def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
+    """Names that are imported from this package and are not there."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "maxsup":
+            continue
+        known = _names_in(str(node.module))
+        for alias in node.names:
+            if known and alias.name not in {*known, "*"}:
+                yield Finding(
+                    "unknown_name",
+                    "error",
+                    f"Line {node.lineno}: {node.module} has no {alias.name!r}.",
+                    hint(alias.name, known),
+                )
+
+
+def _names_in(module: str) -> set[str]:
+    """What can be imported from a module of this package, read from its file; nothing where there is no such file."""
+    path = Path(maxsup.__file__).parent.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.is_file():
+        return set()
+    inside = {entry.stem for entry in path.iterdir() if entry.stem[0] != "_"} if path.is_dir() else set()
+    inside |= set(maxsup.__all__) if module == "maxsup" else set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            inside |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inside.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            inside |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return inside
+
+
+def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Finding]:
+    """What a loss and a mixing, or a loss and the arguments of a trainer, do together."""
+    if other.name in CRITERIA:
+        return
+    where, elsewhere = branches(tree, loss.node), branches(tree, other.node)
+    if is_exclusive(where, elsewhere):
+        return
+    [smoother] = smoothers(loss.text)
+    if not other.is_known and smoother.method == "MaxSup" and smoother.strength > 0:
+        yield Finding(
+            "unknown_smoothing",
+            "note",
+            f"Line {other.node.lineno}: how much {other.name} smooths ({other.option}) is not written in the script.",
+            f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing.",
+        )
+    if other.name in MIXERS:
+        alone = examine_criterion(loss.text)
+        found = [one for one in examine_criterion(loss.text, mixup=other.text) if one not in alone]
+    else:
+        found = list(_examine_arguments(smoother, other))
+    if not is_nested(where, elsewhere):
+        condition = f"where line {other.node.lineno} is reached too, "
+        found = [replace(one, severity="warning", sentence=condition + _lowered(one.sentence)) for one in found]
+    yield from _located(loss, found)
+
+
+def _examine_arguments(loss: Smoother, arguments: _Call) -> Iterator[Finding]:
+    factor = float(arguments.text.partition("=")[2].rstrip(")") or 0)
+    if factor > 0 and loss.strength > 0:
+        fix = f"Set {arguments.option} to 0: {loss.name} is the loss."
+        yield double_smoothing(loss.described, f"{arguments.name} ({arguments.option}={factor:g})", fix)
+
+
+def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
+    """A sum of MaxSup and a smoothed loss, made on the spot or called by its variable."""
+    by_variable: dict[str, list[_Call]] = {}
+    for loss in losses:
+        by_variable.setdefault(loss.variable, []).append(loss)
+    by_node = {loss.node: loss for loss in losses}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+            continue
+        added: list[Smoother] = []
+        for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
+            # A variable that is assigned twice is one of several losses, not their sum.
+            meant = [by_node[call]] if call in by_node else by_variable.get(called(call, {}), [])
+            added += smoothers(meant[0].text) if len(meant) == 1 else []
+        active = {one.method: one for one in added if one.strength > 0}
+        if {"MaxSup", "label smoothing"} <= active.keys():
+            fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
+            found = double_smoothing(active["MaxSup"].described, active["label smoothing"].described, fix)
+            yield replace(found, sentence=f"Line {node.lineno}: {found.sentence}")
+
+
+def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
+    """A softmax before a loss, and a schedule that nobody advances."""
+    names = imported_as(tree)
+    variables = {loss.variable for loss in losses if loss.variable}
+    soft = {
+        name
+        for node, name in _variables(tree).items()
+        if isinstance(node, ast.Call) and called(node, names) == "softmax"
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args or called(node, names) not in variables | {"cross_entropy"}:
+            continue
+        first = node.args[0]
+        is_soft = isinstance(first, ast.Name) and first.id in soft
+        if is_soft or (isinstance(first, ast.Call) and called(first, names) == "softmax"):
+            yield Finding(
+                "softmax_before_loss",
+                "error",
+                f"Line {node.lineno}: the loss is given the output of a softmax, and applies one itself.",
+                "Give it the logits.",
+            )
+    words = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in ast.walk(tree)}
+    for loss in losses:
+        scheduled = [word.value for word in loss.node.keywords if word.arg == loss.option] + loss.node.args[:1]
+        if loss.name == "MaxSupLoss" and not words.intersection(_ADVANCING):
+            for value in scheduled:
+                if isinstance(value, ast.Call) and called(value, names) in ("Linear", "Cosine", "Piecewise"):
+                    yield Finding(
+                        "schedule_not_advanced",
+                        "warning",
+                        f"Line {loss.node.lineno}: alpha follows a schedule, and set_progress is never called: the "
+                        "first step in training mode will refuse.",
+                        "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch.",
+                    )
+
+
+def _located(loss: _Call, found: list[Finding]) -> Iterator[Finding]:
+    for one in found:
+        yield replace(one, sentence=f"Line {loss.node.lineno}: {one.sentence}")
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
