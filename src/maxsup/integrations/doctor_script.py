@@ -45,7 +45,7 @@ class _Call:
 
 
 def examine_script(source: str) -> list[Finding]:
-    """What is wrong with a training script, from its text alone.
+    r"""What is wrong with a training script, from its text alone.
 
     Names are followed through imports, values through constants and the defaults of argparse. A loss and a mixing in
     branches that exclude each other are not taken together.
@@ -54,7 +54,7 @@ def examine_script(source: str) -> list[Finding]:
         source: The text of a Python file.
 
     Example:
-        >>> source = "from maxsup import MaxSupLoss\\nloss = MaxSupLoss(0.1)\\nmixup_fn = Mixup(mixup_alpha=0.8)"
+        >>> source = "from maxsup import MaxSupLoss\nloss = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)"
         >>> [finding] = examine_script(source)
         >>> finding.sentence
         'Line 2: Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
@@ -221,17 +221,13 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
     """A softmax before a loss, and a schedule that nobody advances."""
     names = imported_as(tree)
     variables = {loss.variable for loss in losses if loss.variable}
-    soft = {
-        name
-        for node, name in _variables(tree).items()
-        if isinstance(node, ast.Call) and called(node, names) == "softmax"
-    }
+    soft = {name for made, name in _variables(tree).items() if _is_softmax(made, names)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not node.args or called(node, names) not in variables | {"cross_entropy"}:
             continue
         first = node.args[0]
         is_soft = isinstance(first, ast.Name) and first.id in soft
-        if is_soft or (isinstance(first, ast.Call) and called(first, names) == "softmax"):
+        if is_soft or _is_softmax(first, names):
             yield Finding(
                 "softmax_before_loss",
                 "error",
@@ -251,6 +247,10 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
                         "first step in training mode will refuse.",
                         "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch.",
                     )
+
+
+def _is_softmax(node: ast.AST, names: dict[str, str]) -> bool:
+    return isinstance(node, ast.Call) and called(node, names) == "softmax"
 
 
 def _located(loss: _Call, found: list[Finding]) -> Iterator[Finding]:
