@@ -16,10 +16,11 @@ from maxsup.cli.doctor import doctor
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.examples import epilog
 from maxsup.cli.ls import ls
-from maxsup.cli.recipes import cp, validate
+from maxsup.cli.recipes import cp
 from maxsup.cli.report import report
 from maxsup.cli.study import study
 from maxsup.cli.train import train
+from maxsup.cli.validate import validate
 
 # Plain help: the other kind imports rich.
 app = typer.Typer(

@@ -92,12 +92,13 @@ def compare(
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
     from maxsup.core.checks import check_choice
+    from maxsup.core.errors import DataError
     from maxsup.core.interrupt import SignalGuard
 
     if tune is not None:
         check_choice("tune", tune, ("alpha",))
     with SignalGuard():
-        from maxsup.studies.compare import comparison, recipe_for
+        from maxsup.studies.compare import comparison, recipe_for, settled_overrides
         from maxsup.studies.engine import plan_folder
 
         chosen = checked_launcher(launcher, workers)
@@ -105,6 +106,14 @@ def compare(
         words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
         if recipe is None or data != "synthetic":
             words.insert(0, f"data.name={data}")
+        try:
+            words, sentences = settled_overrides(base, words, data_root)
+        except DataError:
+            if not chosen.is_elsewhere:
+                raise
+            sentences = []  # other machines may have the data; each run settles it there
+        for sentence in sentences:
+            typer.echo(sentence, err=True)
         names = None if losses is None else [name for name in losses.split(",") if name]
         study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
         folder = plan_folder(study, output, "full", data_root=data_root)

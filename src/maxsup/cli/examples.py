@@ -12,8 +12,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ls": ("maxsup ls losses", "maxsup ls data --json"),
     "cp": ("maxsup cp digits_cnn mine.yaml", "maxsup cp folder_finetune mine.yaml --force"),
     "validate": (
-        "maxsup validate mine.yaml",
-        "maxsup validate folder_finetune data.name=folder:photos model.name=resnet18",
+        "maxsup validate mine.yaml epochs=100",
+        "maxsup validate --data folder:photos --sheet sheet.png",
     ),
     "train": (
         "maxsup train digits_cnn --output runs/first",

@@ -1,4 +1,4 @@
-"""``maxsup cp`` and ``maxsup validate``: take a recipe, change it, check it before hours are spent on it."""
+"""``maxsup cp``: a recipe of your own, to be changed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import (
-    DataRootOption,
-    JsonOption,
-    OverrideArguments,
-    RecipeArgument,
-    print_json,
-    with_data_root,
-)
-from maxsup.core.errors import DataError
+from maxsup.cli.options import JsonOption, RecipeArgument, print_json
 
 
 def cp(
@@ -43,37 +35,3 @@ def cp(
         print_json({"recipe": source.stem, "path": str(destination)})
     else:
         typer.echo(f"{destination}: edit it, then run maxsup validate {destination}")
-
-
-def validate(
-    recipe: RecipeArgument,
-    overrides: OverrideArguments = None,
-    data_root: DataRootOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Check a recipe without training.
-
-    Every key and name is looked at, the model is built, and data that is missing is named.
-    """
-    from maxsup.core.recipes import load_recipe
-
-    checked = load_recipe(recipe, with_data_root(overrides, data_root))
-    # Late: the above finds most mistakes without torch.
-    from maxsup.training.check import check_recipe
-
-    facts = check_recipe(checked)
-    missing = " or ".join(facts["data_missing_at"])
-    if as_json:
-        print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
-    else:
-        typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
-    if not missing:
-        return
-    if checked.data.root and not checked.data.download:
-        raise DataError(
-            f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
-            "Choose another --data-root or add data.download=true."
-        )
-    if not as_json:
-        fix = "training will fetch it" if checked.data.download else "say with --data-root DIR where it is"
-        typer.echo(f"data: not found at {missing}; {fix}.")

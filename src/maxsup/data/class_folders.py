@@ -142,7 +142,10 @@ def _class_files(base: Path, notes: list[str]) -> ClassFiles:
 
 
 def _check_classes(base: Path, files: Mapping[str, list[str]]) -> None:
-    """Raise where there are not two classes, with what was found in their place."""
+    """Raise where there are not two classes, or splits in their place, with what was found."""
+    for folder in _folders(base):
+        if learnt := split_folders(folder).get("train"):
+            raise DataError(f"{folder} has {learnt.name}/ in it, so it is no class. Give folder:{folder}.")
     if len(files) > 1:
         return
     stray = [path for path in _entries(base) if path.is_file() and path.name.lower().endswith(ENDINGS)]
@@ -153,7 +156,7 @@ def _check_classes(base: Path, files: Mapping[str, list[str]]) -> None:
         )
     for folder in _folders(base):
         inner = [each for each in _folders(folder) if image_files(each)[0]]
-        if len(inner) > 1 or split_folders(folder):
+        if len(inner) > 1:
             raise DataError(
                 f"{base} holds one folder, {folder.name}/, and the folders of classes are in there "
                 f"({_listed(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."

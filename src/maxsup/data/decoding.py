@@ -25,6 +25,21 @@ class BadImageError(Exception):
     """An image that cannot be used, and why."""
 
 
+def image_header(source: Any) -> tuple[tuple[int, int], str]:
+    """Width and height of an image and its mode as Pillow calls it; pixels are not decoded.
+
+    Raises:
+        BadImageError: If the file does not begin like an image.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with require("PIL.Image").open(source, formats=_FORMATS) as image:
+                return image.size, image.mode
+    except Exception as error:
+        raise _bad(error) from error
+
+
 def read_image(source: Any) -> tuple[Any, str | None]:
     """The RGB image of a path or open file, and what was odd about it.
 
@@ -42,8 +57,12 @@ def read_image(source: Any) -> tuple[Any, str | None]:
     except BadImageError:
         raise
     except Exception as error:
-        # Decoders raise nearly anything on hostile bytes; none of it may end a run.
-        raise BadImageError(f"{type(error).__name__}: {error}") from error
+        raise _bad(error) from error
+
+
+def _bad(error: Exception) -> BadImageError:
+    # Decoders raise nearly anything on hostile bytes; none of it may end a run.
+    return BadImageError(f"{type(error).__name__}: {error}")
 
 
 def _check_size(image: Any) -> None:

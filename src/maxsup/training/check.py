@@ -1,4 +1,4 @@
-"""Looking a recipe over before anything is spent on it."""
+"""Looking a recipe and its data over before anything is spent on them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import torch
 from torch import nn
 
 from maxsup.core.config import Recipe
-from maxsup.core.errors import hint
-from maxsup.data import DATASETS, dataset_options
+from maxsup.core.errors import DataError, hint
+from maxsup.data import DATASETS, DataBundle, MaskSplit, Split, dataset_options
 from maxsup.data.mask_transforms import check_dense, check_not_dense
 from maxsup.data.places import missing_places
+from maxsup.data.survey import survey
 from maxsup.models import SEGMENTERS, create_model, create_segmenter
+from maxsup.training.defaults import AUTO, MAX_SIDE, network_for
 from maxsup.training.needs import Needs
 from maxsup.training.parts import build_loss, check_task, prepare_for_masks
 
 
-def check_recipe(recipe: Recipe) -> dict[str, Any]:
+def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
 
     ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn.
+
+    Args:
+        recipe: What is looked over.
+        num_classes: Of its data, where that is known; it matters to the number of parameters alone.
 
     Example:
         >>> check_recipe(Recipe())["loss"]
@@ -51,16 +57,18 @@ def check_recipe(recipe: Recipe) -> dict[str, Any]:
         check_dense(recipe.augment, recipe.data.image_size, is_training=True)
     else:
         check_not_dense(recipe.dense)
+    # What the data would choose is not known without it; the network for photographs stands for all.
+    name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
     with torch.device("meta"):
-        # The number of classes and channels comes from the data; any will do to see that the model can be built.
+        # The number of channels comes from the data; any will do to see that the model can be built.
         if recipe.model.name in SEGMENTERS:
             prepare_for_masks(criterion)
             size = recipe.data.image_size
-            model: nn.Module = create_segmenter(recipe.model.name, 10, image_size=size, **recipe.model.options)
+            model: nn.Module = create_segmenter(recipe.model.name, num_classes, image_size=size, **recipe.model.options)
         else:
             model = create_model(
-                recipe.model.name,
-                10,
+                name,
+                num_classes,
                 image_size=recipe.data.image_size,
                 classifier=recipe.model.classifier,
                 **recipe.model.options,
@@ -72,6 +80,51 @@ def check_recipe(recipe: Recipe) -> dict[str, Any]:
         "data": recipe.data.name,
         "data_source": DATASETS.facts(kind)["source"],
         "data_missing_at": [str(path) for path in missing],
-        "model": recipe.model.name,
+        "model": name,
         "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
+    """What is in the data of a recipe: images of each split and class, and what opening its files found.
+
+    Raises:
+        DataError: Where more files are unreadable than the recipe tolerates.
+    """
+    splits = {"train": bundle.train, "val": bundle.val, "test": bundle.test}
+    found = survey(bundle)
+    num_bad, tolerance = len(found.unreadable), recipe.data.tolerance
+    facts = {
+        "num_classes": bundle.num_classes,
+        "splits": {name: _counts(split, bundle.class_names) for name, split in splits.items()},
+        "notes": list(bundle.notes),
+        "image_size": recipe.data.image_size,
+        "num_files": found.num_files,
+        "num_opened": found.num_opened,
+        "sizes": {f"{width}x{height}": count for (width, height), count in found.sizes.most_common()},
+        "modes": dict(found.modes.most_common()),
+        "oddities": dict(found.oddities.most_common()),
+        "unreadable": found.unreadable,
+        "duplicates": [list(pair) for pair in found.duplicates],
+    }
+    if num_bad > tolerance * found.num_opened:
+        path, reason = next(iter(found.unreadable.items()))
+        raise DataError(
+            f"{num_bad} of {found.num_opened:,} files cannot be read, the first {path} ({reason}), and "
+            f"data.tolerance={tolerance:g} allows {int(tolerance * found.num_opened)}. Repair or remove them, or raise "
+            "data.tolerance."
+        )
+    return facts
+
+
+def _counts(split: Split, class_names: tuple[str, ...]) -> dict[str, Any]:
+    """Images in all, and of the classes with the fewest and the most."""
+    if isinstance(split, MaskSplit) or not len(split):
+        return {"images": len(split)}
+    counts = torch.bincount(split.labels, minlength=len(class_names))
+    fewest, most = int(counts.argmin()), int(counts.argmax())
+    return {
+        "images": len(split),
+        "fewest": {"class": class_names[fewest], "images": int(counts[fewest])},
+        "most": {"class": class_names[most], "images": int(counts[most])},
     }

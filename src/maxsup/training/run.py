@@ -18,6 +18,7 @@ from maxsup.core.repro import changes_that_matter, environment, set_deterministi
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import check_folder, json_text
 from maxsup.training.checkpoint import load_weights, read_tensors
+from maxsup.training.defaults import fitted
 from maxsup.training.loop import Trainer
 from maxsup.training.parts import build_data, build_loss, build_model
 from maxsup.training.processes import Processes, create_accelerator
@@ -42,7 +43,7 @@ def train(
     """Train what a recipe describes and leave it in a run directory.
 
     The same call after an interruption goes on from the last checkpoint and ends as if nothing had happened; after the
-    end it only gives the summary again.
+    end it only gives the summary again. What the recipe leaves to the data is settled first and kept with the run.
 
     Args:
         recipe: What to train.
@@ -56,6 +57,7 @@ def train(
     """
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
+    recipe, choices = fitted(recipe)
     run = RunDir(output or default_output(recipe, name))
     _check_output(run)
     criterion = build_loss(recipe.loss)
@@ -77,6 +79,8 @@ def train(
             finished: dict[str, Any] = json.loads(run.summary.read_text())
             return finished
         reporter = stack.enter_context(reporter or create_reporter(processes.is_main))
+        for sentence in choices:
+            reporter.say(sentence)
         with accelerator.main_process_first():
             bundle = build_data(recipe)
         trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)

@@ -1,0 +1,136 @@
+"""A look at the files of a data set before anything is trained on them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from maxsup.core.errors import DataError
+from maxsup.data.bundle import DataBundle, FileSplit
+from maxsup.data.decoding import BadImageError, image_header, read_image
+
+MAX_OPENED = 5_000
+"""Files of a split that are decoded; of more, as many, evenly spread."""
+
+T = TypeVar("T")
+
+_NUM_MEASURED = 200
+_CHUNK = 1 << 20
+
+
+@dataclass
+class Survey:
+    """What was found in files.
+
+    Args:
+        num_files: How many there are.
+        num_opened: How many of them were decoded.
+        sizes: Width and height, and how many files have them.
+        modes: Modes of Pillow, for instance ``RGB`` or ``L``.
+        oddities: What was odd about files that can be used, and about how many.
+        unreadable: Why files cannot be used, by path.
+        duplicates: Pairs of paths with the same bytes: the one in ``val`` or ``test``, and the other one before it.
+    """
+
+    num_files: int = 0
+    num_opened: int = 0
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    modes: Counter[str] = field(default_factory=Counter)
+    oddities: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+
+
+def survey(bundle: DataBundle, max_opened: int = MAX_OPENED) -> Survey:
+    """Open the files of a data set; finds nothing where images are not files of their own.
+
+    Args:
+        bundle: The data set.
+        max_opened: Files of each split to decode.
+    """
+    found = Survey()
+    splits = [split for split in (bundle.train, bundle.val, bundle.test) if _are_files(split)]
+    paths = [[str(path) for path, _ in split.samples] for split in splits if isinstance(split, FileSplit)]
+    for part in paths:
+        found.num_files += len(part)
+        for path in _spread(part, max_opened):
+            _look_at(path, found)
+    found.duplicates = _duplicates(paths)
+    return found
+
+
+def shorter_sides(split: FileSplit) -> list[int]:
+    """Shorter sides of some of the images, by their headers alone."""
+    sides, reason = [], "there is none"
+    for path, _ in _spread(list(split.samples), _NUM_MEASURED):
+        try:
+            size, _ = image_header(split.opener(path) if split.opener else path)
+            sides.append(min(size))
+        except BadImageError as error:
+            reason = f"{path} ({error})"
+    if not sides:
+        raise DataError(f"no image can be read to learn its size: {reason}. Repair the files, or set data.image_size.")
+    return sides
+
+
+def _look_at(path: str, found: Survey) -> None:
+    found.num_opened += 1
+    try:
+        size, mode = image_header(path)
+        _, note = read_image(path)
+    except BadImageError as error:
+        found.unreadable[path] = str(error)
+        return
+    found.sizes[size] += 1
+    found.modes[mode] += 1
+    if note:
+        found.oddities[note] += 1
+
+
+def _duplicates(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Files of a later part with the same bytes as one of an earlier part."""
+    sizes = [{path: size for path in part if (size := _size(path))} for part in parts]
+    # Only files of equal length can be equal, so most are never read.
+    counts = Counter(size for part in sizes for size in set(part.values()))
+    shared = {size for size, count in counts.items() if count > 1}
+    known: dict[bytes, str] = {}
+    pairs = []
+    for part in sizes:
+        digests = {path: _digest(path) for path, size in part.items() if size in shared}
+        pairs += [(path, known[digest]) for path, digest in digests.items() if digest in known]
+        for path, digest in digests.items():
+            known.setdefault(digest, path)
+    return pairs
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # a broken link; it is among the unreadable
+        return 0
+
+
+def _digest(path: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return path.encode("utf-8", "surrogateescape")  # equal to nothing else
+    return digest.digest()
+
+
+def _are_files(split: object) -> bool:
+    return isinstance(split, FileSplit) and split.opener is None
+
+
+def _spread(items: Sequence[T], count: int) -> list[T]:
+    """At most so many of them, from beginning to end."""
+    if len(items) <= count:
+        return list(items)
+    return [items[index * len(items) // count] for index in range(count)]
