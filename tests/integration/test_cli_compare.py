@@ -6,14 +6,23 @@ from pathlib import Path
 import pytest
 
 from tests.integration.command import Outcome, run_command
+from tests.integration.runs import image_folder
 
 QUICK = ["--data", "digits", "--workers", "1", "epochs=1", "batch_size=256", "model.options.widths=[8, 16]"]
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    output = tmp_path_factory.mktemp("compare") / "out"
-    return output, run_command("compare", *QUICK, "--losses", "ce,ls,maxsup", "--seeds", "2", "--output", str(output))
+    home = tmp_path_factory.mktemp("compare")
+    image_folder(home / "images")
+    return home / "out", run_command(*command_of(home / "out"))
+
+
+def command_of(output: Path) -> list[str]:
+    """Files, and processes that load them: what a user's own images are."""
+    data = [f"folder:{output.parent / 'images'}", "--recipe", "folder_finetune", "--workers", "1"]
+    words = ["data.image_size=10", "data.num_workers=2", "model.name=small_cnn", "model.pretrained=false", "epochs=1"]
+    return ["compare", "--data", *data, "--losses", "ce,ls,maxsup", "--seeds", "2", "--output", str(output), *words]
 
 
 @pytest.mark.slow
@@ -52,7 +61,7 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same_bytes(compare
     output, _ = compared
     before = {name: (output / name).read_bytes() for name in ("summary.json", "report.html")}
     times = {path: path.stat().st_mtime_ns for path in output.glob("runs/*/summary.json")}
-    outcome = run_command("compare", *QUICK, "--losses", "ce,ls,maxsup", "--seeds", "2", "--output", str(output))
+    outcome = run_command(*command_of(output))
     assert outcome.code == 0
     assert "6 runs (2 seeds), 6 of them done" in outcome.err
     assert {path: path.stat().st_mtime_ns for path in output.glob("runs/*/summary.json")} == times

@@ -28,6 +28,8 @@ NUM_JOBS = 4
 NUM_KILLS = 20
 # Enough epochs to be caught in the middle.
 LONGER = ("epochs=12",)
+# Processes of a worker, which must not outlive it.
+LOADED = "data.num_workers=2"
 STORE_BYTES = 80 << 20
 
 
@@ -129,32 +131,69 @@ def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
     assert numbers_of(jobs) == expected
 
 
+def all_of(workers: Sequence[int]) -> list[int]:
+    """Workers and the processes that they have started, alive or orphaned: each worker leads a session of its own."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, session, *_ = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(session) in workers and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
 def test_the_workers_of_a_killed_launcher_save_and_leave(images: Path, tmp_path: Path) -> None:
-    jobs = plan_jobs(tmp_path, images, 1, "epochs=300")
+    jobs = plan_jobs(tmp_path, images, 1, "epochs=300", LOADED)
     launcher = start(tmp_path, 1)
     wait_until(lambda: is_somewhere_in_training(jobs))
-    [worker] = workers_of(launcher.pid)
+    workers = workers_of(launcher.pid)
+    wait_until(lambda: len(all_of(workers)) > 1)
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: not is_alive(worker), 20.0)
+    wait_until(lambda: not all_of(workers), 20.0)
     assert "Give the same command again to go on" in (jobs[0].folder / LOG).read_text()
     assert (jobs[0].folder / "checkpoints/last").exists()
     assert not (jobs[0].folder / FAILURE).exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
 def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[Any], tmp_path: Path) -> None:
-    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
+    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER, LOADED)
     launcher = start(tmp_path)
     wait_until(lambda: is_somewhere_in_training(jobs))
     workers = workers_of(launcher.pid)
+    wait_until(lambda: len(all_of(workers[:1])) > 1)
+    os.kill(workers[0], signal.SIGKILL)
+    wait_until(lambda: not all_of(workers[:1]), 4.0)
+    wait_until(lambda: set(workers_of(launcher.pid)) > set(workers[1:]))
+    workers += workers_of(launcher.pid)
     launcher.send_signal(signal.SIGINT)
-    assert launcher.wait(60) == 130
-    assert not any(is_alive(worker) for worker in workers)
+    assert launcher.wait(20) == 130
+    assert not all_of(workers)
     assert not any((job.folder / FAILURE).exists() for job in jobs)
     assert not all(is_done(job.folder) for job in jobs)
     assert complaints(create_launcher("local").launch(jobs)) == []
     assert numbers_of(jobs) == expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+def test_an_interrupted_comparison_tells_what_is_saved(images: Path, tmp_path: Path) -> None:
+    output = tmp_path / "compared"
+    choice = ["--data", f"folder:{images}", "--recipe", "folder_finetune", "--losses", "ce,maxsup", "--seeds", "1"]
+    words = ["model.name=small_cnn", "model.pretrained=false", "data.image_size=10", "epochs=4", LOADED]
+    command = [sys.executable, "-m", "maxsup.cli", "compare", *choice, "--output", str(output), *words]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    wait_until(lambda: any(output.glob("runs/*/metrics.jsonl")))
+    workers = workers_of(first.pid)
+    first.send_signal(signal.SIGTERM)
+    _, said = first.communicate(timeout=20)
+    assert first.returncode == 143
+    num_saved = sum((folder / "checkpoints/last").exists() for folder in output.glob("runs/*"))
+    assert f"of 2 runs 0 are done, {num_saved} have a checkpoint to go on from, {2 - num_saved} have none" in said
+    assert not all_of(workers)
 
 
 def test_runs_that_fail_are_named_and_the_others_are_made(images: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from maxsup.core.repro import mixed_seed
 from maxsup.data.batches import Batch, BatchFinish, BatchPlan, Pipeline
 from maxsup.data.bundle import MaskSplit
 from maxsup.data.mask_transforms import Bytes, Cutout, TrainingCutout, resized_image, scaled_sides
-from maxsup.data.streaming import ignore_signals, sent
+from maxsup.data.streaming import begin_worker, sent, worker_context
 
 if TYPE_CHECKING:
     from maxsup.core.config import DenseConfig
@@ -95,7 +95,8 @@ class MaskPipeline(Pipeline):
             batch_size=None,
             sampler=wanted,
             num_workers=self._num_workers,
-            worker_init_fn=ignore_signals,
+            worker_init_fn=begin_worker,
+            multiprocessing_context=worker_context(self._num_workers),
             # A generator of its own: the global one belongs to the training loop.
             generator=torch.Generator().manual_seed(0),
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,7 +90,8 @@ class StreamingPipeline(Pipeline):
             batch_sampler=wanted,
             num_workers=self._num_workers,
             collate_fn=_collated,
-            worker_init_fn=ignore_signals,
+            worker_init_fn=begin_worker,
+            multiprocessing_context=worker_context(self._num_workers),
             # A generator of its own: the global one belongs to the training loop.
             generator=torch.Generator().manual_seed(0),
         )
@@ -194,12 +198,26 @@ def sent(loader: DataLoader[Any]) -> Iterator[Any]:
         yield part
 
 
-def ignore_signals(worker: int) -> None:
-    """Leave signals to the training loop, in a worker process."""
+def worker_context(num_workers: int) -> str | None:
+    """How worker processes are started: by a fork where that is usual and nobody chose otherwise.
+
+    Workers live for an epoch. A fork takes milliseconds; Python 3.14's default imports torch in each of them.
+    """
+    is_usual = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) is None
+    return "fork" if num_workers and is_usual else None
+
+
+def begin_worker(worker: int) -> None:
+    """Leave signals to the training loop and streams to the threads that were printing, in a worker process."""
     # Ctrl-C and a cluster's SIGTERM reach the whole process group. The training loop answers them by saving; it still
     # needs its workers for that, and ends them itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Where a progress bar was printing at the moment of the fork, its lock stays locked here for ever, and the flush at
+    # the end of this process would wait for it.
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is not None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
 
 
 def _side(split: MemorySplit | FileSplit) -> int:

@@ -128,7 +128,7 @@ class Launcher(ABC):
             How each one ended.
 
         Raises:
-            Interruption: After Ctrl-C or SIGTERM. Workers have saved; the same call goes on.
+            Interruption: After Ctrl-C or SIGTERM. Workers had the time to save; the same call goes on.
         """
         if len({job.folder.resolve() for job in jobs}) < len(jobs):
             raise ValueError("jobs must have a folder of their own each; got one twice. Leave out what is double.")
@@ -172,7 +172,7 @@ class Launcher(ABC):
                     show()
                     if guard.received is not None and left:
                         self._stop()
-                        raise _interruption(guard.received, states)
+                        raise _interruption(guard.received, [read_state(state.job) for state in states.values()])
         finally:
             self._close()
 
@@ -275,11 +275,13 @@ def _unfinished(state: JobState) -> JobState:
     return state if not state.is_final else JobState(state.job, "running", state.epoch, state.seconds, log=state.log)
 
 
-def _interruption(number: int, states: dict[Path, JobState]) -> Interruption:
-    num_done = sum(state.status == "done" for state in states.values())
+def _interruption(number: int, states: Sequence[JobState]) -> Interruption:
+    left = [state.job.folder for state in states if state.status != "done"]
+    num_saved = sum((RunDir(folder).checkpoints / "last").exists() for folder in left)
+    num_done = len(states) - len(left)
     return Interruption(
-        f"stopped by {signal.Signals(number).name}; {num_done} of {len(states)} runs are done, the others are saved. "
-        "Give the same command again to go on.",
+        f"stopped by {signal.Signals(number).name}; of {len(states)} runs {num_done} are done, {num_saved} have a "
+        f"checkpoint to go on from, {len(left) - num_saved} have none yet. Give the same command again to go on.",
         signal_number=number,
     )
 

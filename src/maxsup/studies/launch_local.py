@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from selectors import EVENT_READ, DefaultSelector
 
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending
-from maxsup.studies.worker import LOG
-
-SAVE_SECONDS = 60.0
-"""How long workers may take to save before they are killed; their last checkpoint holds."""
+from maxsup.studies.worker import LOG, ORDERS, SAVE_SECONDS
 
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
@@ -28,6 +28,7 @@ _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPE
 @dataclass(eq=False)
 class _Worker:
     process: subprocess.Popen[bytes]
+    orders: FileIO
     job: Job | None = None
 
 
@@ -79,48 +80,49 @@ class LocalLauncher(Launcher):
             job = self._waiting.popleft()
             worker = idle.pop() if idle else self._start(job)
             worker.job = job
-            assert worker.process.stdin is not None
-            try:
-                worker.process.stdin.write(json.dumps(str(job.folder.resolve())).encode() + b"\n")
-                worker.process.stdin.flush()
-            except BrokenPipeError:
-                # Killed while it waited; its pipe says so at the next look, and the job is begun again.
-                continue
+            # Broken where it was killed while it waited: the next look says so, and the job is begun again.
+            with suppress(BrokenPipeError):
+                worker.orders.write(json.dumps(str(job.folder.resolve())).encode() + b"\n")
 
     def _start(self, job: Job) -> _Worker:
+        # Not standard input: a worker forks processes that load data, and these would wait for the lock of a stream
+        # that a thread of the worker was reading.
+        orders, write_end = os.pipe()
         # Its first job's log also takes what it says before it knows of the job.
-        with (job.folder / LOG).open("ab") as log:
+        with FileIO(orders), (job.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
+                [*self._command, ORDERS, str(orders)],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                pass_fds=[orders],
                 # The path of a script does not have the current folder in it either.
                 env=os.environ | _ONE_THREAD | {"PYTHONSAFEPATH": "1"},
                 # Ctrl-C on a terminal is for the launcher alone, which then tells the workers.
                 start_new_session=True,
             )
-        worker = _Worker(process)
+        worker = _Worker(process, FileIO(write_end, "w"))
         self._workers.append(worker)
         self._selector.register(process.stdout, EVENT_READ, worker)  # type: ignore[arg-type]
         return worker
 
     def _forget(self, worker: _Worker) -> str:
-        """Take leave of a worker that has ended; gives how it did."""
+        """Take leave of a worker that has ended, and of all that it started; gives how it ended."""
         process = worker.process
-        assert process.stdin is not None
         assert process.stdout is not None
         self._selector.unregister(process.stdout)
         self._workers.remove(worker)
         process.stdout.close()
-        _close_quietly(worker)
-        return ending(process.wait())
+        worker.orders.close()
+        code = process.wait()
+        _kill_group(worker)
+        return ending(code)
 
     def _stop(self) -> None:
         self._waiting.clear()
-        # The end of its input tells a worker to save and leave, as the death of this process would.
+        # The end of its orders tells a worker to save and leave, as the death of this process would.
         for worker in self._workers:
-            _close_quietly(worker)
+            worker.orders.close()
         end = time.monotonic() + SAVE_SECONDS
         for worker in self._workers:
             try:
@@ -129,11 +131,9 @@ class LocalLauncher(Launcher):
                 return
 
     def _close(self) -> None:
-        for worker in self._workers:
-            _close_quietly(worker)
         for worker in list(self._workers):
-            if worker.job is not None:
-                worker.process.kill()
+            # One without a job has nothing to lose, and one with a job has had its time.
+            _kill_group(worker)
             self._forget(worker)
         self._selector.close()
 
@@ -145,9 +145,8 @@ def num_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _close_quietly(worker: _Worker) -> None:
-    assert worker.process.stdin is not None
-    try:
-        worker.process.stdin.close()
-    except BrokenPipeError:
-        return
+def _kill_group(worker: _Worker) -> None:
+    """Kill a worker and the processes that load its data, which are in its group."""
+    # macOS answers EPERM where all that is left of a group has ended.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker.process.pid, signal.SIGKILL)

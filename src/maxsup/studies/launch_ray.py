@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
-from maxsup.studies.launch_local import SAVE_SECONDS, num_processors
-from maxsup.studies.worker import attempt
+from maxsup.studies.launch_local import num_processors
+from maxsup.studies.worker import SAVE_SECONDS, attempt
 
 
 @LAUNCHERS.register("ray", summary="tasks on Ray, on this machine or on a cluster")

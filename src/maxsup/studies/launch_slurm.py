@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
-from maxsup.studies.launch_local import SAVE_SECONDS
-from maxsup.studies.worker import attempt
+from maxsup.studies.worker import SAVE_SECONDS, attempt
 
 _LOOK_SECONDS = 0.2
 

@@ -1,8 +1,8 @@
 """What a worker does for one run: train it, then analyse it; what is there already is not done again.
 
-``python -m maxsup.studies.worker FOLDER`` does one job and exits with the code of what went wrong. Without a folder it
-takes jobs from standard input, one folder in JSON a line, and answers each with a line; the end of the input, also by
-the death of whoever writes it, makes it save and leave.
+``python -m maxsup.studies.worker FOLDER`` does one job and exits with the code of what went wrong. ``--orders N`` takes
+jobs from file descriptor ``N``, one folder in JSON a line, and answers each with a line; the end of the orders, also by
+the death of whoever writes them, makes it save and leave.
 
 A run's folder is all that is needed::
 
@@ -27,6 +27,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from maxsup.training.progress import Reporter
 
 JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker.log"
+
+ORDERS = "--orders"
+
+SAVE_SECONDS = 60.0
+"""How long workers may take to save before they are killed; their last checkpoint holds."""
 
 WAIT_SECONDS = 120.0
 """How long a worker waits for another one to leave its folder: one whose launcher has died saves first."""
@@ -249,19 +255,22 @@ def _flush() -> None:
             stream.flush()
 
 
-def _serve(lines: Iterator[str], answer: Callable[[str], None]) -> int:
+def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
     """Do jobs as their folders come in; a failure ends the process, so that the next job finds a fresh one."""
     folders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     is_busy = threading.Event()
 
     def listen() -> None:
-        for line in lines:
+        for line in orders:
             is_busy.set()
             folders.put(json.loads(line))
         folders.put(None)
         if is_busy.is_set():
             # Whoever wanted the job is gone or wants to stop: save and leave.
             os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(SAVE_SECONDS)
+            # This process hangs, and nobody else may be left to end it and the processes that load its data.
+            os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=listen, daemon=True).start()
     while (folder := folders.get()) is not None:
@@ -274,14 +283,16 @@ def _serve(lines: Iterator[str], answer: Callable[[str], None]) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Do the job of one folder, or those that standard input names; gives the exit code."""
-    if len(words) > 1:
-        print(f"folders must be at most one; got {len(words)}. Start one worker each.", file=sys.stderr)
-        return 2
-    if words:
+    """Do the job of one folder, or those that come in as orders; gives the exit code."""
+    if len(words) == 1:
         return attempt(words[0])
-    with os.fdopen(os.dup(1), "w", buffering=1) as channel:
-        return _serve(iter(sys.stdin.readline, ""), lambda word: print(word, file=channel))
+    if len(words) != 2 or words[0] != ORDERS:
+        print(f"words must be one folder, or {ORDERS} and a number; got {list(words)}.", file=sys.stderr)
+        return 2
+    # Without a buffer, and so without a lock that a fork could leave locked.
+    with FileIO(int(words[1])) as orders, os.fdopen(os.dup(1), "w", buffering=1) as channel:
+        os.set_inheritable(orders.fileno(), False)
+        return _serve(orders, lambda word: print(word, file=channel))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,11 @@
 """What a batch holds depends on seed, epoch and step: not on workers, ranks, or where one starts."""
 
+import os
 import random
+import signal
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +13,7 @@ import torch
 
 from maxsup.core.config import AugmentConfig
 from maxsup.data import Batch, FileSplit, MemorySplit, Pipeline, build_pipeline
+from maxsup.data.streaming import begin_worker
 from tests.unit.data import made
 from tests.unit.data.batches import assert_equal_batches
 
@@ -102,6 +108,30 @@ def test_what_is_skipped_is_not_decoded(splits, monkeypatch: pytest.MonkeyPatch)
 def test_workers_change_nothing(splits, source: str) -> None:
     alone, helped = (list(pipeline(splits[source], "files", num_workers=number).epoch(1, 1)) for number in (0, 2))
     assert_equal_batches(alone, helped)
+
+
+def test_a_worker_ends_although_a_thread_was_printing_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    stream = os.fdopen(write_end, "w")
+    monkeypatch.setattr(sys, "stderr", stream)
+    # More than a pipe takes: the thread keeps the lock of the stream until somebody reads.
+    printing = threading.Thread(target=lambda: print("." * (1 << 20), file=stream))
+    printing.start()
+    os.read(read_end, 1)
+    worker = os.fork()
+    if worker == 0:
+        begin_worker(0)
+        sys.stderr.flush()
+        os._exit(0)
+    end = time.monotonic() + 5
+    while (ended := os.waitpid(worker, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(worker, signal.SIGKILL)
+    threading.Thread(target=lambda: os.fdopen(read_end).read()).start()
+    printing.join()
+    stream.close()
+    assert ended == (worker, 0)
 
 
 @KINDS

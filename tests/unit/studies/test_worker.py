@@ -217,4 +217,4 @@ def test_the_command_takes_one_folder(folder: Path, pretended: Pretended, capsys
     assert main([str(folder)]) == 0
     assert is_done(folder)
     assert main(["a", "b"]) == 2
-    assert "folders must be at most one; got 2" in capsys.readouterr().err
+    assert "words must be one folder, or --orders and a number" in capsys.readouterr().err
