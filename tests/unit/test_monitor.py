@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from maxsup.monitor import DecompositionMonitor
 from tests.reference.monitor import decomposition_statistics
@@ -198,3 +199,32 @@ def test_the_state_of_an_unused_monitor_resets_another(logits, target):
 def test_the_state_of_something_else_is_refused():
     with pytest.raises(ValueError, match=r"must have 9 sums; got shape \(3,\)"):
         DecompositionMonitor().load_state_dict({"sums": torch.zeros(3)})
+
+
+def test_a_transposed_picture_is_refused():
+    monitor = DecompositionMonitor()
+    with pytest.raises(ValueError, match=r"target must be class indices of shape \(2, 4, 6\)"):
+        monitor.update(torch.randn(2, 5, 4, 6), torch.zeros(2, 6, 4, dtype=torch.long))
+    assert monitor.compute()["num_samples"] == 0
+
+
+def test_what_processes_know_of_one_another_is_not_added_again(logits, target, monkeypatch):
+    # The other process counts the same as this one.
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "all_reduce", lambda sums: sums.mul_(2))
+    monitor, expected = DecompositionMonitor(), DecompositionMonitor()
+    for number in (2, 4, 6):
+        monitor.update(logits, target)
+        for _ in range(2):
+            monitor.sync()
+            restored = DecompositionMonitor()
+            restored.load_state_dict(monitor.state_dict())
+            monitor = restored
+        for _ in range(2):
+            expected.update(logits, target)
+        assert monitor.compute() == pytest.approx(expected.compute(), rel=1e-12)
+        assert monitor.compute()["num_samples"] == number * (target != -100).sum()
+    twice = DecompositionMonitor()
+    twice.merge(monitor)
+    twice.sync()
+    assert twice.compute() == monitor.compute()

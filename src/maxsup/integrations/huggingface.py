@@ -20,6 +20,8 @@ from maxsup.integrations.huggingface_callback import TrainerLossCallback
 from maxsup.integrations.huggingface_labels import LabelsOfHeads, named_logits, rows_and_targets, single_logits
 from maxsup.integrations.huggingface_models import (
     DecoderInputsCollator,
+    Rules,
+    RulesOfModels,
     expect_decoder_inputs,
     is_encoder_decoder,
     shifts_labels,
@@ -75,9 +77,7 @@ class TrainerLoss:
         self.terms: LoggedTerms | None = None
         self.num_training_calls = 0
         self.num_targets: float | Tensor | None = None
-        self._model: Any = None
-        self._accumulation: int | None = None
-        self._model_shifts: bool | None = None
+        self._rules = RulesOfModels()
 
     def callback(self, *, per_step: bool = False, monitor: bool = True) -> TrainerLossCallback:
         """The callback that belongs to this loss; see :class:`TrainerLossCallback` for its options."""
@@ -89,12 +89,11 @@ class TrainerLoss:
         _check_problem(model)
         if self._heads is not None:
             self._heads.watch(unwrapped(model))
-        self._model = model
-        self._accumulation = args.gradient_accumulation_steps
-        self._model_shifts = shifts_labels(model)
+        rules = Rules(model, args.gradient_accumulation_steps, shifts_labels(model))
+        self._rules.add(rules)
         if is_encoder_decoder(model):
             expect_decoder_inputs(model)
-        if self._model_shifts and not trainer_counts_shifted(model):
+        if rules.shifts_labels and not trainer_counts_shifted(model):
             warnings.warn(
                 f"Trainer counts the first label of each row of {type(unwrapped(model)).__name__}, which nothing "
                 "predicts, so the training loss is a little small. Set model.loss_type = 'ForCausalLM' before creating "
@@ -105,7 +104,8 @@ class TrainerLoss:
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
         """The loss of a batch, as ``Trainer`` asks for it."""
-        is_training = torch.is_grad_enabled() and (self._model is None or self._model.training)
+        rules = self._rules.current
+        is_training = torch.is_grad_enabled() and (rules is None or rules.model.training)
         pairs = self._pairs(outputs, labels)
         if is_training:
             self._check_attached()
@@ -142,22 +142,24 @@ class TrainerLoss:
                     "Leave shift out."
                 )
             return False
-        shift = self._model_shifts if self.shift is None else self.shift
-        if shift is None:
+        if self.shift is not None:
+            return self.shift
+        if self._rules.current is None:
             raise RuntimeError(
                 "TrainerLoss must know whether labels are shifted; got neither its callback nor shift. Pass "
                 "callbacks=[loss.callback()] to the Trainer, or shift=True for a causal language model, else False."
             )
-        return shift
+        return self._rules.current.shifts_labels
 
     def _denominator(
         self, num_items: int | Tensor | None, rows: Tensor, target: Tensor, is_training: bool
     ) -> float | Tensor | None:
         """What divides the sum; None for the number of targets here."""
+        accumulation = None if self._rules.current is None else self._rules.current.accumulation
         if num_items is None:
-            if is_training and (self._accumulation or 1) > 1:
+            if is_training and (accumulation or 1) > 1:
                 raise RuntimeError(
-                    f"num_items_in_batch must be given under accumulation over {self._accumulation} batches; got None. "
+                    f"num_items_in_batch must be given under accumulation over {accumulation} batches; got None. "
                     "Use transformers 4.46 or newer, with the targets under the name 'labels'."
                 )
             return None
@@ -166,7 +168,7 @@ class TrainerLoss:
         if not is_training and not is_spread:
             return None
         if self.criterion.ignore_index != _TRAINER_IGNORES and not target.is_floating_point():
-            if is_spread or self._accumulation != 1:
+            if is_spread or accumulation != 1:
                 raise ValueError(
                     f"ignore_index must be -100 under accumulation or with several processes, because Trainer counts "
                     f"every other label; got {self.criterion.ignore_index!r}. Turn it into -100 in the data collator."
@@ -182,12 +184,12 @@ class TrainerLoss:
         return num_items / rows.shape[1] if target.is_floating_point() else num_items
 
     def _check_attached(self) -> None:
-        if self._model is None and self.shift is None:
+        if self._rules.current is None and self.shift is None:
             raise RuntimeError(
                 "TrainerLoss must know its Trainer; got no callback. Pass callbacks=[loss.callback()] to the Trainer, "
                 "or TrainerLoss(..., shift=False) to go without its checks (shift=True for a causal language model)."
             )
-        if self._model is None and self.criterion.schedule is not None:
+        if self._rules.current is None and self.criterion.schedule is not None:
             raise RuntimeError(
                 f"a schedule must be advanced by the callback; got none for {self.criterion.schedule!r}. "
                 "Pass callbacks=[loss.callback()] to the Trainer."

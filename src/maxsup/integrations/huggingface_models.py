@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 _DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
 
@@ -38,6 +40,38 @@ def trainer_counts_shifted(model: Any) -> bool:
     from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
     return LOSS_MAPPING.get(str(getattr(unwrapped(model), "loss_type", None))) is ForCausalLMLoss
+
+
+class Rules(NamedTuple):
+    """What a model and its Trainer ask of a loss."""
+
+    model: Any
+    accumulation: int
+    shifts_labels: bool
+
+
+class RulesOfModels:
+    """The rules of the model whose outputs come next, because ``Trainer`` hands a loss outputs without their model."""
+
+    def __init__(self) -> None:
+        self.current: Rules | None = None
+        self._handles: WeakKeyDictionary[nn.Module, RemovableHandle] = WeakKeyDictionary()
+
+    def add(self, rules: Rules) -> None:
+        """Take these rules, and from a second model on those of whichever model is called."""
+        before, self.current = self.current, rules
+        if before is not None and before.model is not rules.model:
+            self._follow(before)
+        if self._handles:
+            self._follow(rules)
+
+    def _follow(self, rules: Rules) -> None:
+        def take(module: nn.Module, positional: Any) -> None:
+            self.current = rules
+
+        if rules.model in self._handles:
+            self._handles[rules.model].remove()
+        self._handles[rules.model] = rules.model.register_forward_pre_hook(take)
 
 
 class DecoderInputsCollator:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maxsup.losses.label_smoothing import decomposition
 from maxsup.losses.maxsup import top_gap
-from maxsup.losses.reduction import class_rows, require_labels, target_values
+from maxsup.losses.reduction import check_options, class_rows, require_labels, target_values
 
 _SUMS = (
     "num_samples",
@@ -45,11 +45,14 @@ class DecompositionMonitor:
     def __init__(self, ignore_index: int = -100) -> None:
         self.ignore_index = ignore_index
         self._sums: Tensor | None = None
+        # The part of the sums that all processes have in common.
+        self._shared: Tensor | None = None
 
     @torch.no_grad()
     def update(self, logits: Tensor, target: Tensor, alpha: float | Tensor = 1.0) -> None:
         """Count a batch of logits ``(N, K)`` or ``(N, K, d1, ...)`` with class indices."""
         require_labels("DecompositionMonitor", target)
+        check_options(logits, target)
         rows = class_rows(logits.detach())
         labels = target.reshape(-1).long()
         valid = labels != self.ignore_index
@@ -96,37 +99,49 @@ class DecompositionMonitor:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._sums = None
+        self._sums = self._shared = None
 
     def merge(self, other: DecompositionMonitor) -> None:
         """Add what another monitor has counted."""
-        if other._sums is not None:
-            self._sums = other._sums.clone() if self._sums is None else self._sums + other._sums.to(self._sums.device)
+        self._sums = _added(self._sums, other._sums)
+        self._shared = _added(self._shared, other._shared)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What was counted so far, for a checkpoint."""
-        return {} if self._sums is None else {"sums": self._sums.clone()}
+        state = {"sums": self._sums, "shared": self._shared}
+        return {name: sums.clone() for name, sums in state.items() if sums is not None}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
-        sums = state.get("sums")
-        if sums is not None and sums.shape != (len(_SUMS),):
-            raise ValueError(
-                f"state of a DecompositionMonitor must have {len(_SUMS)} sums; got shape {tuple(sums.shape)}. "
-                "Load what its state_dict gave."
-            )
-        self._sums = None if sums is None else sums.clone()
+        for sums in state.values():
+            if sums.shape != (len(_SUMS),):
+                raise ValueError(
+                    f"state of a DecompositionMonitor must have {len(_SUMS)} sums; got shape {tuple(sums.shape)}. "
+                    "Load what its state_dict gave."
+                )
+        self._sums, self._shared = (_added(None, state.get(name)) for name in ("sums", "shared"))
 
     def sync(self, device: torch.device | str = "cpu") -> None:
         """Add up the counts of all processes; every process must call it, and then has them all.
 
+        Counting may go on afterwards: the next call adds what is new since.
+
         Args:
             device: Where a process that has counted nothing takes part from (the backend's device).
         """
+        if not dist.is_available() or not dist.is_initialized():
+            return
         if self._sums is None:
             self._sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=device)
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(self._sums)
+        new = self._sums.clone() if self._shared is None else self._sums - self._shared.to(self._sums.device)
+        dist.all_reduce(new)
+        self._sums = self._shared = _added(self._shared, new)
+
+
+def _added(sums: Tensor | None, others: Tensor | None) -> Tensor | None:
+    if others is None:
+        return sums
+    return others.clone() if sums is None else sums + others.to(sums.device)
 
 
 def _ratio(value: float, count: float) -> float:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 # Of a block in float64; together with its exponentials it should stay in the cache.
 BLOCK_ELEMENTS = 1 << 16
+# Relative error of a sum of exponentials that may be added up in any order.
+ROUNDING = 16 * torch.finfo(torch.float64).eps
 
 
 class Predictions(NamedTuple):
@@ -37,8 +39,8 @@ class Predictions(NamedTuple):
 class Tally:
     """Predictions by falling confidence, and how often each of them counts.
 
-    ``group`` numbers the distinct values of confidence, ``levels`` are these values; samples of one level are tied, and
-    no metric may depend on their order.
+    ``group`` numbers the levels of confidence, ``levels`` are their values; samples of one level are tied, and no
+    metric may depend on their order.
     """
 
     count: Tensor
@@ -67,13 +69,20 @@ class Tally:
 
 
 def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
-    """Each prediction once, sorted by its own confidence or by one that is given."""
+    """Each prediction once, sorted by its own confidence or by one that is given.
+
+    Of confidences computed here, those that differ by rounding alone are tied: the same logits in another order of
+    classes add up to a sum that is different in its last digits. Given ones are taken as they are.
+    """
+    tolerance = 0.0
     if confidence is None:
-        confidence = predictions.confidence
+        confidence, tolerance = predictions.confidence, ROUNDING
     else:
         confidence = checked_confidence(confidence, len(predictions.labels))
     confidence, order = confidence.sort(descending=True, stable=True)
-    levels, group = confidence.unique_consecutive(return_inverse=True)
+    is_new = torch.ones_like(confidence, dtype=torch.bool)
+    is_new[1:] = confidence[1:] < confidence[:-1] * (1.0 - tolerance)
+    group, levels = is_new.cumsum(0) - 1, confidence[is_new]
     is_correct = predictions.is_correct[order].double()
     rank, nll, brier = (column[order] for column in (predictions.rank, predictions.nll, predictions.brier))
     return Tally(torch.ones_like(confidence), is_correct, rank, nll, brier, confidence, group, levels)
@@ -191,18 +200,24 @@ def check_matrix(name: str, values: Tensor, axes: str) -> None:
         raise ValueError(f"{name} must be floating-point numbers; got {values.dtype}. Use {name}.float() if they are.")
 
 
+def class_indices(name: str, values: Tensor) -> Tensor:
+    """The values as int64: in a narrower type a comparison with a large number, or a product, wraps around."""
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(values).__name__}. Use torch.as_tensor({name}).")
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"{name} must be class indices; got {values.dtype}. Use {name}.long() if they are.")
+    return values.detach().long()
+
+
 def check_labels(labels: Tensor, num_samples: int) -> Tensor:
     """The labels as int64 on the CPU, one for each of ``num_samples``."""
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"labels must be a tensor; got {type(labels).__name__}. Use torch.as_tensor(labels).")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels must be class indices; got {labels.dtype}. Use labels.long() if they are.")
+    labels = class_indices("labels", labels)
     if labels.shape != (num_samples,):
         raise ValueError(
             f"labels must have one entry a sample, shape ({num_samples},); got shape {tuple(labels.shape)}. "
             "Give the index of the true class of each row."
         )
-    labels = labels.detach().cpu().long()
+    labels = labels.cpu()
     if num_samples and int(labels.min()) < 0:
         row = int((labels < 0).nonzero()[0])
         raise ValueError(

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from maxsup.metrics.predictions import class_indices
+
 
 class ConfusionSums:
     """Counts of true and predicted classes; pixels of all images count alike.
@@ -27,6 +29,8 @@ class ConfusionSums:
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         self.matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
+        # What all processes know of one another already.
+        self._shared = torch.zeros_like(self.matrix)
 
     def update(self, predictions: Tensor, labels: Tensor) -> None:
         """Count pixels: two integer tensors of the same shape."""
@@ -35,20 +39,35 @@ class ConfusionSums:
                 f"predictions must have the shape of labels; got {tuple(predictions.shape)} for "
                 f"{tuple(labels.shape)}. Resize logits to the labels before taking the maximum."
             )
+        labels, predictions = class_indices("labels", labels), class_indices("predictions", predictions)
         is_labelled = labels != self.ignore_index
-        places = labels[is_labelled] * self.num_classes + predictions[is_labelled]
-        counts = torch.bincount(places, minlength=self.num_classes**2)
+        labels, predictions = labels[is_labelled], predictions[is_labelled]
+        self._check_classes("labels", labels, f", or ignore_index={self.ignore_index}")
+        self._check_classes("predictions", predictions)
+        counts = torch.bincount(labels * self.num_classes + predictions, minlength=self.num_classes**2)
         self.matrix += counts.view(self.num_classes, self.num_classes).to(self.matrix.device)
 
     def merge(self, other: ConfusionSums) -> None:
         """Add what another has counted."""
         self.matrix += other.matrix
+        self._shared += other._shared
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes."""
-        matrix = self.matrix.to(device)
+        """Add up the counts of all processes; what an earlier call has added up is not added again."""
+        matrix = (self.matrix - self._shared).to(device)
         dist.all_reduce(matrix)
-        self.matrix = matrix.cpu()
+        self.matrix = self._shared + matrix.cpu()
+        self._shared = self.matrix.clone()
+
+    def _check_classes(self, name: str, values: Tensor, exception: str = "") -> None:
+        if len(values) == 0:
+            return
+        for value in map(int, values.aminmax()):
+            if not 0 <= value < self.num_classes:
+                raise ValueError(
+                    f"{name} must be classes from 0 to {self.num_classes - 1}{exception}; got {value}. "
+                    "Check the label mapping or num_classes."
+                )
 
     @property
     def num_present(self) -> int:

@@ -1,9 +1,9 @@
 """Selective classification: does confidence tell right predictions from wrong ones?
 
 Conventions, the same for all functions here: confidence is the top probability unless another one is given, and a
-sample is accepted before another if its confidence is higher. Samples of equal confidence are tied, and every number is
-the mean over all orders of the tied ones (so shuffling the samples changes nothing); thresholds take or leave a tied
-group as a whole.
+sample is accepted before another if its confidence is higher. Samples of equal confidence are tied (top probabilities
+that differ by rounding alone are equal, given confidences are compared as they are), and every number is the mean over
+all orders of the tied ones (so shuffling the samples changes nothing); thresholds take or leave a tied group whole.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Self
 
@@ -34,6 +35,8 @@ class PredictionSums:
         self._bins = torch.zeros(3, NUM_BINS, dtype=torch.float64)
         # One column a class: samples, correct ones; made when the number of classes is known.
         self._classes = torch.zeros(2, 0, dtype=torch.float64)
+        # What all processes know of one another already, in the same order.
+        self._shared = [torch.zeros_like(counts) for counts in self._counts()]
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch."""
@@ -64,21 +67,23 @@ class PredictionSums:
     def merge(self, other: Self) -> Self:
         """Add what another one counted."""
         self._widen(other._classes.shape[1])
-        self._scalars += other._scalars
-        self._bins += other._bins
-        self._classes[:, : other._classes.shape[1]] += other._classes
+        for mine, theirs in zip((*self._counts(), *self._shared), (*other._counts(), *other._shared), strict=True):
+            mine[..., : theirs.shape[-1]] += theirs
         return self
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes, those that had no batch included."""
+        """Add up the counts of all processes, those that had no batch included.
+
+        What an earlier call has added up is not added again.
+        """
         width = torch.tensor(self._classes.shape[1], device=device)
         dist.all_reduce(width, op=dist.ReduceOp.MAX)
         self._widen(int(width))
-        for name in ("_scalars", "_bins", "_classes"):
+        for mine, shared in zip(self._counts(), self._shared, strict=True):
             # float64 travels on every device that has a process group; the sums are small.
-            counts = getattr(self, name).to(device)
+            counts = (mine - shared).to(device)
             dist.all_reduce(counts)
-            setattr(self, name, counts.cpu())
+            mine.copy_(shared.add_(counts.cpu()))
 
     def compute(self) -> dict[str, float]:
         """The numbers, as fractions; ``nan`` where there is nothing to average."""
@@ -108,4 +113,9 @@ class PredictionSums:
     def _widen(self, num_classes: int) -> None:
         missing = num_classes - self._classes.shape[1]
         if missing > 0:
-            self._classes = torch.nn.functional.pad(self._classes, (0, missing))
+            self._classes, self._shared[-1] = (
+                F.pad(counts, (0, missing)) for counts in (self._classes, self._shared[-1])
+            )
+
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._scalars, self._bins, self._classes

@@ -256,3 +256,40 @@ def test_a_collator_keeps_decoder_inputs_that_are_there() -> None:
 def test_a_collator_for_a_model_without_a_decoder_is_refused() -> None:
     with pytest.raises(ValueError, match=r"must have prepare_decoder_input_ids_from_labels.+got Linear"):
         DecoderInputsCollator(lambda features: features, nn.Linear(2, 2))
+
+
+class Scores(nn.Module):
+    """Gives random logits of one label a position."""
+
+    def forward(self, num_samples: int) -> dict[str, Tensor]:
+        return {"logits": logits_of(num_samples, 5, 6)}
+
+
+class ScoresForCausalLM(Scores):
+    """The same for the label of the next position."""
+
+    loss_type = "ForCausalLM"
+
+
+def test_each_of_two_models_is_judged_by_its_own_rules() -> None:
+    tagger, writer, loss = Scores(), ScoresForCausalLM(), TrainerLoss(alpha=ALPHA)
+    _, labels = sequence()
+    for model in (tagger, writer, tagger, writer):
+        loss.attach(model, arguments())
+    tagger.eval()
+    for model, is_shifted in ((tagger, False), (writer, True), (tagger, False)):
+        outputs = model(2)
+        rows, targets = outputs["logits"], labels
+        if is_shifted:
+            rows, targets = rows[:, :-1], targets[:, 1:]
+        alpha = ALPHA if model.training else 0.0
+        expected = maxsup_cross_entropy(rows.flatten(0, 1), targets.flatten(), alpha)
+        assert abs(loss(outputs, labels) - expected) <= TOLERANCE
+
+
+def test_a_model_that_is_attached_again_has_the_rules_of_its_new_trainer() -> None:
+    model, other, loss = Scores(), Scores(), TrainerLoss(alpha=ALPHA)
+    loss.attach(model, arguments(gradient_accumulation_steps=2))
+    loss.attach(other, arguments())
+    loss.attach(model, arguments())
+    assert loss(model(2), sequence()[1]).isfinite()

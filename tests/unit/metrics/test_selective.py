@@ -138,3 +138,23 @@ def test_correctness_must_be_booleans() -> None:
         risk_coverage(TIED, RIGHT.long())
     with pytest.raises(ValueError, match="is_correct must hold at least one sample"):
         risk_coverage(TIED[:0], RIGHT[:0])
+
+
+@pytest.mark.parametrize("num_classes", [10, 1000])
+def test_confidences_that_differ_by_rounding_are_tied(num_classes: int) -> None:
+    # Every row has the same logits in another order; which of them are right is an accident.
+    row = 2 * torch.randn(num_classes)
+    logits = torch.stack([row[torch.randperm(num_classes)] for _ in range(200)])
+    predicted = logits.argmax(dim=1)
+    labels = torch.where(torch.arange(200) % 3 == 0, (predicted + 1) % num_classes, predicted)
+    assert auroc(logits, labels) == 0.5
+    assert fpr95(logits, labels) == 1.0
+    assert aurc(logits, labels) == pytest.approx(67 / 200, abs=1e-12)
+
+
+def test_confidences_that_differ_by_more_than_rounding_are_not_tied() -> None:
+    gaps = torch.tensor([20.0, 20.0 + 1e-4, 20.0 + 2e-4], dtype=torch.float64)
+    logits = torch.stack([gaps, torch.zeros(3, dtype=torch.float64)], dim=1)
+    assert auroc(logits, torch.tensor([1, 0, 0])) == 1.0
+    given = torch.tensor([0.5, 0.5 + 1e-15, 0.5 + 2e-15], dtype=torch.float64)
+    assert auroc(logits, torch.tensor([1, 0, 0]), confidence=given) == 1.0

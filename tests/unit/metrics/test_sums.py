@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from maxsup.metrics import (
+    ConfusionSums,
     PredictionSums,
     PredictionTable,
     accuracy,
@@ -153,3 +154,25 @@ def test_a_process_without_a_batch_takes_part(predictions: Case, monkeypatch: py
     sums.sync(torch.device("cpu"))
     assert shapes == [(8,), (3, 15), (2, 12)]
     assert sums.compute() == other.compute()
+
+
+def test_counts_that_processes_have_shared_are_not_added_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The other process counts the same as this one.
+    monkeypatch.setattr(dist, "all_reduce", lambda counts, op=None: counts if op else counts.mul_(2))
+    sums, once = PredictionSums(), PredictionSums()
+    masks, once_masks = ConfusionSums(12), ConfusionSums(12)
+    for number, width in ((2, 5), (4, 12)):
+        logits, labels = torch.randn(30, width), torch.arange(30) % width
+        for each, times in ((sums, 1), (once, 2)):
+            for _ in range(times):
+                each.update(logits, labels)
+        for each, times in ((masks, 1), (once_masks, 2)):
+            for _ in range(times):
+                each.update(logits.argmax(1), labels)
+        for _ in range(2):
+            sums.sync(torch.device("cpu"))
+            masks.sync(torch.device("cpu"))
+        assert sums.compute() == pytest.approx(once.compute(), rel=1e-12)
+        assert sums.compute()["n"] == number * 30
+        assert torch.equal(sums._classes, once._classes)
+        assert torch.equal(masks.matrix, once_masks.matrix)
