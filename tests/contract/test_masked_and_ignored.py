@@ -165,6 +165,33 @@ def test_nothing_but_ignored_targets_gives_zero_on_request_and_keeps_the_graph(n
     assert torch.equal(logits.grad, torch.zeros(3, 4, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("is_training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_but_classes_of_weight_zero_is_nothing_to_count(name: str, is_training: bool):
+    weight = torch.tensor([0.0, 0.0, 2.0, 3.0], dtype=torch.float64)
+    for label, other in ((0, 1), (1, -100), (0, 2)):
+        logits = logits_without_ties(3, 4).requires_grad_()
+        target = torch.tensor([label, other, label])
+        loss, nan = (make_loss(name, empty=empty, weight=weight).train(is_training) for empty in ("zero", "nan"))
+        value, plain = (each(logits, target, **needs_of(name, logits)) for each in (loss, nan))
+        value.backward()
+        if other == 2:
+            assert torch.allclose(value, plain, rtol=1e-14, atol=0)
+            assert logits.grad[1].abs().sum() > 0
+        else:
+            assert plain.isnan()
+            assert value == 0
+            assert torch.equal(logits.grad, torch.zeros(3, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_does_not_count_may_hold_anything_in_evaluation(name: str):
+    logits = torch.tensor([[-math.inf, 0.0, 1.0, 2.0], [math.nan] * 4], dtype=torch.float64)
+    weight = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    for options, target in (({}, [-100, -100]), ({"weight": weight}, [0, -100])):
+        assert make_loss(name, empty="zero", **options).eval()(logits, torch.tensor(target)) == 0
+
+
 @pytest.mark.parametrize("num_items", [0, torch.tensor(0)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_without_any_target_gives_zero_on_request(name: str, num_items: int | torch.Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -22,6 +23,17 @@ def hint(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+
+
+def user_stacklevel() -> int:
+    """The ``stacklevel`` with which a warning of the caller points to the first line outside this package and torch.
+
+    Between a user and a loss lie ``nn.Module.__call__`` and hooks, wrappers and compiled code in any number.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("maxsup", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class MaxsupError(Exception):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
 from maxsup.core.checks import check_choice, check_number
+from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
 from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, plain_cross_entropy
@@ -186,7 +187,7 @@ class RegularizedLoss(nn.Module):
                 f"{self.current_strength:g} smooths again. Switch smoothing off where targets are made, for instance "
                 "Mixup(label_smoothing=0).",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=user_stacklevel(),
             )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -83,11 +83,19 @@ def plain_cross_entropy(
         return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
     if empty == "nan" or target.is_floating_point():
         return torch_loss("sum" if target.numel() == 0 and empty == "zero" else "mean")
-    # With nothing to count, all count as class 0 and the result is taken 0 times: a zero that keeps the graph.
-    is_counted = (target != ignore_index).any()
+    if target.numel() == 0:
+        return torch_loss("sum")
+    # With nothing to count, all are zeros of class 0 and the result is taken 0 times: a zero that keeps the graph.
+    valid = target != ignore_index
+    is_counted = valid.any()
+    if weight is not None:
+        # A class outside is named later, by what torch says of it.
+        labels = target.where(valid, 0).clamp(0, len(weight) - 1)
+        is_counted = (weight[labels] * valid).any()
+        weight = weight.where(is_counted, 1)
     target = target.where(is_counted, 0)
-    input = torch.where((target != ignore_index).unsqueeze(class_axis(input)), input, 0)
-    return torch_loss("mean") * is_counted if target.numel() > 0 else torch_loss("sum")
+    input = torch.where((valid & is_counted).unsqueeze(class_axis(input)), input, 0)
+    return torch_loss("mean") * is_counted
 
 
 def reduced_loss(
@@ -272,6 +280,7 @@ def raise_if_out_of_range(target: Tensor, ignore_index: int, size: int) -> None:
     """Name the first label outside ``[0, size)``, if there is one."""
     if target.is_floating_point():
         return
+    target = target.long()  # a narrow integer compares with 200 or -100 as with another number
     bad = (target != ignore_index) & ((target < 0) | (target >= size))
     if not bad.any():
         return

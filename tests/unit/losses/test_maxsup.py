@@ -2,10 +2,13 @@
 
 import math
 import warnings
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import maxsup
 from maxsup.functional import maxsup_cross_entropy, maxsup_penalty
@@ -102,6 +105,20 @@ def test_targets_that_are_smoothed_already_warn_once():
         values = [loss(LOGITS, SMOOTHED) for _ in range(3)]
     assert len(caught) == 1
     assert torch.equal(values[0], values[2])
+
+
+@pytest.mark.parametrize("wrapping", ["none", "hook", "disabled compiler", "checkpoint"])
+def test_the_warning_points_to_the_line_that_called(wrapping: str):
+    call = loss = maxsup.MaxSupLoss(0.1)
+    if wrapping == "hook":
+        loss.register_forward_hook(lambda *_: None)
+    if wrapping == "disabled compiler":
+        call = torch.compiler.disable(loss)
+    if wrapping == "checkpoint":
+        call = partial(checkpoint, loss, use_reentrant=False)
+    with pytest.warns(UserWarning, match="smoothed") as caught:
+        call(LOGITS, SMOOTHED)
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 
 def test_a_second_loss_warns_again():
