@@ -85,6 +85,7 @@ class RunOutputs:
         overrides: ``key.sub=value`` each, for instance where the data is now.
         label: What to call the run; the name of its loss by default.
         progress: Shows how far a pass is.
+        loaded: Data and model of the run, where they are at hand.
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class RunOutputs:
         overrides: Iterable[str] = (),
         label: str | None = None,
         progress: Progress | None = None,
+        loaded: tuple[DataBundle, Classifier | Segmenter] | None = None,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
+        self._given = loaded
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
@@ -114,6 +117,8 @@ class RunOutputs:
 
     @cached_property
     def _loaded(self) -> tuple[DataBundle, Classifier | Segmenter]:
+        if self._given is not None:
+            return self._given
         _, bundle, model = load_run(self.run.path, weights=self.weights, overrides=self.overrides)
         return bundle, model
 

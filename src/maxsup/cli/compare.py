@@ -98,8 +98,9 @@ def compare(
     if tune is not None:
         check_choice("tune", tune, ("alpha",))
     with SignalGuard():
-        from maxsup.studies.compare import comparison, recipe_for, settled_overrides
+        from maxsup.studies.compare import comparison, recipe_for
         from maxsup.studies.engine import plan_folder
+        from maxsup.studies.preview import settled_overrides
 
         chosen = checked_launcher(launcher, workers)
         base = recipe or recipe_for(data)

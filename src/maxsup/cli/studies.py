@@ -32,7 +32,7 @@ def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> s
     """How many runs there are, how many are done, and how long training the others may take.
 
     Raises:
-        DataError: Where no open run has its data.
+        Exception: Where no open run can be made, what its first step raised.
     """
     from maxsup.studies.launch_local import num_processors
     from maxsup.studies.live import duration
@@ -45,15 +45,23 @@ def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> s
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
         return text
-    found = preview({name: run.recipe for name, run in open_runs.items()}, is_elsewhere=launcher.is_elsewhere)
+    found = preview(
+        {name: run.recipe for name, run in open_runs.items()},
+        analyses={plan.what: plan.options for plan in folder.analyses if plan.data is None},
+        is_elsewhere=launcher.is_elsewhere,
+    )
     num_workers = min(workers or num_processors(), len(open_runs))
-    if found.obstacle or not found.seconds:
-        text += f"; how long is unknown: {found.obstacle or 'their data is not here'}"
+    if found.seconds is None:
+        text += "; how long is unknown: their data is not here"
     else:
         time = duration(found.seconds / num_workers)
         text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
     for sentence, names in found.missing.items():
         text += f"\n{len(names)} of them cannot be trained here ({', '.join(names)}): {sentence}"
+    for sentence, names in found.failing.items():
+        text += f"\n{len(names)} of them will fail ({', '.join(names)}): {sentence}"
+    for analysis, sentence in found.analyses.items():
+        text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
     return text
 
 

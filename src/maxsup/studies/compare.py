@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxsup.core.config import LossConfig, Recipe, differing_keys
+from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
 from maxsup.core.rundir import RunDir
@@ -16,7 +16,6 @@ from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import Study
 from maxsup.training.check import check_recipe
-from maxsup.training.defaults import fitted
 from maxsup.training.parts import build_loss, prepare_for_masks
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
@@ -138,20 +137,6 @@ def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
     if len(by_loss.get(word, [])) != 1:
         raise ValueError(f"baseline must be one of the losses; got {word!r}. {hint(word, rows)}")
     return by_loss[word][0]
-
-
-def settled_overrides(
-    recipe: str, overrides: Sequence[str], data_root: Path | None = None
-) -> tuple[list[str], list[str]]:
-    """Overrides that also say what the recipe leaves to its data, and sentences about what was chosen.
-
-    All runs of a comparison then have it from their recipe, and a later one with the same words finds the same.
-    """
-    place = [f"data.root={data_root.resolve()}"] if data_root else []
-    base = load_recipe(recipe, [*overrides, *place])
-    settled, sentences = fitted(base)
-    chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
-    return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
 
 
 def _fits_masks(loss: str) -> bool:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+
+import yaml
 
 from maxsup.core.config import Recipe
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle
+from maxsup.models import Classifier
 from maxsup.training.loop import Trainer
 from maxsup.training.parts import build_data, build_loss, build_model
 from maxsup.training.processes import create_accelerator
 from maxsup.training.progress import Reporter
+from maxsup.training.snapshot import save
+
+_NUM_FIRST = 2
 
 
 @contextmanager
@@ -37,24 +43,23 @@ def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trai
         yield trainer
 
 
-def estimated_seconds(recipe: Recipe, num_steps: int = 8) -> float:
+def estimated_seconds(recipe: Recipe, bundle: DataBundle | None = None, num_steps: int = 8) -> float:
     """Seconds that all epochs of a recipe will take in one process, validation left out.
 
-    Nothing is left on disk. The first steps, which allocate and compile, are not counted.
+    The first steps, which allocate and compile, are not counted unless there are no others.
 
     Args:
         recipe: What would be trained.
+        bundle: Its data, where that is loaded already.
         num_steps: How many steps are timed.
     """
-    with rehearsal(recipe) as trainer:
-        steps = trainer.train_epoch()
-        for _ in islice(steps, 2):
-            pass
-        start, done = time.perf_counter(), 0
-        for _ in islice(steps, num_steps):
-            done += 1
-        seconds = time.perf_counter() - start
-    return recipe.epochs * trainer.batches.num_batches * seconds / max(done, 1)
+    with rehearsal(recipe, bundle) as trainer:
+        times = [time.perf_counter()]
+        for _ in islice(trainer.train_epoch(), _NUM_FIRST + num_steps):
+            times.append(time.perf_counter())
+    counted = times[_NUM_FIRST:] if len(times) > _NUM_FIRST + 1 else times
+    each = (counted[-1] - counted[0]) / max(len(counted) - 1, 1)
+    return recipe.epochs * trainer.batches.num_batches * each
 
 
 def try_step(recipe: Recipe, bundle: DataBundle | None = None) -> float:
@@ -65,22 +70,14 @@ def try_step(recipe: Recipe, bundle: DataBundle | None = None) -> float:
         return trainer.meter.means()["loss"]
 
 
-def estimated_total(recipes: Sequence[Recipe]) -> float:
-    """Seconds of all recipes one after another; those that differ in loss and seed alone are taken to last alike.
-
-    Every loss makes a step, so that one which cannot be trained is known before hours are spent on the others.
-    """
-    losses: dict[str, dict[str, Recipe]] = {}
-    counts: dict[str, int] = {}
-    for recipe in recipes:
-        key = recipe.model_dump_json(exclude={"loss", "seed"})
-        losses.setdefault(key, {}).setdefault(recipe.loss.model_dump_json(), recipe)
-        counts[key] = counts.get(key, 0) + 1
-    total = 0.0
-    for key, examples in losses.items():
-        first, *others = examples.values()
-        total += counts[key] * estimated_seconds(first)
-        bundle = build_data(first)
-        for recipe in others:
-            try_step(recipe, bundle)
-    return total
+@contextmanager
+def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
+    """The run directory and the model after one step, as analyses want them; nothing is left on disk."""
+    with rehearsal(recipe, bundle) as trainer:
+        for _ in islice(trainer.train_epoch(), 1):
+            pass
+        trainer.run.write_text(trainer.run.config, yaml.safe_dump(recipe.model_dump(mode="json")))
+        save(trainer)
+        model = trainer.evaluated_model.eval()
+        assert isinstance(model, Classifier)
+        yield trainer.run, model
