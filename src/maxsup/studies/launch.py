@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.registry import Registry
 from maxsup.core.rundir import RunDir
+from maxsup.studies.pulse import Pulse, read_pulse
 from maxsup.studies.worker import FAILURE, LOG, STARTED, is_done
 
 LOOK_SECONDS = 0.4
@@ -61,6 +62,7 @@ class JobState:
         seconds_left: Of training, as far as one can tell.
         sentence: Why it failed, or what it does besides training.
         log: What its worker printed; None as long as there is none.
+        pulse: What it does at the moment, where it runs.
     """
 
     job: Job
@@ -70,6 +72,7 @@ class JobState:
     seconds_left: float | None = None
     sentence: str = ""
     log: Path | None = None
+    pulse: Pulse = field(default_factory=Pulse)
 
     @property
     def is_final(self) -> bool:
@@ -104,8 +107,11 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
         each = spent / len(seconds)
         # Never less than the epochs after the one that runs: it may only be slow.
         left = max(each * (job.epochs - epoch) - _age(RunDir(folder).timing), each * (job.epochs - epoch - 1), 0.0)
-    activity = "finishing" if epoch >= job.epochs else ""
-    return JobState(job, "running", epoch, spent, left, activity, log)
+    pulse = read_pulse(folder, folder / STARTED)
+    if pulse.seconds_left is not None:
+        left = max(pulse.seconds_left - pulse.age, 0.0)
+    activity = pulse.doing or ("finishing" if epoch >= job.epochs else "")
+    return JobState(job, "running", epoch, spent, left, activity, log, pulse)
 
 
 class Launcher(ABC):

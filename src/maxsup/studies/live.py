@@ -1,10 +1,11 @@
-"""What a launch shows: a table of all runs on a terminal, a plain line when a run starts or ends elsewhere."""
+"""What a launch shows: a table of all runs on a terminal, plain lines about each of them elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _ORDER: tuple[Status, ...] = ("running", "failed", "queued", "done")
 _STYLES = {"running": "bold", "failed": "red", "queued": "dim", "done": "green"}
 _BAR_WIDTH = 20
+
+LINE_SECONDS = 15.0
+"""Time between two lines about how far a run is."""
+
+STILL_SECONDS = 60.0
+"""How long a run may stand still before it is named."""
 
 
 class View:
@@ -35,26 +42,46 @@ class View:
 
 
 class LineView(View):
-    """One line when a run starts or ends.
+    """One line when a run starts or ends, and now and then how far it is; a run that does not move is named.
 
     Args:
         stream: Where to; standard error by default.
+        clock: Gives seconds.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream or sys.stderr, clock
         self._known: dict[str, str] = {}
+        self._told: dict[str, tuple[float, str]] = {}
+        self._still: dict[str, float] = {}
 
     def update(self, states: Sequence[JobState]) -> None:
         """Print what has changed."""
         num_over = sum(state.is_final for state in states)
         for state in states:
-            name = state.job.name
-            before, self._known[name] = self._known.get(name), state.status
-            if state.status == before or (state.status == "queued" and before is None):
-                continue
-            text = "is there already" if before is None and state.status == "done" else _news(state)
-            print(f"[{num_over}/{len(states)}] {name} {text}", file=self._stream, flush=True)
+            text = self._news(state)
+            if text:
+                print(f"[{num_over}/{len(states)}] {state.job.name} {text}", file=self._stream, flush=True)
+
+    def _news(self, state: JobState) -> str:
+        name, now = state.job.name, self._clock()
+        before, self._known[name] = self._known.get(name), state.status
+        if state.status != before and not (state.status == "queued" and before is None):
+            self._told[name] = now, standing(state)
+            return "is there already" if before is None and state.status == "done" else _news(state)
+        if state.status != "running":
+            return ""
+        # Again after twice the time, so that a night's log stays short.
+        if state.pulse.age >= max(STILL_SECONDS, 2 * self._still.get(name, 0.0)):
+            self._still[name] = state.pulse.age
+            return f"{stillness(state)}: {standing(state)}{f'. Log: {state.log}' if state.log else ''}"
+        if state.pulse.age < STILL_SECONDS:
+            self._still.pop(name, None)
+        told, words = self._told.get(name, (now, ""))
+        if now - told >= LINE_SECONDS and standing(state) != words:
+            self._told[name] = now, standing(state)
+            return standing(state)
+        return ""
 
 
 class TableView(View):
@@ -107,15 +134,21 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
     table.add_column("", width=_BAR_WIDTH)
     table.add_column("epoch", justify="right")
     table.add_column("left", justify="right")
+    table.add_column("images/s", justify="right")
     table.add_column("", no_wrap=True, overflow="ellipsis")
     for state in shown:
-        has_bar = state.status == "running" or (state.epoch and not state.is_final)
-        bar: Any = ProgressBar(state.job.epochs, state.epoch, width=_BAR_WIDTH) if has_bar else ""
-        left = "" if state.status != "running" or state.seconds_left is None else duration(state.seconds_left)
+        is_running, pulse = state.status == "running", state.pulse
+        done = max(state.epoch, pulse.epoch + pulse.step / max(pulse.num_steps, 1))
+        has_bar = is_running or (state.epoch and not state.is_final)
+        bar: Any = ProgressBar(state.job.epochs, done, width=_BAR_WIDTH) if has_bar else ""
+        left = "" if not is_running or state.seconds_left is None else duration(state.seconds_left)
         epoch = f"{state.epoch}/{state.job.epochs}"
+        rate = f"{pulse.images_per_second:.0f}" if is_running and pulse.images_per_second is not None else ""
+        is_still = is_running and pulse.age >= STILL_SECONDS
+        sentence = f"{stillness(state)}: {standing(state)}" if is_still else state.sentence
         # Text, not strings: names and sentences may hold what rich takes for markup.
         style = _STYLES[state.status]
-        cells = [Text(state.job.name), Text(state.status, style=style), bar, epoch, left, Text(state.sentence)]
+        cells = [Text(state.job.name), Text(state.status, style=style), bar, epoch, left, rate, Text(sentence)]
         table.add_row(*cells)
     if len(shown) < len(states):
         hidden = Counter(state.status for state in states)
@@ -123,6 +156,37 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
         words = ", ".join(f"{hidden[status]} {status}" for status in _ORDER if hidden[status])
         table.add_row(Text(f"and {words}", style="dim"))
     return table
+
+
+def standing(state: JobState) -> str:
+    """Where a run is, in words.
+
+    Example:
+        >>> job = Job("ce-s0", Path("runs/ce-s0"), 10)
+        >>> standing(JobState(job, "running", 2, seconds_left=90.0, pulse=Pulse(2, 30, 45, 512.3)))
+        'is in epoch 3/10, step 30/45, 512 images/s, 1 min 30 s left'
+        >>> standing(JobState(job, "running", 10, sentence="analysis collapse"))
+        'is at: analysis collapse'
+        >>> standing(JobState(job, "running"))
+        'is loading data and model'
+    """
+    pulse = state.pulse
+    if state.sentence:
+        return f"is at: {state.sentence}"
+    if not pulse.num_steps or pulse.epoch < state.epoch:
+        return f"is after epoch {state.epoch}/{state.job.epochs}" if state.epoch else "is loading data and model"
+    words = [f"is in epoch {pulse.epoch + 1}/{state.job.epochs}"]
+    words.append("validation" if pulse.step == pulse.num_steps else f"step {pulse.step}/{pulse.num_steps}")
+    if pulse.images_per_second is not None:
+        words.append(f"{pulse.images_per_second:.0f} images/s")
+    if state.seconds_left is not None:
+        words.append(f"{duration(state.seconds_left)} left")
+    return ", ".join(words)
+
+
+def stillness(state: JobState) -> str:
+    """That a run does not move, and for how long."""
+    return f"has not moved for {duration(state.pulse.age)}"
 
 
 def duration(seconds: float) -> str:

@@ -36,7 +36,7 @@ from maxsup.core.interrupt import SignalGuard
 from maxsup.core.rundir import RunDir
 
 if TYPE_CHECKING:
-    from maxsup.training.progress import Reporter
+    from maxsup.studies.pulse import PulseReporter
 
 JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker.log"
 
@@ -85,14 +85,14 @@ def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
     return not _open_requests(folder, read_job(folder) if job is None else job)
 
 
-def run_job(folder: str | Path, reporter: Reporter | None = None) -> None:
+def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
     """Train what ``job.json`` says, then do the analyses that are not there yet.
 
     An analysis that fails does not keep the others from being made; the first error is raised at the end.
 
     Args:
         folder: The run directory with its ``job.json``.
-        reporter: Shows how training goes; nothing by default.
+        reporter: Shows how training and analyses go; nothing by default.
     """
     import torch
 
@@ -108,6 +108,8 @@ def run_job(folder: str | Path, reporter: Reporter | None = None) -> None:
         train(recipe, folder, name=job["name"], reporter=reporter or Reporter())
     errors: list[Exception] = []
     for request in _open_requests(folder, job):
+        if reporter is not None:
+            reporter.work_on(f"analysis {request['what']}")
         try:
             run.write_json(analysis_marker(folder, request), _analyzed(folder, request))
         except Interruption:
@@ -157,12 +159,12 @@ def attempt(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> int:
 def _run_on_one_thread(folder: Path, log: TextIO) -> None:
     import torch
 
-    from maxsup.training.progress import LineReporter
+    from maxsup.studies.pulse import PulseReporter
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        run_job(folder, LineReporter(log))
+        run_job(folder, PulseReporter(log, folder))
     finally:
         torch.set_num_threads(before)
 

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from maxsup.studies.launch import Job, JobState
 from maxsup.studies.live import LineView, TableView, create_view, state_table, total_seconds_left
+from maxsup.studies.pulse import Pulse
 
 JOB = Job("maxsup-s0", Path("runs/maxsup-s0"), 10)
 OTHER = Job("ls-s0", Path("runs/ls-s0"), 10)
@@ -40,6 +41,33 @@ def test_a_line_is_printed_when_a_run_starts_and_when_it_ends() -> None:
     ]
 
 
+def test_how_far_a_run_is_is_said_now_and_then_with_its_rate_and_time_left() -> None:
+    looks = [(0, 5), (5, 9), (16, 30), (20, 40), (40, 45)]
+    times, stream = iter([second for second, _ in looks]), io.StringIO()
+    view = LineView(stream, clock=lambda: float(next(times)))
+    for _, step in looks:
+        view.update([JobState(JOB, "running", 0, None, 90.0, pulse=Pulse(0, step, 45, 512.0))])
+    assert stream.getvalue().splitlines() == [
+        "[0/1] maxsup-s0 has started",
+        "[0/1] maxsup-s0 is in epoch 1/10, step 30/45, 512 images/s, 1 min 30 s left",
+        "[0/1] maxsup-s0 is in epoch 1/10, validation, 512 images/s, 1 min 30 s left",
+    ]
+
+
+def test_a_run_that_does_not_move_is_named_with_where_it_stands_and_not_too_often() -> None:
+    def still(age: float) -> list[JobState]:
+        return [JobState(JOB, "running", 1, log=Path("worker.log"), pulse=Pulse(1, 3, 45, 512.0, age=age))]
+
+    where = "is in epoch 2/10, step 3/45, 512 images/s. Log: worker.log"
+    assert lines(*(still(age) for age in (1, 59, 61, 100, 125, 200, 1, 62))) == [
+        "[0/1] maxsup-s0 goes on after epoch 1",
+        f"[0/1] maxsup-s0 has not moved for 1 min 01 s: {where}",
+        f"[0/1] maxsup-s0 has not moved for 2 min 05 s: {where}",
+        f"[0/1] maxsup-s0 has not moved for 1 min 02 s: {where}",
+    ]
+    assert "has not moved for 2 min 00 s: is in epoch 2/10" in printed(still(120), width=160)
+
+
 def test_runs_that_are_there_already_are_said_once() -> None:
     done = JobState(JOB, "done", 10, 3.0)
     assert lines([done], [done]) == ["[1/1] maxsup-s0 is there already"]
@@ -54,13 +82,18 @@ def test_another_attempt_is_said() -> None:
 
 
 def test_the_table_holds_every_run_with_its_time_left() -> None:
-    text = printed([JobState(JOB, "running", 4, 40.0, 61.0), JobState(OTHER, "failed", sentence="no images.")])
+    text = printed(
+        [
+            JobState(JOB, "running", 4, 40.0, 61.0, pulse=Pulse(4, 1, 9, 256.4)),
+            JobState(OTHER, "failed", sentence="no images."),
+        ]
+    )
     assert "2 runs: 1 running, 1 failed, about 1 min 01 s left" in text
     [row] = [line for line in text.splitlines() if line.startswith("maxsup-s0")]
     assert "━" in row
     assert row.split()[1] == "running"
     assert "4/10" in row
-    assert row.rstrip().endswith("1 min 01 s")
+    assert row.split()[-4:] == ["min", "01", "s", "256"]
     assert "no images." in text
 
 

@@ -1,0 +1,99 @@
+"""How far a run is between two epochs: its worker writes it down every second or two, a launcher reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from maxsup.training.clock import Clock
+from maxsup.training.progress import LineReporter
+
+FILE = "progress.json"
+_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What a run does at the moment.
+
+    Args:
+        epoch: The epoch that runs, counted from 0.
+        step: Its finished steps.
+        num_steps: Steps of an epoch; 0 before the first.
+        images_per_second: Of training steps.
+        seconds_left: Until the last epoch is over, going on as since the worker began.
+        doing: What it does besides training.
+        age: Seconds since it was written.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    num_steps: int = 0
+    images_per_second: float | None = None
+    seconds_left: float | None = None
+    doing: str = ""
+    age: float = field(default=0.0, compare=False)
+
+
+class PulseReporter(LineReporter):
+    """Lines for the log of a worker, and a file that says how far it is.
+
+    Args:
+        stream: Where lines go.
+        folder: The run directory.
+    """
+
+    def __init__(self, stream: TextIO, folder: Path) -> None:
+        super().__init__(stream)
+        self._path = folder / FILE
+        self._written = 0.0
+        self._start = time.monotonic()
+        self._epoch = self._num_steps = self._first = 0
+
+    def start_epoch(self, epoch: int, num_epochs: int, done: int, num_steps: int) -> None:
+        """Note where the epoch begins; the first one also what an earlier attempt has done."""
+        super().start_epoch(epoch, num_epochs, done, num_steps)
+        if not self._num_steps:
+            self._first, self._start = epoch * num_steps + done, time.monotonic()
+        self._epoch, self._num_steps = epoch, num_steps
+
+    def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
+        """Write at most once a second, and at the end of an epoch."""
+        now = time.monotonic()
+        if now - self._written < _SECONDS and done < self._num_steps:
+            return
+        at = self._epoch * self._num_steps + done
+        each = (now - self._start) / max(at - self._first, 1)
+        left = each * (self._num_epochs * self._num_steps - at)
+        self._write(Pulse(self._epoch, done, self._num_steps, clock.images_per_second(), left))
+
+    def work_on(self, what: str) -> None:
+        """Say what is done besides training."""
+        self.say(what)
+        self._write(Pulse(doing=what))
+
+    def _write(self, pulse: Pulse) -> None:
+        self._written = time.monotonic()
+        values = {name: value for name, value in vars(pulse).items() if name != "age"}
+        part = self._path.with_suffix(".part")
+        try:
+            part.write_text(json.dumps(values))
+            os.replace(part, self._path)
+        except OSError:
+            return  # a run that can be saved need not fail because nobody can watch it
+
+
+def read_pulse(folder: Path, started: Path) -> Pulse:
+    """What the worker of a run wrote last; one that has written nothing since it started is as old as its start."""
+    path, values = folder / FILE, dict[str, Any]()
+    try:
+        latest = started.stat().st_mtime
+        if path.exists() and path.stat().st_mtime >= latest:
+            latest, values = path.stat().st_mtime, json.loads(path.read_text())
+    except (OSError, ValueError):
+        return Pulse()
+    return Pulse(**values, age=max(time.time() - latest, 0.0))
