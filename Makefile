@@ -1,22 +1,36 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench browser clean
+.PHONY: help demo test test-oldest check lint format bench browser clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# The oldest versions that pyproject.toml promises, with an environment of their own.
+OLDEST_PYTHON := 3.10
+OLDEST_TORCH := 2.4.0
+OLDEST_VENV := .venv-oldest
+LOSS_TESTS := tests/contract tests/paper tests/properties tests/unit/losses tests/unit/test_monitor.py tests/unit/test_schedules.py
+LAB_TESTS := recipe_data.py test_analyses.py test_datasets.py test_models.py test_recipes.py test_studies.py
+
 # One torch thread a process: with two processes on two cores, more threads only wait for each other.
 export OMP_NUM_THREADS ?= 1
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/lab.stamp ## compare six losses on embedded data: a table and a report (four minutes once installed)
 	@$(BIN)/maxsup compare --output comparison
 
 test: $(VENV)/dev.stamp ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A shim of pyenv is on PATH for every version it has, and fails for those that are not chosen.
+test-oldest: ## run the tests of the losses with the oldest Python and torch that are promised
+	@command -v pyenv >/dev/null && export PYENV_VERSION=$$(pyenv versions --bare | grep '^$(OLDEST_PYTHON)\.' | tail -1); \
+	if python$(OLDEST_PYTHON) -c '' 2>/dev/null; then $(MAKE) --no-print-directory $(OLDEST_VENV)/$(OLDEST_TORCH).stamp \
+	  && $(OLDEST_VENV)/bin/python -m pytest -n 2 --dist worksteal $(LOSS_TESTS) $(LAB_TESTS:%=--ignore=tests/contract/%); \
+	else echo "Python $(OLDEST_PYTHON) is not installed here, so nothing was tested with it."; fi
 
 check: lint ## lint, types and the fast tests (two minutes once installed)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not distributed and not browser"
@@ -39,7 +53,7 @@ browser: ## install chromium for the browser tests (Debian and Ubuntu)
 	  || echo "chromium is not installed and apt could not install it; the browser tests will be skipped."
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(OLDEST_VENV) build dist .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/created.stamp:
@@ -55,4 +69,11 @@ $(VENV)/%.stamp: pyproject.toml constraints.txt | $(VENV)/created.stamp
 	   && $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode -c constraints.txt -e '.[$*]'; } \
 	  || { echo "uv failed, trying pip ..." \
 	   && $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'; }
+	@touch $@
+
+$(OLDEST_VENV)/$(OLDEST_TORCH).stamp: pyproject.toml
+	@echo "Installing maxsup with torch $(OLDEST_TORCH) into $(OLDEST_VENV) ..."
+	@rm -rf $(OLDEST_VENV)
+	@python$(OLDEST_PYTHON) -m venv $(OLDEST_VENV)
+	@$(OLDEST_VENV)/bin/python -m pip install --quiet -e . torch==$(OLDEST_TORCH) numpy pytest pytest-xdist hypothesis
 	@touch $@

@@ -1,9 +1,13 @@
 """What the documents list is what there is."""
 
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+
+import pytest
 
 import maxsup
 from tests.architecture.floors import FACADES, MAY_IMPORT
@@ -35,3 +39,31 @@ print(loss(torch.tensor([[2.0, 0.0], [-1.0, -1.0]]), torch.tensor([0, -100])).it
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     # log(1 + exp(-2)) + 0.5 * 1^2; the second row is ignored.
     assert abs(float(done.stdout) - 0.626928) < 1e-6
+
+
+def test_every_place_promises_the_same_oldest_versions() -> None:
+    patterns = {
+        "pyproject.toml": (r'requires-python = ">=(.+)"', r'dependencies = \["torch>=(.+)"\]'),
+        "README.md": (r"Python (\S+) or newer, torch \S+ or newer", r"Python \S+ or newer, torch (\S+) or newer"),
+        "CONTRIBUTING.md": (r"promises \(Python (\S+), torch", r"promises \(Python \S+, torch (\S+)\)"),
+        "Makefile": (r"OLDEST_PYTHON := (\S+)", r"OLDEST_TORCH := (\S+)\.0\n"),
+    }
+    promised = {
+        name: tuple(re.findall(pattern, (ROOT / name).read_text()) for pattern in pair)
+        for name, pair in patterns.items()
+    }
+    python, torch = promised["pyproject.toml"]
+    assert len(python) == len(torch) == 1
+    assert promised == dict.fromkeys(patterns, (python, torch))
+    checked = (ROOT / "pyproject.toml").read_text()
+    assert f'python_version = "{python[0]}"' in checked
+    assert f'target-version = "py{python[0].replace(".", "")}"' in checked
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_the_oldest_versions_are_tested_where_they_are_installed_and_else_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "make").symlink_to(str(shutil.which("make")))
+    done = subprocess.run(
+        ["make", "test-oldest"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "Python 3.10 is not installed here, so nothing was tested with it.\n"
