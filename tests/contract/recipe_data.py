@@ -73,6 +73,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "cifar10_lt": lambda root: arrays(root / "cifar10.npz", num_classes=10, per_class=20, size=32),
     "cifar100": lambda root: arrays(root / "cifar100.npz", num_classes=100, per_class=2, size=32),
     "cub200": cub_lists,
+    "flowers102": lambda root: arrays(root / "flowers102.npz", num_classes=2, per_class=3, size=96, num_test=2),
     # torchvision reads the official layout from MATLAB files; the layout of ours is enough here.
     "stanford_cars": lambda root: arrays(root / "stanford_cars.npz", num_classes=2, per_class=3, size=280, num_test=2),
     "ade20k": lambda root: made.write_ade20k(root / "ADEChallengeData2016"),

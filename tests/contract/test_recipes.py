@@ -13,7 +13,7 @@ from maxsup.training.check import check_recipe
 from maxsup.training.progress import Reporter
 from tests.contract.recipe_data import MAKERS
 
-NUM_RECIPES = 19
+NUM_RECIPES = 23
 
 # The batch that makes two steps of the few images; a smaller batch is the only thing that is shrunk for all.
 BATCH_SIZES = {
@@ -23,6 +23,7 @@ BATCH_SIZES = {
     "cifar10_lt": 20,
     "cifar100": 50,
     "cub200": 2,
+    "flowers102": 2,
     "stanford_cars": 2,
     "digits": 700,
     "synthetic": 1000,

@@ -1,6 +1,7 @@
 """Every study of the package: complete, paired, and made of losses, models, data and analyses that exist."""
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from maxsup.analysis import ANALYSES, analyze
 from maxsup.analysis.registry import check_options
-from maxsup.core.config import Recipe, differing_keys, flat_items
+from maxsup.core.config import LossConfig, Recipe, differing_keys, flat_items
 from maxsup.data import DATASETS, dataset_options
 from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
 from maxsup.studies.parts import EMBEDDED
@@ -27,6 +28,9 @@ STUDIES = [
     "fig_comparison",
     "fig_gradcam",
     "fig_logit_analysis",
+    "ours_width_cifar10",
+    "ours_width_cifar100",
+    "ours_width_digits",
     "tab_ablation_alpha",
     "tab_alpha",
     "tab_comparison_new",
@@ -44,6 +48,9 @@ STUDIES = [
     "tab_validation_performance",
 ]
 NUM_PUBLISHED = 263
+
+# How the note of the small scale says what follows from its numbers.
+CONCLUSION = re.compile("may be (concluded|compared)|may not|holds for|says whether|can be concluded|means nothing")
 
 each_study = pytest.mark.parametrize("name", STUDIES)
 each_scale = pytest.mark.parametrize("scale", SCALES)
@@ -75,7 +82,7 @@ def is_complete(study: Study) -> bool:
 
 def test_all_studies_were_seen() -> None:
     assert study_names() == STUDIES
-    assert len(STUDIES) == 19
+    assert len(STUDIES) == 22
     assert sum(len(load_study(name).published_numbers()) for name in STUDIES) == NUM_PUBLISHED
 
 
@@ -118,17 +125,17 @@ def test_runs_that_are_compared_differ_in_the_loss_alone(name: str, scale: Scale
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scale", "num_models"), [("full", 11), ("tiny", 10)])
+@pytest.mark.parametrize(("scale", "num_models"), [("full", 22), ("small", 15), ("tiny", 13)])
 def test_every_model_can_be_built(scale: ScaleName, num_models: int) -> None:
     checked = [check_recipe(recipe) for recipe in distinct(scale, "model")]
     assert len(checked) == num_models
     assert all(facts["num_parameters"] > 500 for facts in checked)
 
 
-@each_scale
-def test_every_loss_can_be_built_from_its_options(scale: ScaleName) -> None:
+@pytest.mark.parametrize(("scale", "num_losses"), [("full", 22), ("small", 21), ("tiny", 22)])
+def test_every_loss_can_be_built_from_its_options(scale: ScaleName, num_losses: int) -> None:
     losses = [build_loss(recipe.loss) for recipe in distinct(scale, "loss")]
-    assert len(losses) == 20
+    assert len(losses) == num_losses
 
 
 @each_scale
@@ -160,6 +167,35 @@ def test_the_full_scale_can_conclude_something_and_the_tiny_one_is_tiny(name: st
 
 
 @each_study
+def test_the_small_scale_is_of_real_images_shares_its_runs_and_can_conclude_something(name: str) -> None:
+    study = load_study(name)
+    small = planned(name, "small")
+    assert len(study.scales["small"].seeds) >= MIN_SEEDS
+    assert all(run.pool and run.recipe.threads == 1 for run in small)
+    assert name == "ours_width_digits" or not any(run.recipe.data.name in EMBEDDED for run in small)
+    assert CONCLUSION.search(study.scales["small"].note)
+
+
+def test_a_pool_is_one_setting() -> None:
+    settings: dict[str, set[str]] = {}
+    losses: dict[str, set[str]] = {}
+    for name in STUDIES:
+        for run in planned(name, "small"):
+            # The images of a long tail are drawn by the seed of the run.
+            values = run.recipe.model_copy(update={"loss": LossConfig(), "seed": 0}).model_dump(mode="json")
+            values["data"]["options"].pop("subset_seed", None)
+            settings.setdefault(run.pool, set()).add(json.dumps(values))
+            losses.setdefault(run.pool, set()).add(run.recipe.loss.model_dump_json())
+    assert all(len(found) == 1 for found in settings.values())
+    assert {pool: len(losses[pool]) for pool in ("c10", "c100", "vit", "lt_50")} == {
+        "c10": 7,
+        "c100": 14,
+        "vit": 3,
+        "lt_50": 4,
+    }
+
+
+@each_study
 @each_scale
 def test_analyses_exist_with_their_options(name: str, scale: ScaleName) -> None:
     study = load_study(name)
@@ -168,7 +204,7 @@ def test_analyses_exist_with_their_options(name: str, scale: ScaleName) -> None:
         check_options(analysis.what, analysis.options)
         if analysis.data is not None:
             assert analysis.data.name.partition(":")[0] in DATASETS.names()
-    assert len(planned) == len(study.analyses)
+    assert len(planned) == len(study.analyses) or scale == "small"
     assert {analysis.what for analysis in planned} <= set(ANALYSES)
 
 

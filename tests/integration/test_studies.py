@@ -16,11 +16,12 @@ NAMES = study_names()
 
 
 def test_there_is_a_study_for_every_table_and_figure() -> None:
-    assert len(NAMES) == 19
+    assert len(NAMES) == 22
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+# At this scale the other two sweeps of widths are that over digits again.
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("ours_width_cifar")])
 def test_a_study_runs_at_the_tiny_scale_and_stands_beside_the_published_numbers(name: str, tmp_path: Path) -> None:
     study = load_study(name)
     folder = lay_out(study, tmp_path, "tiny")

@@ -3,6 +3,7 @@
 ``within`` and ``total`` are mean cosine distances between features of one class and of all, ``r_squared`` is
 ``1 - within / total`` (Kornblith et al. 2021): pairs of a sample with itself included, every class counting the same.
 ``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 where collapse is complete.
+``accuracy`` is that of the final weights on images without augmentation.
 
 No number here has a direction: the paper's tables want ``within`` and ``r_squared`` high, of which one falls as the
 other rises where ``total`` stays, and features with a high ``r_squared`` are known to transfer worse.
@@ -44,6 +45,9 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
             numbers[f"{name}_{field}"] = number(estimate, interval=(low, high))
         collapse = neural_collapse(outputs.features, outputs.labels, run.weight, run.bias)
         numbers |= {f"{name}_{field}": number(found) for field, found in collapse._asdict().items()}
+        # Losses of the family differ on wrong predictions only, so how many there are belongs beside the rest.
+        is_right = outputs.logits.argmax(dim=1) == outputs.labels
+        numbers[f"{name}_accuracy"] = number(float(is_right.double().mean()))
         sizes[name] = len(outputs)
     return {"numbers": numbers, "data": {"num_samples": sizes}}
 

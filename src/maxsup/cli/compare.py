@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,14 +14,8 @@ from maxsup.cli.studies import (
     WorkersOption,
     carry_out,
     checked_launcher,
-    exit_with,
-    run_folder,
-    runs_line,
+    tuned_strengths,
 )
-
-if TYPE_CHECKING:
-    from maxsup.studies.launch import Launcher
-    from maxsup.studies.schema import Study
 
 
 def compare(
@@ -101,6 +95,7 @@ def compare(
         from maxsup.studies.compare import comparison, recipe_for
         from maxsup.studies.engine import plan_folder
         from maxsup.studies.preview import settled_overrides
+        from maxsup.studies.tuning import tuning
 
         chosen = checked_launcher(launcher, workers)
         base = recipe or recipe_for(data)
@@ -119,33 +114,8 @@ def compare(
         study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
         folder = plan_folder(study, output, "full", data_root=data_root)
         if tune is not None:
-            strengths = _tuned(study, base, words, output, chosen, workers, data_root)
+            trials = plan_folder(tuning(study, "full"), output / "tuning", "full", data_root=data_root)
+            strengths = tuned_strengths(trials, chosen, workers)
             study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
             folder = plan_folder(study, output, "full", data_root=data_root)
         carry_out(folder, chosen, workers, kind="comparison", as_json=as_json)
-
-
-def _tuned(
-    study: Study,
-    recipe: str,
-    words: list[str],
-    output: Path,
-    launcher: Launcher,
-    workers: int | None,
-    data_root: Path | None,
-) -> dict[str, dict[str, Any]]:
-    from maxsup.studies.compare import chosen_strengths, strength_of, tuning
-    from maxsup.studies.engine import plan_folder
-
-    trials = tuning(study, recipe, words)
-    folder = plan_folder(trials, output / "tuning", "full", data_root=data_root)
-    line = runs_line(folder, launcher, workers)
-    typer.echo(f"tuning on seeds of its own, judged on validation images: {line}", err=True)
-    exit_with(run_folder(folder, launcher))
-    by_row: dict[str, list[Path]] = {}
-    for name, run in folder.runs.items():
-        by_row.setdefault(run.cells[0].row, []).append(folder.folder(name))
-    chosen = chosen_strengths(by_row, trials.rows)
-    for loss, options in chosen.items():
-        typer.echo(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", err=True)
-    return chosen

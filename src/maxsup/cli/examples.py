@@ -50,6 +50,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "study show": ("maxsup study show tab_alpha", "maxsup study show tab:pre --scale tiny"),
     "study run": (
         "maxsup study run tab_alpha",
+        "maxsup study run tab_pre --scale small --tune --data-root data",
+        "maxsup study run --all --scale small --data-root data",
         "maxsup study run tab_alpha --scale full --dry-run",
         "maxsup study run tab_alpha --scale full --launcher slurm partition=gpu",
     ),

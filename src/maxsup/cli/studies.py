@@ -44,10 +44,12 @@ def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> s
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
-        return text
+        return "\n".join([text, *folder.missing])
+    # One that fine-tunes by a recipe of its own is a training, not a few images.
+    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
     found = preview(
         {name: run.recipe for name, run in open_runs.items()},
-        analyses={plan.what: plan.options for plan in folder.analyses if plan.data is None},
+        analyses={plan.what: plan.options for plan in tried},
         is_elsewhere=launcher.is_elsewhere,
     )
     num_workers = min(workers or num_processors(), len(open_runs))
@@ -62,7 +64,7 @@ def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> s
         text += f"\n{len(names)} of them will fail ({', '.join(names)}): {sentence}"
     for analysis, sentence in found.analyses.items():
         text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
-    return text
+    return "\n".join([text, *folder.missing])
 
 
 def announce(folder: StudyFolder, launcher: Launcher, workers: int | None) -> None:
@@ -95,6 +97,19 @@ def run_folder(folder: StudyFolder, launcher: Launcher) -> list[JobState]:
     write_folder(folder)
     with create_view() as view:
         return execute(folder, launcher, view.update)
+
+
+def tuned_strengths(folder: StudyFolder, launcher: Launcher, workers: int | None) -> dict[str, dict[str, Any]]:
+    """Make the trials of :func:`maxsup.studies.tuning.tuning` and say which strengths they choose."""
+    from maxsup.studies.tuning import chosen_strengths, strength_of
+
+    line = runs_line(folder, launcher, workers)
+    typer.echo(f"tuning on seeds of its own, judged on validation images: {line}", err=True)
+    exit_with(run_folder(folder, launcher))
+    chosen = chosen_strengths(folder)
+    for loss, options in chosen.items():
+        typer.echo(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", err=True)
+    return chosen
 
 
 def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
@@ -158,8 +173,8 @@ def print_summary(summary: dict[str, Any], output: Path) -> None:
         table.add_row(
             Text(_heading(entry)), *(Text(_cell_text(cell), style="bold" if cell["is_bold"] else "") for cell in cells)
         )
-    if summary["scale"] == "tiny":
-        console.print(Text(f"TINY SCALE: {summary['note']}", style="bold"))
+    if summary["scale"] in ("tiny", "small"):
+        console.print(Text(f"{summary['scale'].upper()} SCALE: {summary['note']}", style="bold"))
     console.print(table)
     for sentence in (summary["bold_rule"], *summary["conclusions"]):
         console.print(Text(f"\n{sentence}"))

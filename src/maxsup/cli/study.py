@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from maxsup.cli.all_studies import Order, carry_out_all, planned
 from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json
+from maxsup.cli.options import DataRootOption, JsonOption, print_json
 from maxsup.cli.studies import (
     LauncherOption,
     WorkersOption,
@@ -39,7 +40,12 @@ StudyArgument = Annotated[
     ),
 ]
 ScaleOption = Annotated[
-    str, typer.Option("--scale", metavar="tiny|full", help="tiny: small data, minutes; full: the paper's setting.")
+    str,
+    typer.Option(
+        "--scale",
+        metavar="tiny|small|full",
+        help="tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting.",
+    ),
 ]
 
 
@@ -68,7 +74,7 @@ def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption =
     if as_json:
         print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs)})
         return
-    plan = loaded.scales[_checked(scale)]
+    plan = loaded.scale(_checked(scale))
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
     lines += [plan.note] if plan.note else []
@@ -80,11 +86,22 @@ def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption =
 
 @study.command("run", epilog=epilog("study run"))
 def run(
-    name: StudyArgument,
-    overrides: OverrideArguments = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STUDY [KEY=VALUE ...]",
+            help="A study, and overrides for all of its runs.",
+            autocompletion=complete_study,
+        ),
+    ] = None,
     scale: ScaleOption = "tiny",
+    is_all: Annotated[bool, typer.Option("--all", help="Every study of the package, one after another.")] = False,
+    is_tuned: Annotated[
+        bool, typer.Option("--tune", help="Add rows whose strength is chosen on validation, small scale only.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE.")
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these."),
     ] = None,
     launcher: LauncherOption = "local",
     workers: WorkersOption = None,
@@ -94,15 +111,25 @@ def run(
     """Run a study and print its table beside the published numbers. Goes on where it was stopped."""
     from maxsup.core.interrupt import SignalGuard
 
+    given = list(words or [])
+    names = [] if is_all else given[:1]
+    overrides = given[len(names) :]
+    if not is_all and (not names or "=" in names[0]):
+        raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
     with SignalGuard():
-        from maxsup.studies.engine import plan_folder
-        from maxsup.studies.files import load_study
+        from maxsup.studies.files import load_study, study_names
 
-        loaded = load_study(name)
-        path = output or Path("studies") / f"{loaded.name}-{scale}"
-        chosen = checked_launcher(launcher, workers)
-        folder = plan_folder(loaded, path, _checked(scale), overrides=overrides or [], data_root=data_root)
-        carry_out(folder, chosen, workers, kind="study", as_json=as_json)
+        chosen, kind = checked_launcher(launcher, workers), _checked(scale)
+        home = (output or Path("studies")) if is_all else None
+        orders = []
+        for loaded in [load_study(name) for name in names or study_names()]:
+            path = home / f"{loaded.name}-{scale}" if home else output or Path("studies") / f"{loaded.name}-{scale}"
+            orders.append(Order(loaded, kind, path, tuple(overrides), data_root, is_tuned))
+        if is_all:
+            carry_out_all(orders, chosen, workers, as_json=as_json)
+        else:
+            folder = planned(orders[0], chosen, workers)
+            carry_out(folder, chosen, workers, kind="study", as_json=as_json)
 
 
 @study.command("report", epilog=epilog("study report"))
@@ -126,9 +153,10 @@ def report(
 
 def _checked(scale: str) -> ScaleName:
     from maxsup.core.checks import check_choice
+    from maxsup.studies.schema import SCALES
 
-    check_choice("scale", scale, ("tiny", "full"))
-    return "full" if scale == "full" else "tiny"
+    check_choice("scale", scale, SCALES)
+    return cast("ScaleName", scale)
 
 
 def _loss_line(loss: LossConfig) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maxsup.analysis.charts import few_ticks
 from maxsup.analysis.style import GREY, Look, panels, run_looks, styled
 from maxsup.reports.page import Column, Plot, Table
+from maxsup.reports.tables import REDUCED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,7 +150,8 @@ def published_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
     rows = [[title, *entry[:6]] for title, found in points.items() for entry in found]
     columns = [Column(name, is_number=False) for name in ("metric", "row", "column")]
     columns += [Column(name, 4) for name in ("published", "measured", "std")] + [Column("label", is_number=False)]
-    scale = " Ours are of the TINY scale: other data, another network." if summary["scale"] == "tiny" else ""
+    is_reduced = summary["scale"] in REDUCED
+    scale = f" Ours are of the {summary['scale']} scale: other data, another network." if is_reduced else ""
     return Plot(
         f"{prefix}published",
         "Published against measured",

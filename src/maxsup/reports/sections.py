@@ -11,7 +11,7 @@ from maxsup.reports.page import Plot, Text
 from maxsup.reports.plots import title_of
 from maxsup.reports.plots_analyses import Picture
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
-from maxsup.reports.tables import ReportTable
+from maxsup.reports.tables import REDUCED, ReportTable
 
 ERRATA_PAGE = "docs/errata.md"
 
@@ -109,9 +109,9 @@ class ReportSection:
 def banners(view: FolderView) -> list[Banner]:
     """Warnings that stand above everything: a reduced scale, runs that failed, results that were left out."""
     summary, found = view.summary, []
-    if summary.get("scale") == "tiny":
+    if summary.get("scale") in REDUCED:
         text = summary.get("note") or "The numbers show that the study works and say nothing about the paper's."
-        found.append(Banner("TINY SCALE: this is not the paper's experiment", text))
+        found.append(Banner(f"{summary['scale'].upper()} SCALE: this is not the paper's experiment", text))
     holes = [run for run in summary["runs"] if run["status"] != "done"]
     if holes:
         verb = "is" if len(holes) == 1 else "are"
@@ -128,7 +128,7 @@ def banners(view: FolderView) -> list[Banner]:
 def results_blocks(view: FolderView) -> list[ReportBlock]:
     """The main table and when something in it is bold."""
     summary = view.summary
-    notes = [summary["note"]] if summary.get("note") and summary.get("scale") != "tiny" else []
+    notes = [summary["note"]] if summary.get("note") and summary.get("scale") not in REDUCED else []
     whole = MainTable(results_table(summary), (differences_table(summary),))
     return [*(Text(note) for note in notes), whole, Text(how_to_read(summary))]
 
@@ -244,7 +244,7 @@ def facts(summary: Mapping[str, Any]) -> dict[str, str]:
     if summary.get("label"):
         found["In the paper"] = summary["label"]
     if summary.get("scale"):
-        found["Scale"] = summary["scale"].upper() if summary["scale"] == "tiny" else summary["scale"]
+        found["Scale"] = summary["scale"].upper() if summary["scale"] in REDUCED else summary["scale"]
     environment = summary.get("environment") or {}
     titles = {"device": "Device", "torch": "torch", "maxsup": "maxsup"}
     found |= {title: str(environment[key]) for key, title in titles.items() if key in environment}

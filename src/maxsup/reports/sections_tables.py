@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maxsup.reports.tables import HOLE, Cell, Head, ReportTable, Row
+from maxsup.reports.tables import HOLE, REDUCED, Cell, Head, ReportTable, Row
 
 
 def results_table(summary: Mapping[str, Any]) -> ReportTable:
@@ -167,7 +167,8 @@ def _seeds(summary: Mapping[str, Any]) -> str:
 
 
 def _scale_words(summary: Mapping[str, Any]) -> str:
-    return " TINY SCALE: not the paper's experiment." if summary.get("scale") == "tiny" else ""
+    scale = summary.get("scale")
+    return f" {scale.upper()} SCALE: not the paper's experiment." if scale in REDUCED else ""
 
 
 def _corner(summary: Mapping[str, Any]) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
-from maxsup.core.rundir import RunDir
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import Study
+from maxsup.studies.tuning import strength_of
 from maxsup.training.check import check_recipe
 from maxsup.training.parts import build_loss, prepare_for_masks
 
@@ -27,9 +25,6 @@ LOSS_OPTIONS: dict[str, dict[str, Any]] = {
     "maxsup": {"alpha": 0.1},
     "logit_penalty": {"beta": 0.002},
 }
-TUNED_FACTORS = (0.5, 1.0, 2.0)
-"""Strengths tried by tuning, as multiples of the usual one: the same number of trials for every loss that has one."""
-
 # What a comparison varies by itself.
 _OPTIONS = {"loss": "--losses", "seed": "--seeds"}
 _EXAMPLES = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
@@ -165,69 +160,6 @@ def recipe_for(data: str) -> str:
         if read_yaml(recipe_path(recipe)).get("data", {}).get("name") == name
     ]
     return max(fitting)[1] if fitting else "digits_cnn"
-
-
-def tuning(study: Study, recipe: str, overrides: Iterable[str] = ()) -> Study:
-    """The study that chooses strengths: every loss with each of a few multiples of its own, on seeds of their own."""
-    rows = []
-    for row in study.rows:
-        assert row.loss is not None
-        strength = strength_of(row.loss.name)
-        usual = None if strength is None else row.loss.options.get(strength)
-        if strength is None or not isinstance(usual, int | float):
-            continue
-        for factor in TUNED_FACTORS:
-            options = {**row.loss.options, strength: round(usual * factor, 6)}
-            rows.append(
-                Entry(
-                    name=f"{row.name}_{TUNED_FACTORS.index(factor)}",
-                    title=f"{row.name} {strength}={options[strength]:g}",
-                    loss=LossConfig(name=row.loss.name, **options),
-                )
-            )
-    if not rows:
-        raise ValueError("tune must have losses with a strength to choose; got none. Leave --tune out.")
-    scale = Scale(recipe=recipe, overrides=tuple(overrides), seeds=(1000, 1001), note="tuning")
-    return study.model_copy(
-        update={
-            "name": "tuning",
-            "baseline": rows[0].name,
-            "rows": tuple(rows),
-            "columns": (Entry(name="accuracy", title="accuracy", metric=METRICS["accuracy"]),),
-            "analyses": (),
-            "scales": {"full": scale, "tiny": scale},
-        }
-    )
-
-
-def chosen_strengths(folders: Mapping[str, Sequence[Path]], rows: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Options of each loss whose runs have the best mean validation accuracy, of masks mIoU; of equals the lower NLL.
-
-    Args:
-        folders: Run directories by the name of the row they belong to.
-        rows: The rows of the tuning study.
-    """
-    best: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {}
-    for row in rows:
-        assert row.loss is not None
-        found = [json.loads(RunDir(path).summary.read_text())["val"]["last"] for path in folders[row.name]]
-        score = (
-            sum(entry.get("miou", entry["accuracy"]) for entry in found) / len(found),
-            -sum(entry["nll"] for entry in found) / len(found),
-        )
-        if row.loss.name not in best or score > best[row.loss.name][0]:
-            best[row.loss.name] = (score, dict(row.loss.options))
-    return {name: options for name, (_, options) in best.items()}
-
-
-def strength_of(loss: str) -> str | None:
-    """What a loss calls its strength; None for plain cross-entropy.
-
-    Example:
-        >>> strength_of("maxsup"), strength_of("logit_penalty"), strength_of("ce")
-        ('alpha', 'beta', None)
-    """
-    return None if loss == "ce" else LOSSES[loss].strength
 
 
 def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:

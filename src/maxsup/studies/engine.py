@@ -4,6 +4,7 @@
 
     OUT/study.json      the study, the scale, and every run with its place in the table
     OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe: no run is trained twice
+    OUT/../runs/NAME/   run directories of a pool, which studies beside one another share
     OUT/summary.json    the numbers (see ``results``)
 """
 
@@ -19,13 +20,14 @@ from typing import Any
 from maxsup.analysis import ANALYSES, analyze
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.recipes import load_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.data import DATASETS, load_data
 from maxsup.studies.launch import Job, JobState, Launcher, OnChange
 from maxsup.studies.parts import Cell, DataChoice
 from maxsup.studies.plans import PlannedAnalysis, PlannedRun, expand, planned_analyses
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.worker import JOB, data_overrides, is_done
+from maxsup.studies.worker import JOB, data_overrides, is_done, read_job
 from maxsup.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
@@ -34,23 +36,28 @@ _RUNS = "runs"
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study laid out on disk: which run is where."""
+    """A study laid out on disk: which run is where.
+
+    ``missing`` are sentences about analyses that are left out because their data is not there.
+    """
 
     path: Path
     study: Study
     scale: ScaleName
     runs: dict[str, PlannedRun]
     analyses: tuple[PlannedAnalysis, ...]
+    missing: tuple[str, ...] = ()
 
     def folder(self, name: str) -> Path:
-        """The run directory of that name."""
-        return self.path / _RUNS / name
+        """The run directory of that name; runs of a pool are beside the folders of the studies that share them."""
+        return (self.path.parent if self.runs[name].pool else self.path) / _RUNS / name
 
     def job(self, name: str) -> dict[str, Any]:
         """What a worker is asked to do for a run: the content of its ``job.json``."""
         recipe = self.runs[name].recipe
         calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in _single(self.analyses)]
-        return {"recipe": recipe.model_dump(mode="json"), "name": self.study.name, "analyses": calls}
+        name = self.runs[name].pool or self.study.name
+        return {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
 
     def open_runs(self) -> dict[str, PlannedRun]:
         """Runs that are not trained yet, or not analysed."""
@@ -77,7 +84,7 @@ def plan_folder(
     Args:
         study: The study.
         output: Its folder.
-        scale: ``full`` or ``tiny``.
+        scale: ``full``, ``small`` or ``tiny``.
         overrides: ``key.sub=value`` each, for every recipe.
         data_root: Where data sets are.
     """
@@ -89,28 +96,45 @@ def plan_folder(
                 "study's file, change them there and run that."
             )
 
+    def obstacle(choice: DataChoice) -> str:
+        return _obstacle(choice.name, json.dumps(choice.options), None if data_root is None else str(data_root))
+
     def is_available(choice: DataChoice) -> bool:
-        return _is_available(choice.name, json.dumps(choice.options), None if data_root is None else str(data_root))
+        return not obstacle(choice)
 
     planned = expand(study, scale, is_available=is_available, overrides=words)
-    analyses = tuple(planned_analyses(study, scale, is_available=is_available))
-    runs = {f"{run.arm}-s{run.seed}-{recipe_digest(run.recipe)}": run for run in planned}
-    folder = StudyFolder(Path(output), study, scale, runs, analyses)
+    analyses, missing = list[PlannedAnalysis](), list[str]()
+    for analysis in planned_analyses(study, scale, is_available=is_available):
+        data = _data_of(analysis) if scale == "small" else None
+        if data is not None and (sentence := obstacle(data)):
+            missing.append(f"{analysis.name} is left out: {sentence}")
+        else:
+            analyses.append(analysis)
+    runs = {_run_name(run): run for run in planned}
+    folder = StudyFolder(Path(output), study, scale, runs, tuple(analyses), tuple(missing))
     _require_same_study(folder)
     return folder
 
 
 def write_folder(folder: StudyFolder) -> None:
     """Write down what is planned, before anything runs."""
-    for name in folder.runs:
-        directory = RunDir(folder.folder(name))
-        directory.write_json(directory.path / JOB, folder.job(name))
+    for name, run in folder.runs.items():
+        directory, job = RunDir(folder.folder(name)), folder.job(name)
+        if run.pool and (directory.path / JOB).is_file():
+            # What another study asks of the same run stays asked for.
+            others = read_job(directory.path)["analyses"]
+            job["analyses"] += [request for request in others if request not in job["analyses"]]
+        directory.write_json(directory.path / JOB, job)
     record = {
         "study": folder.study.model_dump(mode="json"),
         "scale": folder.scale,
-        "runs": {name: {"arm": run.arm, "seed": run.seed, "cells": run.cells} for name, run in folder.runs.items()},
+        "runs": {
+            name: {"arm": run.arm, "seed": run.seed, "cells": run.cells, "pool": run.pool}
+            for name, run in folder.runs.items()
+        },
         "recipes": {name: run.recipe.model_dump(mode="json") for name, run in folder.runs.items()},
         "analyses": [asdict(analysis) | {"data": _dumped(analysis.data)} for analysis in folder.analyses],
+        "missing": folder.missing,
     }
     RunDir(folder.path).write_json(folder.path / STUDY_FILE, record)
 
@@ -137,6 +161,7 @@ def read_folder(path: str | Path) -> StudyFolder:
             run["arm"],
             run["seed"],
             tuple(Cell(*cell) for cell in run["cells"]),
+            run.get("pool", ""),
         )
         for name, run in record["runs"].items()
     }
@@ -144,7 +169,8 @@ def read_folder(path: str | Path) -> StudyFolder:
         PlannedAnalysis(**(entry | {"data": DataChoice.model_validate(entry["data"]) if entry["data"] else None}))
         for entry in record["analyses"]
     )
-    return StudyFolder(Path(path), Study.model_validate(record["study"]), record["scale"], runs, analyses)
+    study, missing = Study.model_validate(record["study"]), tuple(record.get("missing", ()))
+    return StudyFolder(Path(path), study, record["scale"], runs, analyses, missing)
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
@@ -244,16 +270,30 @@ def _settings(recipes: Iterable[Recipe]) -> dict[str, Recipe]:
     return {recipe_digest(recipe.model_copy(update={"loss": LossConfig(), "seed": 0})): recipe for recipe in recipes}
 
 
+def _run_name(run: PlannedRun) -> str:
+    """A run of a pool is named after its loss, because studies call it by different names."""
+    words = [run.pool, run.recipe.loss.name] if run.pool else [run.arm]
+    return "-".join([*words, f"s{run.seed}", recipe_digest(run.recipe)])
+
+
+def _data_of(analysis: PlannedAnalysis) -> DataChoice | None:
+    """The data that an analysis needs besides that of the run: its own, or that of the recipe it fine-tunes with."""
+    if analysis.data is None and "recipe" in analysis.options:
+        data = load_recipe(analysis.options["recipe"], analysis.options.get("overrides", ())).data
+        return DataChoice(name=data.name, options=data.options)
+    return analysis.data
+
+
 @lru_cache(maxsize=64)
-def _is_available(name: str, options: str, root: str | None) -> bool:
-    """Whether data can be loaded; found out by loading it."""
+def _obstacle(name: str, options: str, root: str | None) -> str:
+    """Why data cannot be used, found out by loading it; empty where it can."""
     if name.partition(":")[0] not in DATASETS.names():
-        return False
+        return f"{name!r} is no data set."
     try:
         load_data(name, root=None if root is None else Path(root), **json.loads(options))
-    except DataError:
-        return False
-    return True
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def _dumped(choice: DataChoice | None) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ def study_names() -> list[str]:
 
     Example:
         >>> len(study_names()), "tab_pre" in study_names()
-        (19, True)
+        (22, True)
     """
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -91,14 +90,6 @@ class DataChoice(Section):
         return self.name in EMBEDDED
 
 
-def _check_last(choices: Sequence[DataChoice]) -> None:
-    if choices and not choices[-1].is_embedded:
-        raise ValueError(
-            f"the last choice of data must always be there; got {choices[-1].name!r}. End the list with one of "
-            f"{', '.join(EMBEDDED)}."
-        )
-
-
 class AnalysisPlan(Section):
     """An analysis of every run: ``what`` is its registered name, ``name`` what metrics call its result.
 
@@ -118,38 +109,34 @@ class AnalysisScale(Section):
     options: dict[str, Any] = Field(default_factory=dict)
     data: tuple[DataChoice, ...] = ()
 
-    @model_validator(mode="after")
-    def _ends_with_what_is_there(self) -> AnalysisScale:
-        _check_last(self.data)
-        return self
-
 
 class EntryScale(Section):
     """What the cells of a row or column train at a scale, on top of what the scale says.
 
-    ``left_out`` says why these cells stay empty; published numbers are still shown.
+    ``loss`` takes the place of the entry's own. ``left_out`` says why these cells stay empty; published numbers are
+    still shown.
     """
 
     recipe: str | None = None
+    pool: Name | None = None
     overrides: tuple[str, ...] = ()
     data: tuple[DataChoice, ...] = ()
+    loss: LossConfig | None = None
     left_out: str = ""
-
-    @model_validator(mode="after")
-    def _ends_with_what_is_there(self) -> EntryScale:
-        _check_last(self.data)
-        return self
 
 
 class Scale(Section):
     """Recipe, overrides and seeds of all runs; ``note`` is what a reader must know of the numbers before all else.
 
     ``data`` are choices, of which the first that is there is used; without any, the recipe's own data is.
-    ``{seed}`` in an override stands for the seed of the run.
+    ``{seed}`` in an override stands for the seed of the run. Runs of a ``pool`` are shared with other studies. The
+    strengths of the entries under ``tuned`` can be chosen on validation images.
     """
 
     note: str = ""
     recipe: str
+    pool: Name | None = None
+    tuned: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
     data: tuple[DataChoice, ...] = ()
@@ -159,7 +146,6 @@ class Scale(Section):
 
     @model_validator(mode="after")
     def _is_sound(self) -> Scale:
-        _check_last(self.data)
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must differ; got {list(self.seeds)}. A seed counts once.")
         return self
@@ -168,6 +154,12 @@ class Scale(Section):
         """What is said of the cell's row and of its column."""
         nothing = EntryScale()
         return self.rows.get(cell.row, nothing), self.columns.get(cell.column, nothing)
+
+    def choices(self) -> list[tuple[DataChoice, ...]]:
+        """Every list of data of which the first that is there is used."""
+        entries = (*self.rows.values(), *self.columns.values())
+        analyses = self.analyses.values()
+        return [self.data, *(entry.data for entry in entries), *(analysis.data for analysis in analyses)]
 
 
 class PublishedValue(Section):

@@ -20,13 +20,14 @@ class PlannedRun:
     """A run that a study needs.
 
     Runs of one seed differ in the loss alone where the table compares losses: same initial weights, same order of the
-    data, same augmentation, all of which follow from ``recipe.seed``.
+    data, same augmentation, all of which follow from ``recipe.seed``. Runs of a ``pool`` serve several studies.
     """
 
     recipe: Recipe
     arm: str
     seed: int
     cells: tuple[Cell, ...]
+    pool: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def expand(
 
     Args:
         study: The study.
-        scale: ``full`` or ``tiny``.
+        scale: ``full``, ``small`` or ``tiny``.
         is_available: Whether data is there; the first choice that is, is used.
         overrides: ``key.sub=value`` each, applied to every recipe after everything else.
 
@@ -77,7 +78,7 @@ def expand(
         >>> [(run.recipe.loss.name, [cell.column for cell in run.cells]) for run in runs if run.seed == 0][:2]
         [('ce', ['constant', 'linear']), ('ls', ['constant'])]
     """
-    plan, words = study.scales[scale], tuple(overrides)
+    plan, words = study.scale(scale), tuple(overrides)
     runs: dict[str, PlannedRun] = {}
     for seed in plan.seeds:
         for cell in study.cells():
@@ -85,7 +86,9 @@ def expand(
                 continue
             recipe = _recipe(study, scale, cell, seed, is_available, words)
             key = recipe.model_dump_json()
-            known = runs.get(key, PlannedRun(recipe, _arm(study, cell), seed, ()))
+            by_row, by_column = plan.entry(cell)
+            pool = by_row.pool or by_column.pool or plan.pool or ""
+            known = runs.get(key, PlannedRun(recipe, _arm(study, cell), seed, (), pool))
             runs[key] = replace(known, cells=(*known.cells, cell))
     return list(runs.values())
 
@@ -93,10 +96,15 @@ def expand(
 def planned_analyses(
     study: Study, scale: ScaleName = "tiny", *, is_available: Availability = is_embedded
 ) -> list[PlannedAnalysis]:
-    """Every analysis of a study with the options and the data of a scale."""
+    """Every analysis of a study with the options and the data of a scale; one that only left-out cells show is none."""
+    shown, left_out = set[str](), set[str]()
+    for cell in study.cells():
+        (left_out if study.left_out(scale, cell) else shown).add(study.metric_of(cell).source)
     planned = []
     for plan in study.analyses:
-        change = study.scales[scale].analyses.get(plan.name, AnalysisScale())
+        if plan.name in left_out - shown:
+            continue
+        change = study.scale(scale).analyses.get(plan.name, AnalysisScale())
         own = DataChoice(name=plan.data) if plan.data else None
         data = chosen_data(change.data, is_available) or own
         planned.append(PlannedAnalysis(plan.name, plan.what, plan.split, plan.options | change.options, data))
@@ -129,14 +137,15 @@ def comparisons(study: Study, scale: ScaleName = "tiny") -> list[ComparedCells]:
 
 
 def chosen_data(choices: Sequence[DataChoice], is_available: Availability) -> DataChoice | None:
-    """The first choice that is there; None without any choice.
+    """The first choice that is there, the first of all where none is; None without any choice.
 
     Example:
         >>> choices = [DataChoice(name="cifar10"), DataChoice(name="synthetic")]
         >>> chosen_data(choices, is_embedded).name
         'synthetic'
     """
-    return next((choice for choice in choices if choice.is_embedded or is_available(choice)), None)
+    there = (choice for choice in choices if choice.is_embedded or is_available(choice))
+    return next(there, choices[0] if choices else None)
 
 
 def _arm(study: Study, cell: Cell) -> str:
@@ -147,7 +156,7 @@ def _arm(study: Study, cell: Cell) -> str:
 def _recipe(
     study: Study, scale: ScaleName, cell: Cell, seed: int, is_available: Availability, words: tuple[str, ...]
 ) -> Recipe:
-    plan = study.scales[scale]
+    plan = study.scale(scale)
     by_row, by_column = plan.entry(cell)
     base = by_row.recipe or by_column.recipe or plan.recipe
     data = chosen_data(by_row.data or by_column.data or plan.data, is_available)
@@ -156,7 +165,8 @@ def _recipe(
     values = _base_recipe(base, words_of_seed).model_dump(mode="json")
     if data is not None:
         values["data"] |= {"name": data.name, "options": data.options, "image_size": data.image_size}
-    values |= {"loss": _loss(study, cell), "seed": seed}
+    loss = by_row.loss or by_column.loss
+    values |= {"loss": _loss(study, cell) if loss is None else loss.model_dump(), "seed": seed}
     return parse_recipe(values, words, source=f"study {study.name}")
 
 

@@ -75,7 +75,9 @@ def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
     if metric.source == "test":
         summary = _read(run.summary)
         return _number(summary.get("test", {}).get(folder.study.weights, {}).get(metric.name))
-    analysis = next(entry for entry in folder.analyses if entry.name == metric.source)
+    analysis = next((entry for entry in folder.analyses if entry.name == metric.source), None)
+    if analysis is None:
+        return math.nan
     call = analysis_call(analysis, folder.runs[name].recipe, folder.study.weights)
     path = result_path(
         run.path,

@@ -2,7 +2,8 @@
 
 A study has two axes, rows and columns; a cell belongs to one entry of each. One of the two says which loss is trained;
 either may say which number is read off. What a cell trains depends on the scale: ``full`` is the paper's setting,
-``tiny`` the same table on small data, small models and few epochs, for seeing that all of it works.
+``small`` the same question asked of real images in hours on two cores, ``tiny`` the same table on small data, small
+models and few epochs, for seeing that all of it works.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import Field, model_validator
 from maxsup.core.config import Section
 from maxsup.core.errors import hint
 from maxsup.studies.parts import (
+    EMBEDDED,
     AnalysisPlan,
     Cell,
     Entry,
@@ -27,9 +29,12 @@ from maxsup.studies.parts import (
     Unstated,
 )
 
-ScaleName = Literal["full", "tiny"]
+ScaleName = Literal["full", "small", "tiny"]
 
-SCALES: tuple[ScaleName, ...] = ("full", "tiny")
+SCALES: tuple[ScaleName, ...] = ("full", "small", "tiny")
+
+# A file of one's own may do without the one between.
+_NEEDED: tuple[ScaleName, ...] = ("full", "tiny")
 
 # Where numbers of every run are found without an analysis.
 _BUILT_IN_SOURCES = ("test", "timing")
@@ -74,8 +79,16 @@ class Study(Section):
 
     def left_out(self, scale: ScaleName, cell: Cell) -> str:
         """Why a cell stays empty at a scale; empty where it does not."""
-        row, column = self.scales[scale].entry(cell)
+        row, column = self.scale(scale).entry(cell)
         return row.left_out or column.left_out
+
+    def scale(self, name: ScaleName) -> Scale:
+        """The scale of that name; a study of one's own may lack one."""
+        if name not in self.scales:
+            raise ValueError(
+                f"scale must be one that study {self.name} has; got {name!r}. Use {' or '.join(self.scales)}."
+            )
+        return self.scales[name]
 
     def published_numbers(self) -> list[PublishedNumber]:
         """Every printed number with its label and place.
@@ -134,18 +147,26 @@ class Study(Section):
                 )
 
     def _check_scales(self) -> None:
-        if missing := [name for name in SCALES if name not in self.scales]:
-            raise ValueError(f"scales must be {' and '.join(SCALES)}; got no {missing[0]}. Add it.")
-        if not self.scales["tiny"].note:
-            raise ValueError("note of the tiny scale must say what was reduced; got none. Write it.")
+        if missing := [name for name in _NEEDED if name not in self.scales]:
+            raise ValueError(f"scales must be {' and '.join(_NEEDED)}; got no {missing[0]}. Add it.")
+        for kind, scale in self.scales.items():
+            if kind != "full" and not scale.note:
+                raise ValueError(f"note of the {kind} scale must say what was reduced; got none. Write it.")
+        for choices in self.scales["tiny"].choices():
+            if choices and not choices[-1].is_embedded:
+                raise ValueError(
+                    f"the last choice of data at the tiny scale must always be there; got {choices[-1].name!r}. End "
+                    f"the list with one of {', '.join(EMBEDDED)}."
+                )
         for scale in self.scales.values():
-            for kind, named, known in (
+            for part, named, known in (
                 ("row", scale.rows, [entry.name for entry in self.rows]),
                 ("column", scale.columns, [entry.name for entry in self.columns]),
                 ("analysis", scale.analyses, [plan.name for plan in self.analyses]),
+                ("tuned row", scale.tuned, [entry.name for entry in self.rows if entry.loss is not None]),
             ):
                 for name in named:
-                    _require(name, known, kind)
+                    _require(name, known, part)
 
 
 def _named(entries: Iterable[Entry], name: str, kind: str) -> Entry:

@@ -29,6 +29,8 @@ def test_separation_is_that_of_all_pairs_of_features(digit_runs: list[Path], spl
     assert numbers[f"{split}_r_squared"]["value"] == pytest.approx(1 - within / total, abs=1e-9)
     expected = neural_collapse(found.features, found.labels, run.weight, run.bias)
     assert numbers[f"{split}_nc3"]["value"] == pytest.approx(expected.nc3)
+    right = (found.logits.argmax(1) == found.labels).tolist()
+    assert numbers[f"{split}_accuracy"]["value"] == pytest.approx(sum(right) / len(right))
 
 
 def test_no_direction_is_called_better(digit_runs: list[Path]) -> None:

@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import pytest
 
-from maxsup.studies.compare import chosen_strengths, comparison, recipe_for, strength_of, tuning
+from maxsup.studies.compare import comparison, recipe_for
 from maxsup.studies.plans import expand
-from tests.unit.studies.made import finish_run
 
 RECIPE = "digits_cnn"
 
@@ -79,43 +76,10 @@ def test_data_without_a_recipe_of_its_own_gets_a_small_network() -> None:
     assert recipe_for("synthetic") == "synthetic_compare"
 
 
-def test_tuning_gives_every_loss_with_a_strength_the_same_number_of_runs() -> None:
-    study = comparison(RECIPE, ["ce", "ls", "maxsup", "logit_penalty"])
-    trials = tuning(study, RECIPE)
-    counts: dict[str, int] = {}
-    for run in expand(trials, "full"):
-        counts[run.recipe.loss.name] = counts.get(run.recipe.loss.name, 0) + 1
-    assert counts == {"ls": 6, "maxsup": 6, "logit_penalty": 6}
-
-
-def test_tuning_and_comparison_share_no_seed() -> None:
-    study = comparison(RECIPE, ["ce", "ls"])
-    assert not set(tuning(study, RECIPE).scales["full"].seeds) & set(study.scales["full"].seeds)
-
-
-def test_tuning_takes_the_strength_that_is_best_on_validation_and_the_lower_nll_of_equals(tmp_path: Path) -> None:
-    trials = tuning(comparison(RECIPE, ["ce", "ls", "maxsup"]), RECIPE)
-    scores = {"ls_0": (0.9, 0.5), "ls_1": (0.8, 0.1), "ls_2": (0.7, 0.1)}
-    scores |= {"maxsup_0": (0.9, 0.5), "maxsup_1": (0.9, 0.5), "maxsup_2": (0.9, 0.4)}
-    folders = {}
-    for name, (accuracy, nll) in scores.items():
-        folders[name] = [tmp_path / name]
-        # Test numbers say the opposite: they must not be looked at.
-        finish_run(tmp_path / name, 1 - accuracy, nll=nll, val_accuracy=accuracy)
-    chosen = chosen_strengths(folders, trials.rows)
-    assert chosen["ls"]["alpha"] == pytest.approx(0.05)
-    assert chosen["maxsup"]["alpha"] == pytest.approx(0.2)
-
-
 def test_tuned_strengths_are_what_is_then_compared() -> None:
     study = comparison(RECIPE, ["ce", "maxsup"], strengths={"maxsup": {"alpha": 0.05}})
     assert study.rows[1].loss.options["alpha"] == 0.05
     assert study.rows[1].title == "maxsup 0.05"
-
-
-def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
-    assert strength_of("ce") is None
-    assert strength_of("logit_norm") == "tau"
 
 
 def test_losses_on_masks_are_compared_by_what_masks_have() -> None:

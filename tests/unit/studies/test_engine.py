@@ -208,3 +208,34 @@ def test_a_trained_run_whose_analyses_are_not_over_is_open(made: Path) -> None:
     for request in folder.job(first)["analyses"]:
         RunDir(folder.folder(first)).write_json(analysis_marker(folder.folder(first), request), {"files": []})
     assert set(folder.open_runs()) == {second}
+
+
+# --- pools
+
+
+def test_studies_of_one_pool_share_their_runs_and_each_asks_for_its_own_analyses(tmp_path: Path) -> None:
+    names = ("tab_feature", "fig_logit_analysis")
+    features, others = (lay_out(load_study(name), tmp_path / f"{name}-small", "small") for name in names)
+    shared = set(features.runs) & set(others.runs)
+    assert len(shared) == 24
+    [name, *_] = sorted(shared)
+    assert features.folder(name) == others.folder(name) == tmp_path / "runs" / name
+    assert name.startswith("c10-ce-s0-")
+    job = json.loads((tmp_path / "runs" / name / "job.json").read_text())
+    assert job["name"] == "c10"
+    assert [request["what"] for request in job["analyses"]] == ["logits", "collapse"]
+    # What another study asks for does not keep a study from being done.
+    assert [request["what"] for request in features.job(name)["analyses"]] == ["collapse"]
+    assert read_folder(features.path) == features
+
+
+def test_an_analysis_without_its_data_is_left_out_with_a_sentence_and_its_column_stays_empty(tmp_path: Path) -> None:
+    folder = plan_folder(load_study("tab_extended_feature"), tmp_path / "out", "small", data_root=tmp_path / "empty")
+    assert not folder.analyses
+    assert len(folder.missing) == 4
+    assert all("is left out: " in sentence and "empty" in sentence for sentence in folder.missing)
+    for name in folder.runs:
+        finish_run(folder.folder(name), 0.5)
+    table = summarize(folder)["table"]["cells"]
+    assert table["maxsup"]["cub"]["text"] == "-"
+    assert "too many" in table["maxsup"]["foods"]["left_out"]
