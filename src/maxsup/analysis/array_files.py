@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.analysis.array_checks import CheckedArrays, checked
+from maxsup.analysis.class_order import read_class_names
 from maxsup.core.errors import DataError
 
 MAX_BYTES = 8 << 30
@@ -44,14 +45,14 @@ def read_array_files(
             several arrays, the one called ``logits``; ``file.npz:name`` chooses another.
         labels: A file with the true class of each sample; by default the array ``labels`` of the same file.
         features: A file with what the last layer sees; by default the array ``features`` of the logits' file, if any.
-        class_names: A text file with one name a line; by default the array ``class_names`` of the logits' file or the
-            header of a ``.csv``, if any.
+        class_names: A text file with one name a line, or JSON of names and numbers; by default the array
+            ``class_names`` of the logits' file or the header of a ``.csv``, if any.
 
     Raises:
         DataError: The first thing that does not fit, in one sentence.
     """
     found = file_contents(logits, "logits")
-    names = found.class_names if class_names is None else _lines(Path(class_names))
+    names = found.class_names if class_names is None else _ordered(read_class_names(Path(class_names)))
     if labels is None and "labels" not in found.others:
         raise DataError(
             f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
@@ -206,8 +207,5 @@ def _chosen(keys: list[str], name: str | None, what: str, file: Path) -> str:
     )
 
 
-def _lines(file: Path) -> tuple[str, ...]:
-    try:
-        return tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"class names must be a text file with one a line; got {str(file)!r} ({error}).") from error
+def _ordered(listed: dict[str, int]) -> tuple[str, ...]:
+    return tuple(sorted(listed, key=lambda name: listed[name]))

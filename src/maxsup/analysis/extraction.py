@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from maxsup.analysis.progress import Progress
 from maxsup.core.storage import failed_write, json_text, replace_bytes
 from maxsup.data import Pipeline
-from maxsup.models import Classifier
+from maxsup.models import Classifier, Program
 from maxsup.training.evaluate import autocast, evaluation_mode
 
 Tensors = dict[str, Tensor]
@@ -24,22 +24,26 @@ FORMAT = 1
 _CHUNK = 1 << 20
 
 
-def extracted(model: Classifier, pipeline: Pipeline, *, precision: str, progress: Progress) -> Tensors:
+def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Progress) -> Tensors:
     """Logits, features, labels and indices of all samples, from one forward pass each.
 
     Args:
-        model: Left in the mode it came in.
+        model: Left in the mode it came in; of a program there are no features.
         pipeline: The split, in evaluation form.
         precision: What the model computes in; what is kept is float32.
         progress: Advanced once a batch.
     """
-    device = next(model.parameters()).device
-    columns: dict[str, list[Tensor]] = {"logits": [], "features": [], "labels": [], "indices": []}
+    device = next(model.parameters(), torch.empty(0)).device
+    columns: dict[str, list[Tensor]] = {"logits": [], "labels": [], "indices": []}
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
         for batch in pipeline.epoch(0):
-            features = model.features(batch.images.to(device, non_blocking=True))
-            columns["logits"].append(model.head(features).float().cpu())
-            columns["features"].append(features.float().cpu())
+            images = batch.images.to(device, non_blocking=True)
+            if isinstance(model, Program):
+                columns["logits"].append(model(images).float().cpu())
+            else:
+                features = model.features(images)
+                columns["logits"].append(model.head(features).float().cpu())
+                columns.setdefault("features", []).append(features.float().cpu())
             columns["labels"].append(batch.labels)
             columns["indices"].append(batch.indices)
             progress.advance()

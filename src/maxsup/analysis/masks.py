@@ -141,7 +141,7 @@ def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor
 
     recipe, augment = run.recipe, run.recipe.augment.model_copy(update={"interpolation": "nearest"})
     size = recipe.data.image_size
-    if not isinstance(images, MemorySplit) or augment.resize or augment.eval_resize:
+    if not isinstance(images, MemorySplit) or (augment.crop_pct or 1.0) < 1.0:
         assert size is not None or isinstance(images, MemorySplit)
         transform = evaluation_transform(augment, size or images.images.shape[2])  # type: ignore[union-attr]
         return lambda codes: transform(Image.fromarray(codes))[0]

@@ -292,7 +292,7 @@ def file_name(data: str) -> str:
 
 
 def _evaluation_settings(augment: AugmentConfig) -> dict[str, Any]:
-    return {name: getattr(augment, name) for name in ("resize", "eval_resize", "interpolation")}
+    return {name: getattr(augment, name) for name in ("crop_pct", "crop_mode", "interpolation", "mean", "std")}
 
 
 def _kept(split: Split, limit: int | None) -> Tensor | None:

@@ -35,19 +35,32 @@ def diagnose(
         str | None, typer.Option("--features", metavar="FILE", help="Input of the last layer (N, D), if at hand.")
     ] = None,
     class_names: Annotated[
-        str | None, typer.Option("--class-names", metavar="FILE", help="A text file, one name a line.")
+        str | None,
+        typer.Option(
+            "--class-names", metavar="FILE", help="One name a line, in the order of the outputs, or JSON of both."
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Of a checkpoint, for instance timm:resnet50.")
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours.",
+        ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option("--weights", metavar="FILE|last|best", help="Of a checkpoint, or which of a run's.")
+        str | None,
+        typer.Option(
+            "--weights", metavar="FILE|last|best", help="Of a checkpoint, else the published ones; or which of a run's."
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="NAME", help="For a checkpoint, for instance folder:PATH.")
+        str | None,
+        typer.Option("--data", metavar="NAME", help="For a checkpoint: folder:PATH with a folder a class, or another."),
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", metavar="train|val|test", help="Which images; test by default.")
+        str | None,
+        typer.Option("--split", metavar="train|val|test", help="Which images; test by default."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path("diagnosis.html"),
     data_root: DataRootOption = None,
@@ -65,11 +78,11 @@ def diagnose(
     given = [name for name, value in inputs.items() if value is not None]
     if len(given) != 1:
         raise ValueError(
-            "input must be one of a run, --logits with --labels, or --model with --weights and --data; "
+            "input must be one of a run, --logits with --labels, or --model with --data; "
             f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy."
         )
-    arrays = {"--labels": labels, "--features": features, "--class-names": class_names}
-    _refuse_strangers(given[0], arrays, ["--logits"])
+    _refuse_strangers(given[0], {"--labels": labels, "--features": features}, ["--logits"])
+    _refuse_strangers(given[0], {"--class-names": class_names}, ["--logits", "--model"])
     _refuse_strangers(given[0], {"--data": data}, ["--model"])
     settings = {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}
     _refuse_strangers(given[0], settings, ["a run", "--model"])
@@ -79,18 +92,19 @@ def diagnose(
         elif logits is not None:
             found, source, facts = _of_arrays(logits, labels, features, class_names)
         else:
-            found, source, facts = _of_checkpoint(str(model), weights, data, split or "test", overrides)
+            found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
         _write(output, found, source, facts)
         if as_json:
             print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
         else:
-            _print(found, output)
+            _print(found, facts, output)
 
 
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
     from maxsup.analysis.diagnosis import diagnose
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.analysis.progress import create_progress
+    from maxsup.training.preprocessing import described_transform
 
     with create_progress() as progress:
         outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
@@ -105,7 +119,9 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
             bias=outputs.bias,
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
         )
-    facts = {"Data": outputs.recipe.data.name, "Split": split, "Weights": weights, "Model": outputs.recipe.model.name}
+    recipe = outputs.recipe
+    facts = {"Data": recipe.data.name, "Split": split, "Weights": weights, "Model": recipe.model.name}
+    facts["Transform"] = described_transform(recipe, outputs.bundle)
     return found, outputs.run.path.resolve().name, facts
 
 
@@ -123,20 +139,24 @@ def _of_arrays(logits: str, labels: str | None, features: str | None, class_name
     return diagnose(outputs), Path(logits).name, {}
 
 
-def _of_checkpoint(model: str, weights: str | None, data: str | None, split: str, overrides: list[str]) -> Found:
+def _of_checkpoint(
+    model: str, weights: str | None, data: str | None, split: str | None, names: str | None, overrides: list[str]
+) -> Found:
     from maxsup.analysis.checkpoints import checkpoint_outputs
     from maxsup.analysis.diagnosis import diagnose
     from maxsup.analysis.progress import create_progress
 
-    if weights is None or data is None:
+    if data is None:
         raise ValueError(
-            f"--model must come with --weights and --data; got {'no --weights' if weights is None else 'no --data'}. "
+            "--model must come with --data; got none. "
             "Write for instance --model timm:resnet50 --weights file.safetensors --data folder:PATH."
         )
     with create_progress() as progress:
-        found = checkpoint_outputs(model, weights, data, split=split, overrides=overrides, progress=progress)
+        found = checkpoint_outputs(
+            model, weights, data, split=split, class_names=names, overrides=overrides, progress=progress
+        )
     diagnosis = diagnose(found.outputs, weight=found.weight, bias=found.bias)
-    return diagnosis, f"{model}, {Path(weights).name}", {"Data": data, "Split": split}
+    return diagnosis, f"{model}, {Path(weights).name if weights else 'its own weights'}", found.facts
 
 
 def _run_and_overrides(words: list[str]) -> tuple[str | None, list[str]]:
@@ -168,7 +188,7 @@ def _write(path: Path, found: Diagnosis, source: str, facts: dict[str, str]) -> 
     replace_bytes(path, page)
 
 
-def _print(found: Diagnosis, page: Path) -> None:
+def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -182,6 +202,9 @@ def _print(found: Diagnosis, page: Path) -> None:
         f"{numbers['accuracy']['value']:.2%}, nll {numbers['nll']['value']:.4f}, ece {numbers['ece']['value']:.4f}",
         markup=False,
     )
+    for name in ("Transform", "Class order", "Notes", "Unreadable"):
+        if name in facts:
+            console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
     for verdict in found.verdicts:
         console.print()
         level = Text(LEVELS[verdict.level], style=f"bold {_COLORS[verdict.level]}")

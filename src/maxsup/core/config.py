@@ -6,11 +6,12 @@ A recipe cannot execute anything: it holds numbers and names, and names are look
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from maxsup.core.errors import hint
+from maxsup.core.old_keys import in_new_words
 
 
 class Section(BaseModel):
@@ -20,27 +21,43 @@ class Section(BaseModel):
 
 
 class AugmentConfig(Section):
-    """What is done to training images; ``resize``, ``eval_resize`` and ``interpolation`` hold in evaluation too."""
+    """What is done to images; the last five keys hold in evaluation too.
+
+    An evaluated image is scaled until its shorter side (``crop_mode: center``) or both sides (``squash``) are the image
+    size divided by ``crop_pct``, and the middle is taken. What is None is what a pretrained network was trained with,
+    and else no crop, bilinear, and the mean and standard deviation of the data set.
+    """
 
     crop_padding: int = Field(default=0, ge=0)
+    random_crop: bool = False
     flip: bool = False
     rotation: float = Field(default=0.0, ge=0.0, le=180.0)
     random_resized_crop: bool = False
     scale: tuple[float, float] = (0.08, 1.0)
-    resize: int | None = Field(default=None, gt=0)
     color_jitter: float = Field(default=0.0, ge=0.0, le=10.0)
     randaugment: str | None = None
     random_erasing: float = Field(default=0.0, ge=0.0, le=1.0)
     mixup: float = Field(default=0.0, ge=0.0)
     cutmix: float = Field(default=0.0, ge=0.0)
-    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
-    eval_resize: int | None = Field(default=None, gt=0)
+    crop_pct: float | None = Field(default=None, gt=0.0, le=1.0)
+    crop_mode: Literal["center", "squash"] | None = None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
 
     @model_validator(mode="after")
     def _scale_is_a_range(self) -> AugmentConfig:
         low, high = self.scale
         if not 0.0 < low <= high <= 1.0:
             raise ValueError(f"scale must be two growing shares of the image; got {self.scale!r}. Usual: [0.08, 1.0].")
+        return self
+
+    @model_validator(mode="after")
+    def _mean_goes_with_std(self) -> AugmentConfig:
+        if len(self.mean or ()) != len(self.std or ()):
+            raise ValueError(
+                f"mean and std must have one number a channel each; got {self.mean} and {self.std}. Give both."
+            )
         return self
 
 
@@ -85,6 +102,10 @@ class DenseConfig(Section):
                 f"stride={self.stride}. Usual: two thirds of the image size."
             )
         return self
+
+
+AUTO = "auto"
+"""What ``model.name`` and ``model.pretrained`` are where the data decides."""
 
 
 class ModelConfig(Section):
@@ -274,9 +295,11 @@ def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, so
         Traceback (most recent call last):
         ValueError: key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?
     """
-    merged = _copied(values)
+    # Twice: a ratio that a file says in old words stays the same where an override changes the image size.
+    merged = in_new_words(_copied(values))
     for override in overrides:
         _override(merged, override)
+    merged = in_new_words(merged)
     try:
         return Recipe.model_validate(merged)
     except ValidationError as error:

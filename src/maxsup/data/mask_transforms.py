@@ -30,6 +30,11 @@ _FACTOR = (0.5, 1.5)
 _HUE = 36.0
 
 
+# Settings of augment that hold for masks too, and what else stands for "nothing is done" in a recipe written out.
+_FOR_MASKS = ("flip", "mean", "std")
+_NEUTRAL = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": "bilinear"}
+
+
 class Cutout(NamedTuple):
     """A square of an image with its labels; only ``height`` by ``width`` pixels of it, top left, are image."""
 
@@ -170,9 +175,9 @@ def filled_up(pixels: Bytes, mask: Bytes, size: int) -> Cutout:
 
 def check_dense(augment: AugmentConfig, size: int | None, *, is_training: bool) -> None:
     """Raise where a setting could have no effect on images with masks, or the size of the crop is missing."""
-    for name in type(augment).model_fields:
+    for name, field in type(augment).model_fields.items():
         value = getattr(augment, name)
-        if name != "flip" and value != type(augment).model_fields[name].default:
+        if name not in _FOR_MASKS and value not in (field.default, _NEUTRAL.get(name)):
             raise ValueError(
                 f"augment.{name} must be left alone for images with masks; got {value!r}. "
                 "Use augment.flip and the settings of dense."

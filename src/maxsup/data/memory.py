@@ -13,6 +13,7 @@ from maxsup.core.repro import mixed_seed
 from maxsup.data.augment import draw_jitter, draw_moves, jittered, moved
 from maxsup.data.batches import Batch, BatchFinish, BatchPlan, Pipeline
 from maxsup.data.bundle import MemorySplit
+from maxsup.data.transforms import INTERPOLATION
 
 if TYPE_CHECKING:
     from maxsup.core.config import AugmentConfig
@@ -71,7 +72,7 @@ class MemoryPipeline(Pipeline):
     def _resized(self, images: Tensor) -> Tensor:
         if self._size is None:
             return images
-        mode = self._augment.interpolation
+        mode = self._augment.interpolation or INTERPOLATION
         smoothly = {} if mode == "nearest" else {"antialias": True, "align_corners": False}
         return F.interpolate(images, (self._size, self._size), mode=mode, **smoothly)
 

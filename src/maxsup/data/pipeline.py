@@ -41,7 +41,7 @@ def build_pipeline(
     """Batches of a split; what they hold depends on seed and epoch only, not on workers, ranks or where one starts.
 
     Images in memory are augmented as whole batches. Files stream through workers, and so do images in memory where an
-    augmentation only exists for single images (RandAugment, random resized crops, ``resize``). Images with masks are
+    augmentation only exists for single images (RandAugment, random resized crops, ``crop_pct``). Images with masks are
     always read one by one; evaluation gives each as a batch of its own, in its own size.
 
     Args:
@@ -84,7 +84,7 @@ def build_pipeline(
             # Images of any size, one for each process at a time.
             batch_size = world_size
     else:
-        check_effective(augment, image_size)
+        check_effective(augment, is_training=is_training)
         if dense is not None:
             check_not_dense(dense)
     plan = BatchPlan(
@@ -100,8 +100,10 @@ def build_pipeline(
     finish = BatchFinish(plan, mean, std, augment if is_training else None, num_classes, channels_last)
     if isinstance(split, MaskSplit):
         return _mask_pipeline(split, plan, finish, augment, dense, image_size if is_training else None, num_workers)
-    is_for_single_images = augment.resize is not None or augment.eval_resize is not None
-    is_for_single_images |= is_training and (augment.random_resized_crop or augment.randaugment is not None)
+    is_for_single_images = (augment.crop_pct or 1.0) < 1.0 or augment.interpolation == "lanczos"
+    is_for_single_images |= is_training and (
+        augment.random_resized_crop or augment.random_crop or augment.randaugment is not None
+    )
     if isinstance(split, MemorySplit) and not is_for_single_images:
         return MemoryPipeline(split, plan, finish, augment, is_training=is_training, image_size=image_size)
     return StreamingPipeline(

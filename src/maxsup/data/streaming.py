@@ -68,7 +68,7 @@ class StreamingPipeline(Pipeline):
         if isinstance(split, MemorySplit) and split.images.shape[1] not in (1, 3):
             raise ValueError(
                 f"images must be grey or RGB to be augmented one by one; got {split.describe()}. "
-                "Leave out resize, random_resized_crop and randaugment."
+                "Leave out crop_pct, random_resized_crop and randaugment."
             )
         size = image_size or _side(split)
         self._transform = (

@@ -1,14 +1,14 @@
 """What is done to single images, as torchvision v2 transforms on Pillow images; the result is uint8 ``(C, H, W)``.
 
-Training: with ``random_resized_crop`` a random part, scaled to the image size; with ``resize`` both sides scaled to it,
-then a random crop; with neither the shorter side scaled to the image size, the middle of it, and a random crop of that
-where ``crop_padding`` says so. Evaluation: the shorter side scaled to ``eval_resize``, or both to ``resize``, or the
-shorter one to the image size, and then the middle.
+Evaluation: the shorter side scaled to the image size over ``crop_pct`` (both sides with ``crop_mode: squash``), then
+the middle. Training: with ``random_resized_crop`` a random part, scaled to the image size; else scaled as in
+evaluation, then a random crop with ``random_crop`` and the middle without. ``crop_padding`` puts black around first.
 """
 
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 Transform = Callable[[Any], torch.Tensor]
 
 
-def check_effective(augment: AugmentConfig, size: int | None) -> None:
-    """Raise where a setting could have no effect beside the others, or would fill an image up with black."""
+INTERPOLATION = "bilinear"
+"""Where nothing else is said."""
+
+LEAST_SEEN = 2 / 3
+"""Share of an image's side that evaluation must see; published networks have 0.8 and more."""
+
+
+def check_effective(augment: AugmentConfig, *, is_training: bool) -> None:
+    """Raise where a setting could have no effect beside the others, or would hide much of every evaluated image.
+
+    The latter is a warning where nothing is trained, so that a run that exists can still be evaluated.
+    """
     if augment.random_resized_crop and augment.crop_padding:
         raise ValueError(
             f"augment.crop_padding must be 0 where random_resized_crop is on; got {augment.crop_padding}. Choose one."
@@ -35,24 +45,40 @@ def check_effective(augment: AugmentConfig, size: int | None) -> None:
             f"augment.scale must be left alone where random_resized_crop is off; got {augment.scale}. "
             "Set augment.random_resized_crop=true."
         )
-    for name in ("resize", "eval_resize"):
-        side = getattr(augment, name)
-        if side is not None and size is not None and side < size:
-            raise ValueError(f"augment.{name} must be at least the image size; got {side} for {size}. Raise it.")
+    if augment.random_resized_crop and augment.random_crop:
+        raise ValueError("augment.random_crop must be off where random_resized_crop is on; got both. Choose one.")
+    if augment.crop_pct is not None and augment.crop_pct < LEAST_SEEN:
+        sentence = (
+            f"augment.crop_pct must be at least {LEAST_SEEN:.2f}, the share of an image's side that evaluation sees; "
+            f"got {augment.crop_pct:g}. Usual: 0.875."
+        )
+        if is_training:
+            raise ValueError(sentence)
+        warnings.warn(sentence, stacklevel=3)
+
+
+def scaled_side(augment: AugmentConfig, size: int) -> int:
+    """Side to which evaluation scales before it crops, rounded as timm does.
+
+    Example:
+        >>> from maxsup.core.config import AugmentConfig
+        >>> scaled_side(AugmentConfig(crop_pct=0.875), 224), scaled_side(AugmentConfig(crop_pct=0.9), 224)
+        (256, 248)
+    """
+    # A ratio made from two sides may miss the larger one by the last bit.
+    return int(size / (augment.crop_pct or 1.0) + 1e-6)
 
 
 def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> Transform:
     """Geometry, then colour, in timm's order; erasing and mixing come later, on whole batches."""
     v2 = require("torchvision.transforms.v2")
-    smooth = _interpolation(augment)
     steps: list[Any] = []
     if augment.random_resized_crop:
-        steps.append(v2.RandomResizedCrop(size, scale=augment.scale, interpolation=smooth))
-    elif augment.resize is not None:
-        steps.append(v2.Resize((augment.resize, augment.resize), interpolation=smooth))
-        steps.append(v2.RandomCrop(size, padding=augment.crop_padding or None))
+        steps.append(v2.RandomResizedCrop(size, scale=augment.scale, interpolation=_interpolation(augment)))
+    elif augment.random_crop:
+        steps += [_scaling(augment, size), v2.RandomCrop(size, padding=augment.crop_padding or None)]
     else:
-        steps += [v2.Resize(size, interpolation=smooth), v2.CenterCrop(size)]
+        steps += [_scaling(augment, size), v2.CenterCrop(size)]
         if augment.crop_padding:
             steps.append(v2.RandomCrop(size, padding=augment.crop_padding))
     if augment.flip:
@@ -69,10 +95,13 @@ def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...
 def evaluation_transform(augment: AugmentConfig, size: int) -> Transform:
     """Resize and centre crop."""
     v2 = require("torchvision.transforms.v2")
-    sides: int | tuple[int, int] = augment.eval_resize or size
-    if augment.eval_resize is None and augment.resize is not None:
-        sides = (augment.resize, augment.resize)
-    return _composed([v2.Resize(sides, interpolation=_interpolation(augment)), v2.CenterCrop(size)])
+    return _composed([_scaling(augment, size), v2.CenterCrop(size)])
+
+
+def _scaling(augment: AugmentConfig, size: int) -> Any:
+    side = scaled_side(augment, size)
+    sides = (side, side) if augment.crop_mode == "squash" else side
+    return require("torchvision.transforms.v2").Resize(sides, interpolation=_interpolation(augment))
 
 
 def _composed(steps: list[Any]) -> Transform:
@@ -82,7 +111,7 @@ def _composed(steps: list[Any]) -> Transform:
 
 
 def _interpolation(augment: AugmentConfig) -> Any:
-    return require("torchvision.transforms.v2").InterpolationMode(augment.interpolation)
+    return require("torchvision.transforms.v2").InterpolationMode(augment.interpolation or INTERPOLATION)
 
 
 def _randaugment(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> Any:
@@ -92,7 +121,7 @@ def _randaugment(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> 
     settings = {
         "translate_const": int(size * 0.45),
         "img_mean": levels if len(levels) > 1 else levels[0],
-        "interpolation": int(require("PIL.Image").Resampling[augment.interpolation.upper()]),
+        "interpolation": int(require("PIL.Image").Resampling[(augment.interpolation or INTERPOLATION).upper()]),
     }
     try:
         return tools.rand_augment_transform(augment.randaugment, settings)

@@ -1,4 +1,4 @@
-"""All models behind one interface: our own by name, and any classification model of timm.
+"""All models behind one interface: our own by name, and any classifier of timm, torchvision or transformers.
 
 A function in this folder with an ``@MODELS.register`` decorator is the whole registration: ``create_model``,
 ``maxsup ls models`` and the contract tests find it. timm is imported by the first model that needs it.
@@ -7,7 +7,6 @@ A function in this folder with an ``@MODELS.register`` decorator is the whole re
 from __future__ import annotations
 
 import inspect
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -17,8 +16,13 @@ from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.models.base import MODELS, Classifier, check_count
 from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
+from maxsup.models.hf_models import HF_PREFIX, create_hf_model
+from maxsup.models.preprocessing import Preprocessing
+from maxsup.models.pretrained import class_names_of, num_classes_of, published_preprocessing
+from maxsup.models.programs import PROGRAM_SUFFIXES, Program, load_program
 from maxsup.models.segmenters import SEGMENTERS, Segmenter, create_segmenter
-from maxsup.models.timm_models import TimmClassifier, create_timm_model, import_timm
+from maxsup.models.timm_models import TimmClassifier, create_timm_model, timm_name
+from maxsup.models.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
 from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
 
 for _module in iter_modules(__path__):
@@ -26,21 +30,27 @@ for _module in iter_modules(__path__):
 
 __all__ = [
     "MODELS",
+    "PROGRAM_SUFFIXES",
     "SEGMENTERS",
     "CausalNormHead",
     "Classifier",
+    "Preprocessing",
+    "Program",
     "Segmenter",
     "TimmClassifier",
     "causal_norm_logits",
+    "class_names_of",
     "create_model",
     "create_segmenter",
     "describe_models",
     "list_models",
+    "load_program",
     "load_weights",
+    "num_classes_of",
+    "published_preprocessing",
 ]
 
 CLASSIFIERS = ("linear", "tde")
-TIMM_PREFIX = "timm:"
 
 
 def create_model(
@@ -53,15 +63,16 @@ def create_model(
     classifier: str = "linear",
     **options: Any,
 ) -> Classifier:
-    """The model registered under ``name``, or the one timm knows by it.
+    """The model registered under ``name``, or the one another library knows by it.
 
     Args:
-        name: Of ``list_models()``, or of ``timm.list_models()``, where ``timm:NAME`` never means one of ours.
+        name: Of ``list_models()``, or of ``timm.list_models()``, where ``timm:NAME`` never means one of ours;
+            ``torchvision:NAME``, or ``hf:PATH_OR_NAME`` for an image classifier of transformers.
         num_classes: Width of the logits.
         in_channels: Of the images.
         image_size: Side of the images; only models made for one size (ViT, Swin) look at it.
-        pretrained: A file (``.safetensors``, or a torch file of tensors), or True for the published weights of a timm
-            model. A head of another size starts untrained, with a warning.
+        pretrained: A file (``.safetensors``, or a torch file of tensors), or True for the published weights, or
+            those in the folder of transformers. A head of another size starts untrained, with a warning.
         classifier: ``"tde"`` puts the causal-norm classifier of the long-tail table in the place of the linear head.
         options: Of the model; one that it does not have is an error.
 
@@ -80,10 +91,7 @@ def create_model(
     if name in MODELS:
         model = _create_own(name, num_classes, in_channels, image_size, pretrained, options)
     else:
-        fetched = pretrained is True
-        model = create_timm_model(
-            _timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=fetched, **options
-        )
+        model = _create_foreign(name, num_classes, in_channels, image_size, pretrained is True, options)
     if classifier == "tde":
         if pretrained is True:
             warn_new_head(f"the published {name}", num_classes, num_classes)
@@ -113,6 +121,18 @@ def describe_models() -> list[dict[str, str]]:
     return [{"name": name, **registry.facts(name)} for registry in (MODELS, SEGMENTERS) for name in registry]
 
 
+def _create_foreign(
+    name: str, num_classes: int, in_channels: int, image_size: int | None, is_fetched: bool, options: dict[str, Any]
+) -> Classifier:
+    for prefix, create in ((TORCHVISION_PREFIX, create_torchvision_model), (HF_PREFIX, create_hf_model)):
+        if name.startswith(prefix):
+            bare = name.removeprefix(prefix)
+            return create(bare, num_classes, in_channels, pretrained=is_fetched, **options)
+    return create_timm_model(
+        timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_fetched, **options
+    )
+
+
 def _create_own(
     name: str,
     num_classes: int,
@@ -133,17 +153,3 @@ def _create_own(
     if "image_size" in parameters:
         options = {**options, "image_size": image_size}
     return factory(num_classes, in_channels, **options)
-
-
-def _timm_name(name: str) -> str:
-    bare = name.removeprefix(TIMM_PREFIX)
-    timm = import_timm()
-    # A tag after a dot names published weights; is_model takes any tag for known.
-    known = timm.list_pretrained() if "." in bare else timm.list_models()
-    if timm.is_model(bare) and ("." not in bare or bare in known):
-        return bare
-    known += MODELS.names() if bare == name else []
-    # Without a near name a hint would list them all, more than a thousand.
-    is_near = bool(get_close_matches(bare, known, n=1))
-    nearest = hint(bare, known) if is_near else "See `maxsup ls models` and timm.list_models()."
-    raise ValueError(f"model must be a registered name or one of timm; got {name!r}. {nearest}")

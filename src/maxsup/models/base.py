@@ -112,4 +112,13 @@ def check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}. Write for instance {name}=2.")
 
 
+def check_rgb(name: str, in_channels: int) -> None:
+    """Raise unless images are in colour: networks of most libraries have no other form."""
+    if in_channels != 3:
+        raise ValueError(
+            f"images must be in colour for model {name!r}; got {in_channels} channels. Choose a model of timm, which "
+            "takes any number."
+        )
+
+
 MODELS: Registry[Callable[..., Classifier]] = Registry("model")

@@ -13,15 +13,20 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
-from maxsup.core.errors import StorageError
+from maxsup.core.errors import StorageError, hint
 from maxsup.core.installation import install_command
-from maxsup.models.base import Classifier
+from maxsup.models.base import MODELS
+from maxsup.models.cut import CutClassifier
+from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import no_published_weights, warn_new_head
+
+TIMM_PREFIX = "timm:"
 
 
 def import_timm() -> ModuleType:
@@ -33,7 +38,22 @@ def import_timm() -> ModuleType:
     return timm
 
 
-class TimmClassifier(Classifier):
+def timm_name(name: str) -> str:
+    """The name that timm knows; raises where it knows none."""
+    bare = name.removeprefix(TIMM_PREFIX)
+    timm = import_timm()
+    # A tag after a dot names published weights; is_model takes any tag for known.
+    known = timm.list_pretrained() if "." in bare else timm.list_models()
+    if timm.is_model(bare) and ("." not in bare or bare in known):
+        return bare
+    known += MODELS.names() if bare == name else []
+    # Without a near name a hint would list them all, more than a thousand.
+    is_near = bool(get_close_matches(bare, known, n=1))
+    nearest = hint(bare, known) if is_near else "See `maxsup ls models` and timm.list_models()."
+    raise ValueError(f"model must be a registered name or one of timm; got {name!r}. {nearest}")
+
+
+class TimmClassifier(CutClassifier):
     """A model of timm, cut before its classifier.
 
     Args:
@@ -45,8 +65,6 @@ class TimmClassifier(Classifier):
         (512, torch.Size([1, 10, 2, 2]))
     """
 
-    body: Any  # timm's models have no common type
-
     def __init__(self, model: Any) -> None:
         head = model.get_classifier()
         if not isinstance(head, nn.Linear):
@@ -54,11 +72,7 @@ class TimmClassifier(Classifier):
                 f"model must have one linear classifier; got {type(head).__name__} in {type(model).__name__}. "
                 "Choose a model of timm that is neither distilled nor without a head."
             )
-        name = next(name for name, module in model.named_modules() if module is head)
-        parent, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, nn.Identity())
-        super().__init__(model, head, head.in_features)
-        self.head_name = name
+        super().__init__(model, next(name for name, module in model.named_modules() if module is head))
 
     def feature_map(self, images: Tensor) -> Tensor:
         """Output of ``forward_features``: of the last stage of a CNN, of the final norm of a ViT."""
@@ -107,10 +121,6 @@ class TimmClassifier(Classifier):
 
     def _timm_parameter(self, name: str) -> str:
         return name.removeprefix("body.") if name.startswith("body.") else self.head_name + name.removeprefix("head")
-
-    def _own_parameter(self, name: str) -> str:
-        head = f"{self.head_name}."
-        return f"head.{name.removeprefix(head)}" if name.startswith(head) else f"body.{name}"
 
     def _is_channels_last(self, feature_map: Tensor) -> bool:
         num_channels = self.body.num_features
@@ -168,6 +178,31 @@ def create_timm_model(
     if pretrained and config.num_classes != num_classes:
         warn_new_head(f"the published {name}", config.num_classes, num_classes)
     return TimmClassifier(model)
+
+
+def timm_preprocessing(name: str) -> Preprocessing | None:
+    """What timm's ``pretrained_cfg`` says, read as timm reads it; None for a model without one.
+
+    Example:
+        >>> wanted = timm_preprocessing("tf_efficientnet_lite0")
+        >>> wanted.image_size, wanted.crop_pct, wanted.interpolation, wanted.mean
+        (224, 0.875, 'bicubic', (0.5, 0.5, 0.5))
+    """
+    config = import_timm().get_pretrained_cfg(name)
+    if config is None:
+        return None
+    from timm.data.config import resolve_data_config
+
+    wanted = resolve_data_config(pretrained_cfg=config.to_dict())
+    return Preprocessing(
+        wanted["input_size"][1],
+        crop_pct=wanted["crop_pct"],
+        crop_mode="squash" if wanted["crop_mode"] == "squash" else "center",
+        interpolation=wanted["interpolation"],
+        mean=tuple(wanted["mean"]),
+        std=tuple(wanted["std"]),
+        source=f"timm's {'.'.join(filter(None, (config.architecture, config.tag)))}",
+    )
 
 
 @contextmanager

@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from maxsup.core.config import Recipe
+from maxsup.core.config import AUTO, Recipe
 from maxsup.core.errors import DataError, hint
 from maxsup.data import DATASETS, DataBundle, MaskSplit, Split, dataset_options
 from maxsup.data.mask_transforms import check_dense, check_not_dense
 from maxsup.data.places import missing_places
 from maxsup.data.survey import survey
+from maxsup.data.transforms import check_effective
 from maxsup.models import SEGMENTERS, create_model, create_segmenter
-from maxsup.training.defaults import AUTO, MAX_SIDE, network_for
+from maxsup.training.defaults import MAX_SIDE, network_for
 from maxsup.training.needs import Needs
 from maxsup.training.parts import build_loss, check_task, prepare_for_masks
 
@@ -57,6 +58,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
         check_dense(recipe.augment, recipe.data.image_size, is_training=True)
     else:
         check_not_dense(recipe.dense)
+        check_effective(recipe.augment, is_training=True)
     # What the data would choose is not known without it; the network for photographs stands for all.
     name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
     with torch.device("meta"):

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from statistics import median
 
-from maxsup.core.config import Recipe
+from maxsup.core.config import AUTO, Recipe
 from maxsup.data import DataBundle, FileSplit
 from maxsup.data.survey import shorter_sides
 from maxsup.models import MODELS
 from maxsup.models.published import has_weights_here
 from maxsup.training.parts import build_data
-
-AUTO = "auto"
-"""What ``model.name`` and ``model.pretrained`` are where the data decides."""
 
 MAX_SIDE = 224
 _LEAST_SIDE, _EXACT_SIDE, _STEP = 8, 64, 32

@@ -17,6 +17,7 @@ from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
 from maxsup.data import IGNORED_LABEL, DataBundle, Pipeline, Split, build_pipeline, load_data
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
 from maxsup.models import SEGMENTERS, Classifier, Segmenter, create_model, create_segmenter
+from maxsup.training.preprocessing import normalised, resolved
 
 SCHEDULES: dict[str, type[Schedule]] = {
     "constant": schedules.Constant,
@@ -27,9 +28,9 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def build_data(recipe: Recipe) -> DataBundle:
-    """The data set with its three splits."""
+    """The data set with its three splits, normalised as the network wants it."""
     data = recipe.data
-    return load_data(
+    bundle = load_data(
         data.name,
         root=Path(data.root) if data.root else None,
         download=data.download,
@@ -37,6 +38,7 @@ def build_data(recipe: Recipe) -> DataBundle:
         split_seed=data.split_seed,
         **data.options,
     )
+    return normalised(bundle, recipe)
 
 
 def split_pipeline(
@@ -57,7 +59,7 @@ def split_pipeline(
         std=bundle.std,
         seed=recipe.seed,
         is_training=is_training,
-        augment=recipe.augment,
+        augment=resolved(recipe).augment,
         image_size=recipe.data.image_size,
         num_classes=bundle.num_classes,
         num_workers=recipe.data.num_workers,

@@ -21,6 +21,7 @@ from maxsup.training.checkpoint import load_weights, read_tensors
 from maxsup.training.defaults import fitted
 from maxsup.training.loop import Trainer
 from maxsup.training.parts import build_data, build_loss, build_model
+from maxsup.training.preprocessing import resolved
 from maxsup.training.processes import Processes, create_accelerator
 from maxsup.training.progress import Reporter, create_reporter
 from maxsup.training.snapshot import restore, save
@@ -59,6 +60,7 @@ def train(
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     recipe, choices = fitted(recipe)
     run = RunDir(output or default_output(recipe, name))
+    recipe = resolved(recipe)
     _check_output(run)
     criterion = build_loss(recipe.loss)
     if recipe.threads is not None:

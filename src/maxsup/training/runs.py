@@ -35,9 +35,11 @@ EVALUATED = (
     "data.split_seed",
     "data.num_workers",
     "data.tolerance",
-    "augment.resize",
-    "augment.eval_resize",
+    "augment.crop_pct",
+    "augment.crop_mode",
     "augment.interpolation",
+    "augment.mean",
+    "augment.std",
     "dense.resize",
     "dense.evaluation",
     "dense.stride",
@@ -55,7 +57,7 @@ def load_run(
 ) -> tuple[Recipe, DataBundle, Classifier | Segmenter]:
     """Recipe, data and trained model of a run directory.
 
-    Images are normalised as in training, also where an override names other data.
+    Images are normalised as in training, also where an override names other data, unless one says ``augment.mean``.
 
     Args:
         path: The directory.
@@ -74,7 +76,8 @@ def load_run(
             f"model was trained on; got {bundle.num_classes} and {len(bundle.mean)} in {bundle.name!r}. "
             "Choose other data."
         )
-    bundle = replace(bundle, mean=tuple(trained_on["mean"]), std=tuple(trained_on["std"]))
+    if recipe.augment.mean is None:
+        bundle = replace(bundle, mean=tuple(trained_on["mean"]), std=tuple(trained_on["std"]))
     model = build_model(recipe, bundle, is_trained=True)
     load_weights(model, read_tensors(file), file)
     return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()

@@ -236,8 +236,9 @@ def test_distortion_changes_the_image_only() -> None:
         {"rotation": 10},
         {"random_resized_crop": True},
         {"scale": (0.5, 1.0)},
-        {"resize": 64},
-        {"eval_resize": 64},
+        {"random_crop": True},
+        {"crop_pct": 0.875},
+        {"crop_mode": "squash"},
         {"randaugment": "rand-m9"},
         {"random_erasing": 0.2},
         {"mixup": 0.8},
@@ -253,8 +254,9 @@ def test_a_setting_that_masks_do_not_have_is_refused(setting: dict, is_training:
         check_dense(AugmentConfig(**setting), 64, is_training=is_training)
 
 
-def test_flipping_is_for_masks_too() -> None:
-    assert check_dense(AugmentConfig(flip=True), 64, is_training=True) is None
+def test_flipping_and_normalisation_are_for_masks_too() -> None:
+    augment = AugmentConfig(flip=True, mean=(0.5,) * 3, std=(0.5,) * 3, crop_pct=1.0, interpolation="bilinear")
+    assert check_dense(augment, 64, is_training=True) is None
 
 
 def test_the_crop_must_have_a_size() -> None:

@@ -28,7 +28,7 @@ def batches(split, **options):
     [
         {},
         {"random_resized_crop": True},
-        {"resize": 40},
+        {"crop_mode": "squash", "crop_pct": 0.8, "random_crop": True},
         {"crop_padding": 4, "flip": True, "rotation": 10},
         {"randaugment": "rand-m9-mstd0.5-inc1", "color_jitter": 0.3, "interpolation": "bicubic"},
     ],
@@ -45,16 +45,17 @@ def test_nothing_set_means_nothing_random(picture: Image.Image) -> None:
 
 
 def test_evaluation_takes_the_middle_of_the_resized_image(picture: Image.Image) -> None:
-    made_tensor = evaluation_transform(AugmentConfig(eval_resize=40), 32)(picture)
+    made_tensor = evaluation_transform(AugmentConfig(crop_pct=0.8), 32)(picture)
     expected = picture.resize((60, 40), Image.Resampling.BILINEAR).crop((14, 4, 46, 36))
     assert np.array_equal(made_tensor.permute(1, 2, 0).numpy(), np.asarray(expected))
 
 
-def test_resize_gives_up_the_aspect_in_training_and_evaluation(picture: Image.Image) -> None:
+def test_squashing_gives_up_the_aspect_in_training_and_evaluation(picture: Image.Image) -> None:
+    augment = AugmentConfig(crop_mode="squash", crop_pct=0.8, random_crop=True)
     resized = picture.resize((40, 40), Image.Resampling.BILINEAR)
-    made_tensor = evaluation_transform(AugmentConfig(resize=40), 32)(picture)
+    made_tensor = evaluation_transform(augment, 32)(picture)
     assert np.array_equal(made_tensor.permute(1, 2, 0).numpy(), np.asarray(resized.crop((4, 4, 36, 36))))
-    crop = training_transform(AugmentConfig(resize=40), 32, MEAN)(picture).permute(1, 2, 0).numpy()
+    crop = training_transform(augment, 32, MEAN)(picture).permute(1, 2, 0).numpy()
     whole = np.asarray(resized)
     places = [(top, left) for top in range(9) for left in range(9)]
     assert any(np.array_equal(crop, whole[top : top + 32, left : left + 32]) for top, left in places)
@@ -68,14 +69,20 @@ def test_resize_gives_up_the_aspect_in_training_and_evaluation(picture: Image.Im
             "crop_padding must be 0 where random_resized_crop is on; got 4",
         ),
         ({"scale": (0.3, 1.0)}, r"scale must be left alone where random_resized_crop is off; got \(0.3, 1.0\)"),
-        ({"resize": 20}, "resize must be at least the image size; got 20 for 32"),
-        ({"eval_resize": 20}, "eval_resize must be at least the image size; got 20 for 32"),
+        ({"random_resized_crop": True, "random_crop": True}, "random_crop must be off where random_resized_crop is on"),
+        ({"crop_pct": 0.125}, r"crop_pct must be at least 0.67, .*; got 0.125. Usual: 0.875."),
     ],
 )
 def test_what_would_have_no_effect_is_refused(settings: dict, sentence: str) -> None:
     split = MemorySplit(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(ValueError, match=sentence):
         batches(split, augment=AugmentConfig(**settings), is_training=True, image_size=32)
+
+
+def test_a_trained_run_that_sees_little_of_an_image_is_evaluated_with_a_warning() -> None:
+    split = MemorySplit(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
+    with pytest.warns(UserWarning, match=r"crop_pct must be at least 0.67"):
+        assert batches(split, augment=AugmentConfig(crop_pct=0.125), image_size=32).num_batches == 1
 
 
 def test_randaugment_must_be_written_as_timm_does() -> None:

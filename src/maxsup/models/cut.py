@@ -1,0 +1,81 @@
+"""Networks of other libraries, cut before their last linear layer: that layer is ``head``, the rest ``body``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from maxsup.models.base import Classifier
+
+
+class CutClassifier(Classifier):
+    """A network that gives features and logits, but no feature map that this package knows how to read.
+
+    Args:
+        model: Images to logits, or to something with ``logits``.
+        head: Dotted name of the linear layer that gives them.
+
+    Example:
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3))
+        >>> model = CutClassifier(network, "3")
+        >>> model.num_features, model(torch.zeros(2, 3, 2, 2)).shape
+        (4, torch.Size([2, 3]))
+    """
+
+    body: Any  # networks of other libraries have no common type
+
+    def __init__(self, model: Any, head: str) -> None:
+        layer = model.get_submodule(head)
+        parent, _, attribute = head.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, nn.Identity())
+        super().__init__(model, layer, layer.in_features)
+        self.head_name = head
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """What the cut network gives: one vector an image."""
+        output = self.body(images)
+        features: Tensor = getattr(output, "logits", output)
+        return features
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        """Nothing is left to pool."""
+        return feature_map
+
+    def to_map(self, activations: Tensor) -> Tensor:
+        """Raises: there is no map."""
+        raise ValueError(
+            f"model must be one of ours or of timm where positions of an image are looked at; got "
+            f"{type(self.body).__name__}. Choose for instance model.name=timm:resnet50."
+        )
+
+    def cam_layer(self) -> nn.Module:
+        """Raises: there is no map."""
+        self.to_map(Tensor())
+        raise AssertionError
+
+    def adapted_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Names may be ours or those of the library."""
+        own = self.state_dict()
+        if any(name in own and name.startswith("body.") for name in weights):
+            return weights
+        return {self._own_parameter(name): value for name, value in weights.items()}
+
+    def _own_parameter(self, name: str) -> str:
+        head = f"{self.head_name}."
+        return f"head.{name.removeprefix(head)}" if name.startswith(head) else f"body.{name}"
+
+
+def last_linear(model: nn.Module, num_classes: int) -> str:
+    """Dotted name of the last linear layer that gives so many logits."""
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module.out_features == num_classes
+    ]
+    if not names or "WithTeacher" in type(model).__name__:
+        raise ValueError(
+            f"model must end in one linear layer; got {type(model).__name__}. Export it with torch.export and give the "
+            ".pt2 file to maxsup diagnose, or choose another."
+        )
+    return names[-1]

@@ -1,0 +1,97 @@
+"""How images are brought to a network: as the recipe says, else as a pretrained network was trained, else plainly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from maxsup.core.config import AUTO, ModelConfig, Recipe, parse_recipe
+from maxsup.core.errors import DataError
+from maxsup.core.recipes import read_yaml
+from maxsup.data import DataBundle
+from maxsup.data.transforms import INTERPOLATION, scaled_side
+from maxsup.models import SEGMENTERS, Preprocessing, published_preprocessing
+
+_PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
+
+
+def resolved(recipe: Recipe) -> Recipe:
+    """The recipe with crop and interpolation written out.
+
+    Images in memory that keep their size are not cropped unless the recipe says so.
+
+    Example:
+        >>> recipe = parse_recipe({"data": {"image_size": 64}, "model": {"name": "timm:resnet50", "pretrained": True}})
+        >>> found = resolved(recipe).augment
+        >>> found.crop_pct, found.crop_mode, found.interpolation
+        (0.95, 'center', 'bicubic')
+    """
+    if recipe.model.name in SEGMENTERS:
+        return recipe
+    wanted = wanted_preprocessing(recipe.model)
+    filled = dict(_PLAIN)
+    if wanted is not None:
+        keys = filled if recipe.data.image_size is not None else ("interpolation",)
+        filled |= {key: getattr(wanted, key) for key in keys}
+    given = {key: value for key, value in recipe.augment.model_dump().items() if value is not None}
+    return recipe.model_copy(update={"augment": recipe.augment.model_validate({**filled, **given})})
+
+
+def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
+    """The data with mean and standard deviation of the recipe, of a pretrained network, or else its own."""
+    augment = recipe.augment
+    if augment.mean is not None and augment.std is not None:
+        if len(augment.mean) != len(bundle.mean):
+            raise DataError(
+                f"augment.mean must have a number for each of {len(bundle.mean)} channels; got {list(augment.mean)}. "
+                "Correct mean and std."
+            )
+        return replace(bundle, mean=augment.mean, std=augment.std)
+    wanted = wanted_preprocessing(recipe.model)
+    # A network that was made for colour knows nothing about the brightness of grey images.
+    if wanted is None or len(wanted.mean) != len(bundle.mean):
+        return bundle
+    return replace(bundle, mean=wanted.mean, std=wanted.std)
+
+
+def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
+    """How the pretrained network of a recipe wants images; None where it starts untrained or nothing is known."""
+    if not model.pretrained or AUTO in (model.name, model.pretrained):
+        return None
+    of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
+    name = str(model.options.get("backbone", "")) if model.name in SEGMENTERS else model.name
+    return of_run or (published_preprocessing(name, model.pretrained) if name else None)
+
+
+def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
+    """What evaluation does to an image, in one line."""
+    augment, size = resolved(recipe).augment, recipe.data.image_size
+    numbers = [" ".join(f"{value:.4g}" for value in values) for values in (bundle.mean, bundle.std)]
+    normalisation = f"mean {numbers[0]}, std {numbers[1]}"
+    if size is None:
+        return f"images as they are; {normalisation}"
+    side = scaled_side(augment, size)
+    scaled = f"{side} x {side}" if augment.crop_mode == "squash" else f"shorter side {side}"
+    cropped = f", centre crop {size} (ratio {augment.crop_pct:.4g})"
+    wanted = wanted_preprocessing(recipe.model)
+    source = "" if wanted is None else f"; where the recipe says nothing, as {wanted.source}"
+    return f"{scaled}, {augment.interpolation}{cropped}; {normalisation}{source}"
+
+
+def _of_run(file: Path) -> Preprocessing | None:
+    """How a run of ours prepared images, where a file of weights is one of its checkpoints."""
+    state, config = file.parent / "state.json", file.parent.parent.parent / "config.yaml"
+    if not (state.is_file() and config.is_file()):
+        return None
+    trained_on = json.loads(state.read_text())["data"]
+    recipe = resolved(parse_recipe(read_yaml(config), source=str(config)))
+    return Preprocessing(
+        recipe.data.image_size,
+        crop_pct=recipe.augment.crop_pct or 1.0,
+        crop_mode=recipe.augment.crop_mode or "center",
+        interpolation=recipe.augment.interpolation or INTERPOLATION,
+        mean=tuple(trained_on["mean"]),
+        std=tuple(trained_on["std"]),
+        source=f"run {config.parent.name}",
+    )
