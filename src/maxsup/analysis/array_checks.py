@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ def checked(
         maxsup.core.errors.DataError: logits must be scores before the softmax; got probabilities, every row sums to 1.
         Give the input of the softmax, or the logarithm of the probabilities.
     """
+    _check_axes(logits, labels)
     scores = _checked_rows(logits, "logits")
     num_samples, num_classes = scores.shape
     if num_classes < 2:
@@ -60,6 +62,25 @@ def checked(
             f"class names must be {num_classes}, one a column of the logits; got {len(class_names)}. Check their file."
         )
     return CheckedArrays(scores, true, seen, class_names)
+
+
+def _check_axes(logits: NDArray[Any] | Tensor, labels: NDArray[Any] | Tensor) -> None:
+    """Raise for arrays that would fit if they were turned or exchanged, and say how."""
+    shapes = tuple(logits.shape), tuple(labels.shape)
+    if logits.ndim == 1 and labels.ndim == 2 and len(logits) == len(labels):
+        raise DataError(f"logits must be (N, K) and labels (N,); got {shapes[0]} and {shapes[1]}. Exchange the two.")
+    if logits.ndim != 2:
+        return
+    num_rows, num_columns = logits.shape
+    if labels.ndim == 2 and shapes[1] == shapes[0] and num_columns > 1:
+        kind = "one-hot rows" if set(np.unique(np.asarray(labels[:_ROWS])).tolist()) <= {0, 1} else "a row a sample"
+        raise DataError(f"labels must be one class a sample, (N,); got {kind}, {shapes[1]}. Take their argmax(axis=1).")
+    num_labels = math.prod(shapes[1])
+    if labels.ndim == 1 and num_labels == num_columns != num_rows:
+        raise DataError(
+            f"logits must have a row for each of the {num_labels} labels; got {shapes[0]}, a column for each. "
+            "Transpose them: logits.T."
+        )
 
 
 def _checked_rows(values: NDArray[Any] | Tensor, what: str) -> Tensor:

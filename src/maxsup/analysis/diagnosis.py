@@ -25,7 +25,8 @@ from maxsup.analysis.registry import Result, number
 from maxsup.analysis.repair import fit_norm, fit_temperature, normalized_confidence
 from maxsup.analysis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.analysis.verdicts import (
-    MIN_PROBED,
+    MIN_A_CLASS,
+    MIN_SAMPLES,
     Verdict,
     calibration_verdict,
     collapse_verdict,
@@ -35,6 +36,7 @@ from maxsup.analysis.verdicts import (
     smoothing_verdict,
 )
 from maxsup.metrics import PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
+from maxsup.metrics.calibration import NUM_BINS
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
@@ -139,7 +141,7 @@ def diagnose(
     verdicts = [
         smoothing_verdict(smoothing, num_classes, recipe),
         confidence_verdict(numbers, num_wrong),
-        calibration_verdict(numbers, how_fitted),
+        calibration_verdict(numbers, how_fitted, len(labels)),
         selection_verdict(numbers, power, int((~before.predictions.is_correct).sum()), how_fitted),
     ]
     data: dict[str, Any] = {
@@ -149,6 +151,7 @@ def diagnose(
         "num_fitted": len(fitted),
         "num_judged": len(judged),
         "how_fitted": how_fitted,
+        "judged": "the judged half" if validation is None else "all samples",
         "traced": "training images" if train is not None else "the given samples",
         "traces": trace_curves(traces),
         "confidence": confidence_histogram(predictions),
@@ -163,9 +166,16 @@ def diagnose(
         "classes": class_rows(predictions, outputs.class_names, num_classes),
     }
     if features is not None:
-        numbers |= _collapse_numbers(features, labels, weight, bias, seed)
-        numbers |= _probe_numbers(features, labels, logits, order)
-        verdicts += [collapse_verdict(numbers, num_classes), probe_verdict(numbers, num_classes)]
+        counts = torch.bincount(labels)
+        num_a_class = int(counts[counts > 0].median())
+        if len(labels) >= MIN_SAMPLES:
+            if num_a_class >= MIN_A_CLASS:
+                numbers |= _collapse_numbers(features, labels, weight, bias, seed)
+            numbers |= _probe_numbers(features, labels, logits, order)
+        verdicts += [
+            collapse_verdict(numbers, num_classes, num_a_class),
+            probe_verdict(numbers, num_classes, num_a_class),
+        ]
     return Diagnosis(numbers, verdicts, smoothing, data)
 
 
@@ -193,7 +203,20 @@ def _prediction_numbers(table: PredictionTable, seed: int) -> dict[str, Any]:
     usual = float((confidence * doubt).sum() / doubt.sum()) if float(doubt.sum()) > 0 else float("nan")
     numbers["mean_confidence"] = number(float(confidence.mean()))
     numbers["confidence_wrong_if_calibrated"] = number(usual)
+    numbers["ece_if_calibrated"] = number(_chance_error(confidence, seed))
     return numbers
+
+
+def _chance_error(confidence: Tensor, seed: int) -> float:
+    """Calibration error that a calibrated model with these confidences stays below in 95 of 100 such samples."""
+    generator = torch.Generator().manual_seed(seed)
+    bins = (confidence * NUM_BINS).long().clamp(max=NUM_BINS - 1)
+    errors = []
+    for _ in range(_NUM_RESAMPLES):
+        is_right = torch.rand(len(confidence), generator=generator, dtype=confidence.dtype) < confidence
+        gaps = torch.zeros(NUM_BINS, dtype=confidence.dtype).index_add_(0, bins, confidence - is_right.double())
+        errors.append(float(gaps.abs().sum()) / len(confidence))
+    return sorted(errors)[round(0.95 * _NUM_RESAMPLES) - 1]
 
 
 def _repair_numbers(
@@ -236,17 +259,19 @@ def _collapse_numbers(
 def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> dict[str, Any]:
     """A fresh classifier on some of the features, judged on others; half of the first part chooses its strength.
 
-    Of many classes only the most frequent ones take part, so that enough samples of each are left to learn from; the
-    model itself then chooses among these too.
+    Only classes with enough samples to learn from take part, and of many the most frequent ones; the model itself then
+    chooses among these too. Without two such classes there are no numbers.
     """
     from maxsup.analysis.probe import fit_probe, knn_accuracy
 
-    classes = torch.bincount(labels).topk(min(int(labels.max()) + 1, _PROBE_CLASSES)).indices.sort().values
+    counts = torch.bincount(labels)
+    frequent = counts.topk(min(len(counts), _PROBE_CLASSES)).indices.sort().values
+    classes = frequent[counts[frequent] >= MIN_A_CLASS]
+    if len(classes) < 2:
+        return {}
     place = torch.full((int(labels.max()) + 1,), -1).index_put_((classes,), torch.arange(len(classes)))
     chosen = order[place[labels[order]] >= 0]
     half = min(len(chosen) // 2, _PROBE_SAMPLES)
-    if half < MIN_PROBED:
-        return {"num_probe_judged": number(half)}
     fitted, judged = chosen[:half], chosen[-half:]
     train, val = fitted[: half // 2], fitted[half // 2 :]
     targets = place[labels]

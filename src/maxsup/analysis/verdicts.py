@@ -13,11 +13,12 @@ LEVELS = {"good": "fine", "note": "note", "watch": "watch", "bad": "damage", "un
 """What readers call a level, from fine to damage; a note is neither, unknown is where the data does not decide."""
 
 MIN_ERRORS = 20
+MIN_SAMPLES = 100
+MIN_A_CLASS = 10
 ECE_FINE, ECE_LARGE = 0.02, 0.05
 EXCESS_CONFIDENCE = (0.05, 0.10)
 AURC_GAIN = (0.05, 0.15)
 PROBE_MARGIN = 0.02
-MIN_PROBED = 50
 # Of a share whose samples are all right or all wrong: no error among few does not mean none among many.
 _LEAST_SPREAD = 0.01
 
@@ -135,17 +136,24 @@ def confidence_verdict(numbers: Numbers, num_wrong: int) -> Verdict:
     return Verdict(topic, "good", f"{sentence}.", value, usual + allowed, "Nothing to do.")
 
 
-def calibration_verdict(numbers: Numbers, how_fitted: str) -> Verdict:
-    """Calibration before and after a temperature."""
-    before, after = numbers["ece_before"], numbers["ece_after"]
+def calibration_verdict(numbers: Numbers, how_fitted: str, num_samples: int) -> Verdict:
+    """Calibration of all samples, and what a temperature changes on those it was not fitted on."""
+    if num_samples < MIN_SAMPLES:
+        return _too_few("Calibration", f"{num_samples} samples", str(MIN_SAMPLES), num_samples, MIN_SAMPLES)
+    found, before, after = (numbers[name] for name in ("ece", "ece_before", "ece_after"))
+    # Few samples have an error by chance alone; what chance explains is no finding.
+    chance = numbers["ece_if_calibrated"]["value"]
+    limit = max(ECE_FINE, chance)
     temperature = numbers["temperature"]["value"]
     sure = numbers["mean_confidence"]["value"] - numbers["accuracy"]["value"]
     kind = "over-confident" if sure > 0 else "under-confident"
-    level = "bad" if before["low"] > ECE_LARGE else "watch" if before["low"] > ECE_FINE else "good"
+    level = "bad" if found["value"] > max(ECE_LARGE, chance) else "watch" if found["value"] > limit else "good"
+    why = ", which chance alone can give so few samples" if chance > ECE_FINE else ""
     sentence = (
-        f"The calibration error is {before['value']:.3f}, between {before['low']:.3f} and {before['high']:.3f} (up to "
-        f"{ECE_FINE} is fine), the model {kind} by {abs(sure):.3f} on average; with a temperature of "
-        f"{temperature:.2f}, {how_fitted}, the error is {after['value']:.3f}."
+        f"The calibration error is {found['value']:.3f}, between {found['low']:.3f} and {found['high']:.3f} (up to "
+        f"{limit:.3f} is fine{why}), the model {kind} by {abs(sure):.3f} on average; a temperature of "
+        f"{temperature:.2f}, {how_fitted}, changes it from {before['value']:.3f} to {after['value']:.3f} where it is "
+        "judged."
     )
     if level == "good":
         advice = "Nothing to do."
@@ -158,7 +166,7 @@ def calibration_verdict(numbers: Numbers, how_fitted: str) -> Verdict:
         advice = (
             "One temperature does not repair this; look at the reliability diagram and calibrate by class or region."
         )
-    return Verdict("Calibration", level, sentence, before["value"], ECE_FINE, advice)
+    return Verdict("Calibration", level, sentence, found["value"], limit, advice)
 
 
 def selection_verdict(numbers: Numbers, power: int | None, num_wrong: int, how_fitted: str) -> Verdict:
@@ -197,8 +205,10 @@ def selection_verdict(numbers: Numbers, power: int | None, num_wrong: int, how_f
     )
 
 
-def collapse_verdict(numbers: Numbers, num_classes: int) -> Verdict:
+def collapse_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdict:
     """How much features vary within classes, against the paper's values."""
+    if "within" not in numbers:
+        return _too_few_a_class("Collapse", num_a_class)
     within, r_squared = numbers["within"]["value"], numbers["r_squared"]["value"]
     smoothed, plain, maxsup = (REFERENCES[name][0] for name in ("LS", "CE", "MaxSup"))
     compared = (
@@ -225,18 +235,11 @@ def collapse_verdict(numbers: Numbers, num_classes: int) -> Verdict:
     )
 
 
-def probe_verdict(numbers: Numbers, num_classes: int) -> Verdict:
+def probe_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdict:
     """Whether a fresh classifier finds the classes in the features."""
+    if "probe_accuracy" not in numbers:
+        return _too_few_a_class("Probe", num_a_class)
     num_judged = int(numbers["num_probe_judged"]["value"])
-    if num_judged < MIN_PROBED:
-        return Verdict(
-            "Probe",
-            "unknown",
-            f"Cannot probe {2 * num_judged} samples; at least {2 * MIN_PROBED} are needed.",
-            float(2 * num_judged),
-            float(2 * MIN_PROBED),
-            "Give features of more samples.",
-        )
     num_probed = int(numbers["num_probe_classes"]["value"])
     among = f", among the {num_probed} most frequent classes," if num_probed < num_classes else ""
     own, probe, knn = (numbers[name]["value"] for name in ("accuracy_judged", "probe_accuracy", "knn_accuracy"))
@@ -270,11 +273,20 @@ def probe_verdict(numbers: Numbers, num_classes: int) -> Verdict:
 
 
 def _too_few_errors(topic: str, num_wrong: int) -> Verdict:
+    return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS)
+
+
+def _too_few_a_class(topic: str, num_a_class: int) -> Verdict:
+    needed = f"{MIN_A_CLASS} a class and {MIN_SAMPLES} in all"
+    return _too_few(topic, f"about {num_a_class} samples a class", needed, num_a_class, MIN_A_CLASS)
+
+
+def _too_few(topic: str, given: str, needed: str, value: int, threshold: int) -> Verdict:
     return Verdict(
         topic,
         "unknown",
-        f"Cannot tell from {num_wrong} wrong predictions; at least {MIN_ERRORS} are needed.",
-        float(num_wrong),
-        float(MIN_ERRORS),
-        "Give more or harder held-out samples.",
+        f"Cannot tell from {given}; at least {needed} are needed.",
+        float(value),
+        float(threshold),
+        "Give more held-out samples." if "wrong" not in given else "Give more or harder held-out samples.",
     )

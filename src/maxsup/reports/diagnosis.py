@@ -28,7 +28,17 @@ _NUMBERS = {
         "confidence_wrong",
         "confidence_wrong_if_calibrated",
     ),
-    "Calibration": ("temperature", "ece_before", "ece_after", "nll_before", "nll_after", "adaptive_ece", "brier"),
+    "Calibration": (
+        "ece",
+        "ece_if_calibrated",
+        "temperature",
+        "ece_before",
+        "ece_after",
+        "nll_before",
+        "nll_after",
+        "adaptive_ece",
+        "brier",
+    ),
     "Selective classification": (
         "norm_power",
         "aurc_before",
@@ -61,6 +71,7 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
         "Classes": shown(data["num_classes"]),
         "Accuracy": f"{numbers['accuracy']['value']:.2%}",
         "NLL": f"{numbers['nll']['value']:.4f}",
+        "ECE": f"{numbers['ece']['value']:.4f}",
         **(facts or {}),
     }
     findings = [
@@ -134,8 +145,10 @@ def _methods(data: Mapping[str, Any]) -> Section:
             ),
             Text(
                 f"Temperature and norm are {data['how_fitted']} ({data['num_fitted']:,} samples fitted, "
-                f"{data['num_judged']:,} judged); numbers called before and after are of the judged samples. ECE has "
-                "15 equally wide bins over the whole set. Intervals come from 200 bootstrap resamples."
+                f"{data['num_judged']:,} judged); numbers called before and after are of the judged samples alone, "
+                "all others of all samples. ECE has 15 equally wide bins; ece_if_calibrated is what a calibrated model "
+                "with the same confidences stays below in 95 of 100 such samples. Intervals come from 200 bootstrap "
+                "resamples."
             ),
             Text(
                 "AURC is the mean share of errors over all numbers of accepted samples. Distances are cosine distances "

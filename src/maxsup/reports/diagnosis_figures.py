@@ -140,8 +140,9 @@ def reliability_plot(diagnosis: Diagnosis) -> Plot:
     return Plot(
         "reliability",
         "Reliability before and after a temperature",
-        "Accuracy of predictions of the same confidence, in 15 bins; on the dashed line confidence can be taken at its "
-        "word, above it the model is better than it says. Larger dots stand for more samples.",
+        f"Accuracy of predictions of the same confidence, in 15 bins, of {diagnosis.data['judged']}; on the dashed "
+        "line confidence can be taken at its word, above it the model is better than it says. Larger dots stand for "
+        "more samples.",
         figure,
         Table("Reliability", columns, rows),
     )
@@ -178,9 +179,11 @@ def risk_plot(diagnosis: Diagnosis) -> Plot:
     )
 
 
-def collapse_plot(diagnosis: Diagnosis) -> Plot:
+def collapse_plot(diagnosis: Diagnosis) -> Plot | None:
     """The model among the paper's reference values."""
     numbers = diagnosis.numbers
+    if "within" not in numbers:
+        return None
     own = numbers["within"]["value"], numbers["r_squared"]["value"]
     with styled():
         figure, [[axes]] = panels(height=2.5, width=4.6)

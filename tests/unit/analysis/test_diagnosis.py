@@ -186,8 +186,27 @@ def test_a_handful_of_samples_gives_a_report_and_no_opinion(num_samples: int) ->
     logits, features = (torch.randn(num_samples, size, generator=generator) for size in (3, 4))
     found = diagnose(Outputs(logits, labels, features))
     assert verdict_of(found, "Label smoothing").level == "unknown"
-    assert verdict_of(found, "Probe").level == "unknown"
+    for topic in ("Calibration", "Collapse", "Probe"):
+        assert verdict_of(found, topic).level == "unknown"
     assert diagnosis_page(found).startswith("<!doctype html>")
+
+
+def test_one_image_a_class_says_nothing_about_classes() -> None:
+    logits = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
+    found = diagnose(Outputs(logits, torch.arange(200), logits))
+    for topic in ("Collapse", "Probe"):
+        sentence = verdict_of(found, topic).sentence
+        assert sentence == "Cannot tell from about 1 samples a class; at least 10 a class and 100 in all are needed."
+    assert not {"within", "probe_accuracy"} & found.numbers.keys()
+
+
+def test_the_calibration_error_of_the_verdict_is_that_of_the_header_and_chance_is_no_finding() -> None:
+    found = diagnose(Outputs(*calibrated(num_samples=300)))
+    verdict = verdict_of(found, "Calibration")
+    assert verdict.value == found.numbers["ece"]["value"] > 0.02
+    assert verdict.threshold == found.numbers["ece_if_calibrated"]["value"] >= verdict.value
+    assert verdict.level == "good"
+    assert verdict_of(diagnose(Outputs(*calibrated(num_samples=300, scale=3.0))), "Calibration").level == "bad"
 
 
 def test_a_diagnosis_is_json_and_the_same_every_time(honest: Diagnosis) -> None:
@@ -229,19 +248,25 @@ def test_every_verdict_is_one_sentence_with_its_number_and_threshold() -> None:
         ),
         confidence_verdict({}, 3),
         *(
-            calibration_verdict(numbers(ece_before=before, ece_after=after, **calibration), "fitted on a split")
-            for before, after in ((0.01, 0.01), (0.03, 0.01), (0.09, 0.08))
+            calibration_verdict(
+                numbers(ece=before, ece_before=before, ece_after=after, ece_if_calibrated=chance, **calibration),
+                "fitted on a split",
+                1000,
+            )
+            for before, after, chance in ((0.01, 0.01, 0.0), (0.03, 0.01, 0.01), (0.09, 0.08, 0.06), (0.07, 0.07, 0.08))
         ),
+        calibration_verdict({}, "fitted on a split", 99),
         *(
             selection_verdict(numbers(aurc_before=0.1, aurc_after=after), power, 100, "fitted on a split")
             for after, power in ((0.1, None), (0.099, 3), (0.09, 4), (0.05, 5))
         ),
         selection_verdict({}, None, 3, ""),
         *(
-            collapse_verdict(numbers(within=within, r_squared=0.5), num_classes)
+            collapse_verdict(numbers(within=within, r_squared=0.5), num_classes, 50)
             for within in (0.1, 0.3)
             for num_classes in (10, 1000)
         ),
+        collapse_verdict({}, 1000, 1),
         *(
             probe_verdict(
                 numbers(
@@ -252,18 +277,20 @@ def test_every_verdict_is_one_sentence_with_its_number_and_threshold() -> None:
                     num_probe_classes=100,
                 ),
                 num_classes,
+                50,
             )
             for value, num_classes in ((0.89, 100), (0.6, 1000))
         ),
+        probe_verdict({}, 1000, 1),
     ]
     levels = [verdict.level for verdict in found]
     assert levels == [
         *("note", "good", "unknown"),
         *("note", "good", "watch", "bad", "unknown"),
-        *("good", "watch", "bad"),
+        *("good", "watch", "bad", "good", "unknown"),
         *("good", "good", "watch", "bad", "unknown"),
-        *("note", "watch", "note", "good"),
-        *("good", "watch"),
+        *("note", "watch", "note", "good", "unknown"),
+        *("good", "watch", "unknown"),
     ]
     assert set(levels) == set(LEVELS)
     for verdict in found:
@@ -279,7 +306,7 @@ def test_the_k_minus_1_convention_is_told_too() -> None:
 
 
 def test_references_carry_the_label_of_the_paper() -> None:
-    sentence = collapse_verdict(numbers(within=0.2, r_squared=0.4), 1000).sentence
+    sentence = collapse_verdict(numbers(within=0.2, r_squared=0.4), 1000, 50).sentence
     assert "tab:feature2" in sentence
     assert all(str(REFERENCES[name][0]) in sentence for name in ("CE", "LS", "MaxSup"))
 
@@ -294,7 +321,7 @@ def test_a_probe_of_few_samples_is_given_its_sampling_error(num_judged: int, lev
         "num_probe_judged": num_judged,
         "num_probe_classes": 10,
     }
-    found = probe_verdict({name: {"value": value} for name, value in numbers.items()}, num_classes=10)
+    found = probe_verdict({name: {"value": value} for name, value in numbers.items()}, num_classes=10, num_a_class=50)
     assert found.level == level
     # 2 sqrt((0.01 + 0.972 * 0.028) / n), and never below 2 points.
     assert found.threshold == pytest.approx(0.994 - max(0.02, 2 * math.sqrt(0.037216 / num_judged)), abs=1e-9)
