@@ -94,7 +94,7 @@ def confidence_plot(diagnosis: Diagnosis) -> Plot:
         axes.set_xlabel("confidence (top probability)")
         axes.set_ylabel("share of predictions")
         axes.set_xlim(0, 1)
-        axes.legend(loc="upper left")
+        figure.legend(loc="outside upper center", ncols=2)
     rows = [
         [low, high, right, wrong]
         for low, high, right, wrong in zip(
@@ -163,7 +163,7 @@ def risk_plot(diagnosis: Diagnosis) -> Plot:
         axes.set_xlim(0, 1)
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
-        axes.legend(loc="upper left")
+        figure.legend(loc="outside upper center", ncols=2)
     rows = [
         [looks[name][2], coverage, risk]
         for name, curve in found.items()
