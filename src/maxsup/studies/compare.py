@@ -32,7 +32,7 @@ _EXAMPLES = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
 _FACTORS = {"x": "place (x)", "hue": "hue"}
 
 METRICS = {
-    "accuracy": Metric(title="accuracy", factor=100, unit="%", digits=2, direction="higher"),
+    "accuracy": Metric(title="accuracy", factor=100, unit="%", digits=2, direction="higher", margin=0.3),
     "nll": Metric(name="nll", title="NLL", digits=3, direction="lower"),
     "ece": Metric(name="ece", title="ECE", digits=3, direction="lower"),
     "aurc": Metric(source="calibration", name="aurc", title="AURC", digits=4, direction="lower"),

@@ -26,6 +26,7 @@ class Metric(Section):
 
     ``source`` is ``test`` (the evaluation of the test split in ``summary.json``), ``timing`` (mean over the epochs in
     ``timing.jsonl``), or the name of an analysis of the study. The printed number is ``factor`` times the stored one.
+    Differences below ``margin``, in printed units, do not matter: given one, equivalence is tested.
     """
 
     source: str = "test"
@@ -36,6 +37,12 @@ class Metric(Section):
     unit: str = ""
     direction: Literal["higher", "lower", "none"] = "higher"
     form: Literal["number", "duration"] = "number"
+    margin: float | None = Field(default=None, gt=0.0)
+
+    @property
+    def stored_margin(self) -> float | None:
+        """The margin in units of the stored number."""
+        return None if self.margin is None else self.margin / self.factor
 
     def text(self, printed: float, std: float | None = None) -> str:
         """A number that is already in printed units, as the table shows it.

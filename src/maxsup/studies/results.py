@@ -30,6 +30,8 @@ from maxsup.studies.worker import JOB, LOG
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
 
+_PRINTED = {"title", "unit", "direction", "digits", "factor", "margin"}
+
 Values = dict[int, float]
 """One number a seed; nan where a run is missing."""
 
@@ -101,10 +103,14 @@ def _compared(folder: StudyFolder, values: Mapping[Cell, Values]) -> dict[Cell, 
     found = {}
     for group in comparisons(folder.study, folder.scale):
         columns = {arm: list(values[cell].values()) for arm, cell in group.cells.items()}
-        direction = folder.study.metric_of(next(iter(group.cells.values()))).direction
-        for arm, comparison in compare_losses(columns, folder.study.baseline, direction=direction).items():
+        metric = folder.study.metric_of(next(iter(group.cells.values())))
+        for arm, comparison in _comparisons(columns, folder.study.baseline, metric).items():
             found[group.cells[arm]] = comparison
     return found
+
+
+def _comparisons(columns: Mapping[str, list[float]], baseline: str, metric: Metric) -> dict[str, PairedComparison]:
+    return compare_losses(columns, baseline, direction=metric.direction, margin=metric.stored_margin)
 
 
 def _table(
@@ -160,6 +166,8 @@ def _losses(
                 "adjusted_p": None if comparison is None else comparison.adjusted_p,
                 "is_conclusive": comparison is not None and comparison.is_conclusive,
                 "is_better": comparison is not None and comparison.is_better,
+                "is_equivalent": comparison is not None and comparison.is_equivalent,
+                "holds_after_correction": comparison is not None and comparison.holds_after_correction,
                 "num_pairs": 0 if comparison is None else comparison.num_pairs,
             }
         losses.append(
@@ -181,7 +189,9 @@ def _metrics(study: Study) -> list[dict[str, Any]]:
             "name": entry.name,
             "column": entry.title,
             "group": entry.group,
-            **(entry.metric or study.metric).model_dump(include={"title", "unit", "direction", "digits", "factor"}),
+            **(entry.metric or study.metric).model_dump(
+                include={"title", "unit", "direction", "digits", "factor", "margin"}
+            ),
         }
         for entry in others
     ]
@@ -196,7 +206,7 @@ def _verdicts(folder: StudyFolder, values: Mapping[Cell, Values]) -> list[dict[s
     for group in groups:
         columns = {arm: list(values[cell].values()) for arm, cell in group.cells.items()}
         metric = study.metric_of(next(iter(group.cells.values())))
-        found = compare_losses(columns, study.baseline, direction=metric.direction)
+        found = _comparisons(columns, study.baseline, metric)
         unit = "points" if metric.unit == "%" else metric.unit
         quantity = Quantity(metric.title, unit, metric.factor, metric.digits)
         # The same number in several columns: only the column tells them apart.

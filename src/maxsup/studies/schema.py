@@ -53,7 +53,7 @@ class Study(Section):
     unstated: tuple[Unstated, ...]
     errata: tuple[str, ...] = ()
     baseline: str
-    metric: Metric = Metric(factor=100.0, unit="%")
+    metric: Metric = Metric(factor=100.0, unit="%", margin=0.3)
     weights: Literal["last", "best"] = "last"
     rows: tuple[Entry, ...] = Field(min_length=1)
     columns: tuple[Entry, ...] = Field(min_length=1)

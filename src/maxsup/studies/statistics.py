@@ -3,15 +3,25 @@
 Seed for seed, every loss gets the same data order and the same initial weights, so the difference to a baseline is
 taken within each seed. Three things are said of the differences:
 
-- a 95 % interval of their mean (BCa bootstrap);
+- Student's 95 % interval of their mean;
 - p of the exact sign-flip test, which assumes nothing but that equal losses give differences symmetric about 0;
 - on request, whether they are equivalent within a margin (two one-sided t tests).
 
-**When a result is bold.** At least 6 seeds, the interval excludes 0, *and* the exact p is at most 0.05. The interval
-alone will not do: for 6 seeds of normally distributed differences without any effect it excludes 0 in 14.5 % of
-cases (17 % with heavy tails; 11.4 % still with 8 seeds), that is, it covers 85.5 % where it says 95. With the p-value
-the rule is wrong in 3.1 % of cases at 6 seeds, as often as six coins fall alike, and in at most 5 % at any number.
-``tests/unit/studies/test_statistics.py`` repeats these simulations.
+**When a result is bold.** At least 6 seeds, and the interval excludes 0. The interval keeps its promise where seeds are
+few: over 20,000 simulated comparisons it covered the true mean in this share of cases.
+
+=====================  ======  ======  ======  ======  ======
+differences, seeds          4       6       8      10      12
+=====================  ======  ======  ======  ======  ======
+normal                 95.2 %  95.0 %  95.1 %  95.2 %  94.9 %
+heavy tails (t, 3)     96.4 %  96.1 %  95.9 %  96.1 %  95.9 %
+skewed (exponential)   88.1 %  88.8 %  89.7 %  89.8 %  90.5 %
+=====================  ======  ======  ======  ======  ======
+
+A bootstrap (BCa) covers 85.5 % at 6 seeds of normal differences. The interval that inverts the sign-flip test covers
+96.9 % there, but is infinite below 6 seeds, and does no better where differences are skewed (93.4 % at 6 seeds, 90.2 %
+at 10). Differences of runs that share all but the loss are seldom skewed; p, which stands beside the interval, and the
+single differences in the report show where they are. ``tests/unit/studies/test_statistics.py`` repeats the simulation.
 
 **Several losses.** Holm's correction is printed beside each p and does not decide what is bold, because it cannot be
 passed at 6 seeds: the smallest p there is 2/64 = 0.031, and two comparisons double it. ``seeds_needed`` says how many
@@ -31,13 +41,11 @@ import numpy as np
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.studies.power import LEVEL, MIN_SEEDS
-from maxsup.studies.resampling import bca_intervals, sign_flip_p_values
+from maxsup.studies.resampling import sign_flip_p_values
 
 Direction = Literal["higher", "lower", "none"]
 
 _DIRECTIONS = ("higher", "lower", "none")
-# Fewer than three differences say nothing of their spread: the interval of two would be the two.
-_MIN_FOR_INTERVAL = 3
 
 
 @dataclass(frozen=True)
@@ -80,12 +88,12 @@ class PairedComparison:
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the difference may be printed bold: enough seeds, interval without 0, exact p at most 0.05."""
-        return self.num_pairs >= MIN_SEEDS and self.excludes_zero and self.p_value <= LEVEL
+        """Whether the difference may be printed bold: enough seeds, and an interval without 0."""
+        return self.num_pairs >= MIN_SEEDS and self.excludes_zero
 
     @property
     def holds_after_correction(self) -> bool:
-        """Whether the difference is conclusive for all comparisons of its table together."""
+        """Whether the difference is conclusive, and its exact p small enough for all comparisons of its table."""
         return self.is_conclusive and self.adjusted_p <= LEVEL
 
     @property
@@ -125,7 +133,7 @@ def paired_comparison(
     Example:
         >>> found = paired_comparison([3.0, 2.5, 3.5, 4.0, 3.0, 3.2], [2.0, 2.0, 2.1, 2.5, 1.9, 2.2])
         >>> round(found.mean_difference, 3), round(found.low, 2), round(found.high, 2), found.p_value
-        (1.083, 0.77, 1.32, 0.03125)
+        (1.083, 0.71, 1.46, 0.03125)
         >>> found.is_conclusive, found.is_better
         (True, True)
     """
@@ -141,9 +149,7 @@ def paired_comparison(
     is_pair = np.isfinite(own) & np.isfinite(other)
     differences = (own - other)[is_pair]
     num = len(differences)
-    low, high = math.nan, math.nan
-    if num >= _MIN_FOR_INTERVAL:
-        [low], [high] = (ends.tolist() for ends in bca_intervals(differences[None]))
+    low, high = student_interval(differences.tolist())
     p_value = float(sign_flip_p_values(differences[None])[0]) if num else math.nan
     return PairedComparison(
         mean=_mean(own[np.isfinite(own)].tolist()),
@@ -210,6 +216,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = running
     return adjusted
+
+
+def student_interval(differences: Sequence[float], level: float = 1 - LEVEL) -> tuple[float, float]:
+    """Student's interval of the mean; nan below two differences, without width where all are equal.
+
+    Example:
+        >>> [round(end, 2) for end in student_interval([1.0, 2.0, 3.0, 4.0, 5.0, 9.0])]
+        [1.03, 6.97]
+    """
+    from scipy.special import stdtrit
+
+    if len(differences) < 2:
+        return math.nan, math.nan
+    freedom = len(differences) - 1
+    half = float(stdtrit(freedom, (1 + level) / 2)) * _std(differences) / math.sqrt(freedom + 1)
+    return _mean(differences) - half, _mean(differences) + half
 
 
 def _equivalence_p(differences: Sequence[float], margin: float) -> float:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from maxsup.studies.power import LEVEL, MIN_SEEDS, detectable_difference, seeds_needed, smallest_p_value
+from maxsup.studies.power import MIN_SEEDS, detectable_difference, seeds_needed, smallest_p_value
 from maxsup.studies.statistics import PairedComparison
 
 BOLD_RULE = (
-    f"Bold: at least {MIN_SEEDS} paired seeds, the 95 % interval of the difference excludes 0 and the sign-flip p is "
-    f"at most {LEVEL:g}. The interval alone does not decide: with few seeds it is too narrow. "
-    "Bold is a finding about one comparison; p after Holm stands beside it."
+    f"Bold: at least {MIN_SEEDS} paired seeds, and Student's 95 % interval of the difference excludes 0. "
+    "Bold is a finding about one comparison; the exact sign-flip p, also after Holm, stands beside it."
 )
 
 
@@ -78,11 +77,6 @@ def _conclusion(found: PairedComparison) -> str:
     if found.is_conclusive:
         word = {"none": "different"}.get(found.direction, "better" if found.is_better else "worse")
         return f"Under this recipe it is {word}."
-    if found.excludes_zero:
-        return (
-            f"No conclusion: the interval excludes 0, but intervals from {_seeds(found)} are too narrow, and p is "
-            f"above {LEVEL:g}."
-        )
     return "No conclusion: no difference at all would fit these numbers too."
 
 
