@@ -70,6 +70,28 @@ def matrix_of_a_rank(rank: int) -> torch.Tensor:
     return torch.cat([loss.matrix.flatten(), loss.accumulator.flatten(), loss.counts])
 
 
+class LossInside(torch.nn.Module):
+    """A model that computes its loss itself, as a LightningModule does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.criterion = linear_model(), OnlineLabelSmoothingLoss(num_classes=4)
+
+    def forward(self, features: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return self.criterion(self.model(features), target)
+
+
+def matrix_under_ddp(rank: int) -> torch.Tensor:
+    """Batches of two and more samples: DistributedDataParallel copies buffers of the first rank before each."""
+    features, target, _ = whole_batch()
+    model = torch.nn.parallel.DistributedDataParallel(LossInside())
+    for part in range(2):
+        model(features[rows_of(rank)][part::2], target[rows_of(rank)][part::2])
+    for _ in range(2):  # the second finds no new batch
+        model.module.criterion.end_epoch()
+    return model.module.criterion.matrix.flatten()
+
+
 def matrix_where_one_rank_saw_nothing(rank: int) -> torch.Tensor:
     features, target, _ = whole_batch()
     loss = OnlineLabelSmoothingLoss(num_classes=4)
@@ -77,6 +99,10 @@ def matrix_where_one_rank_saw_nothing(rank: int) -> torch.Tensor:
         loss(linear_model()(features).detach(), target)
     loss.end_epoch()
     return loss.matrix.flatten()
+
+
+def matrices_of_unusual_epochs(rank: int) -> torch.Tensor:
+    return torch.stack([matrix_where_one_rank_saw_nothing(rank), matrix_under_ddp(rank)])
 
 
 def report_of_a_rank(rank: int) -> torch.Tensor:
@@ -138,8 +164,8 @@ def test_online_label_smoothing_ends_an_epoch_alike_on_both_ranks(tmp_path: Path
     assert (first - expected).abs().max() <= TOLERANCE
 
 
-def test_online_label_smoothing_ends_an_epoch_in_which_one_rank_saw_nothing(tmp_path: Path):
-    first, second = results_of_both_ranks(matrix_where_one_rank_saw_nothing, tmp_path)
+def test_online_label_smoothing_learns_the_whole_epoch_where_one_rank_saw_nothing_and_under_ddp(tmp_path: Path):
+    first, second = results_of_both_ranks(matrices_of_unusual_epochs, tmp_path)
     assert torch.equal(first, second)
     assert (first - whole_matrix().matrix.flatten()).abs().max() <= TOLERANCE
 

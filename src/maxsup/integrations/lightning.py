@@ -42,7 +42,8 @@ class MaxSupCallback(Callback):
     Before every epoch, and right after a checkpoint was restored, the schedule is told how far training is. During
     validation, testing and prediction the criterion is plain cross-entropy, whatever the LightningModule does with its
     mode. After every training epoch the strength and the terms of label smoothing are logged as ``maxsup/alpha``,
-    ``maxsup/error_amplification`` and so on. A loss that the first training step does not call is an error.
+    ``maxsup/error_amplification`` and so on, and a loss that learns from epochs (``ols``) does. A loss that the first
+    training step does not call is an error.
 
     Args:
         criterion: Attribute of the LightningModule that holds the loss, dots allowed; not needed where it has only one.
@@ -107,8 +108,9 @@ class MaxSupCallback(Callback):
             )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the strength and the terms of this epoch."""
+        """Log the strength and the terms of this epoch, and let a loss that learns from epochs learn."""
         assert self._terms is not None
+        self._loss(pl_module).end_epoch()
         pl_module.log_dict(self._terms.collected(pl_module.device), rank_zero_only=False, sync_dist=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -42,6 +42,9 @@ from maxsup.losses.reduction import (
 )
 
 INITIAL_SMOOTHING = 0.1
+# What this process has counted in the epoch. No buffers: DistributedDataParallel writes those of the first process over
+# those of the others before every batch.
+COUNTED = ("accumulator", "counts", "num_seen")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def fill_class_matrix(matrix: Tensor, kind: str) -> Tensor:
     if kind == "zeros":
         return matrix.zero_()
     if kind == "uniform":
-        return matrix.fill_(1.0 / size)
+        return matrix.fill_(1.0 / max(size, 1))
     return matrix.fill_(INITIAL_SMOOTHING / max(size - 1, 1)).fill_diagonal_(1.0 - INITIAL_SMOOTHING)
 
 
@@ -132,6 +135,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
     matrix: Tensor
     accumulator: Tensor
     counts: Tensor
+    num_seen: Tensor
 
     def __init__(
         self,
@@ -144,11 +148,8 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         check_choice("variant", variant, tuple(VARIANTS))
         super().__init__(VARIANTS[variant].alpha if alpha is None else alpha, **options)
         self.variant = variant
-        for name in ("matrix", "accumulator"):
-            self.register_buffer(name, torch.empty(0, dtype=torch.float32))
-        self.register_buffer("counts", torch.empty(0, dtype=torch.int64))
-        if num_classes is not None:
-            self._allocate(num_classes, self.matrix.device)
+        self.register_buffer("matrix", torch.empty(0, 0, dtype=torch.float32))
+        self._allocate(num_classes or 0, self.matrix.device)
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if self.matrix.numel() == 0:
@@ -162,7 +163,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
 
     @torch.no_grad()
     def end_epoch(self) -> None:
-        """Replace the matrix by the means of the epoch that ended, over all processes."""
+        """Replace the matrix by the means of the epoch that ended, over all processes; without a new batch it stays."""
         is_distributed = dist.is_available() and dist.is_initialized()
         if self.matrix.numel() == 0:
             if is_distributed:
@@ -171,17 +172,20 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
                     "cannot take part. Build the loss with num_classes=..."
                 )
             return
+        self._move_counts()
         if is_distributed:
-            dist.all_reduce(self.accumulator)
-            dist.all_reduce(self.counts)
+            for name in COUNTED:
+                dist.all_reduce(getattr(self, name))
+        if not self.num_seen:
+            return
         variant = VARIANTS[self.variant]
         is_seen = (self.counts > 0).unsqueeze(1)
         means = self.accumulator / self.counts.clamp(min=1).unsqueeze(1)
         is_kept = self.matrix.amax(dim=1, keepdim=True) >= variant.keep_above
         unseen = fill_class_matrix(torch.empty_like(means), variant.unseen)
         self.matrix.copy_(torch.where(is_seen, torch.where(is_kept, self.matrix, means), unseen))
-        self.accumulator.zero_()
-        self.counts.zero_()
+        for name in COUNTED:
+            getattr(self, name).zero_()
 
     def reset_parameters(self) -> None:
         """Start with the variant's matrix again, and with nothing counted."""
@@ -190,6 +194,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
 
     @torch.no_grad()
     def _learn(self, input: Tensor, target: Tensor) -> None:
+        self._move_counts()
         rows = class_rows(input)
         if target.is_floating_point():
             top, labels = class_rows(target).max(dim=-1)
@@ -203,19 +208,51 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         # A batch is summed by itself first: an epoch of pixels is so large a number that adding 1 does not change it.
         self.accumulator += torch.zeros_like(self.accumulator).index_add_(0, labels, probs)
         self.counts += torch.zeros_like(self.counts, dtype=torch.int32).index_add_(0, labels, counted.int())
+        self.num_seen += len(labels)
 
     def _allocate(self, size: int, device: torch.device) -> None:
-        self.matrix, self.accumulator = (self.matrix.new_empty(size, size, device=device) for _ in range(2))
-        self.counts = self.counts.new_empty(size, device=device)
+        self.matrix = self.matrix.new_empty(size, size, device=device)
         self._start()
 
     def _start(self) -> None:
         fill_class_matrix(self.matrix, VARIANTS[self.variant].start)
-        self.accumulator.zero_()
-        self.counts.zero_()
+        # On meta nothing could be counted; what is counted follows the matrix to its device later.
+        device = "cpu" if self.matrix.is_meta else self.matrix.device
+        self.accumulator = torch.zeros_like(self.matrix, device=device)
+        self.counts = torch.zeros(len(self.matrix), dtype=torch.int64, device=device)
+        self.num_seen = torch.zeros((), dtype=torch.int64, device=device)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def _move_counts(self) -> None:
+        if self.accumulator.device != self.matrix.device:
+            for name in COUNTED:
+                setattr(self, name, getattr(self, name).to(self.matrix.device))
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination.update({prefix + name: getattr(self, name) for name in COUNTED})
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         saved = state_dict.get(prefix + "matrix")
         if saved is not None and self.matrix.numel() == 0 and saved.numel() > 0:
             self._allocate(len(saved), self.matrix.device)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        for name in COUNTED:
+            key = prefix + name
+            if key not in state_dict:
+                missing_keys.append(key)
+                continue
+            if key in unexpected_keys:
+                unexpected_keys.remove(key)
+            mine = getattr(self, name)
+            setattr(self, name, state_dict[key].detach().to(mine.device, mine.dtype, copy=True))

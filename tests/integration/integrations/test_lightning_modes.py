@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from maxsup import MaxSupLoss
+from maxsup.losses import OnlineLabelSmoothingLoss
 from maxsup.monitor import DecompositionMonitor
 from tests.integration.integrations.captured import Call, captured_calls, reference_mean
 from tests.integration.integrations.launch import run_two_ranks
@@ -94,6 +95,25 @@ def test_the_terms_of_the_last_epoch_are_logged() -> None:
     expected = {f"maxsup/{name}": value for name, value in monitored(calls[-NUM_BATCHES:]).items()}
     logged = {name: value.item() for name, value in running.callback_metrics.items()}
     assert logged == pytest.approx(expected | {"maxsup/alpha": 0.2}, abs=1e-6)
+
+
+class EndsEpochs(Classifier):
+    """Ends the epochs of its loss itself too."""
+
+    def on_train_epoch_end(self) -> None:
+        self.criterion.end_epoch()
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
+@pytest.mark.parametrize("module", [Classifier, EndsEpochs])
+def test_a_loss_that_learns_from_epochs_learns(module: type[Classifier], precision: str) -> None:
+    model = module()
+    model.criterion = OnlineLabelSmoothingLoss()
+    trainer(MaxSupCallback(), precision=precision).fit(model, batches())
+    matrix = model.criterion.matrix
+    assert matrix.dtype == torch.float32
+    assert torch.allclose(matrix.sum(dim=1), torch.ones(3), rtol=1e-5, atol=0)
+    assert (matrix.diagonal() > 1 / 3).any()
 
 
 def test_the_monitor_can_be_left_out() -> None:

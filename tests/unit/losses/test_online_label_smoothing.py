@@ -116,6 +116,29 @@ def test_the_end_of_an_epoch_forgets_what_was_counted():
     assert loss.accumulator.abs().sum() == 0
 
 
+def test_an_epoch_that_ends_twice_is_one_epoch():
+    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    train_epoch(loss, *epoch_of(0))
+    before = loss.matrix.clone()
+    loss.end_epoch()
+    assert torch.equal(loss.matrix, before)
+
+
+def test_an_epoch_without_a_correct_prediction_leaves_uniform_rows():
+    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    train_epoch(loss, torch.eye(NUM_CLASSES), torch.tensor([1, 2, 3, 0]))
+    assert torch.equal(loss.matrix, torch.full((NUM_CLASSES, NUM_CLASSES), 0.25))
+
+
+def test_a_state_without_its_counts_is_refused():
+    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    state = loss.state_dict()
+    assert sorted(state) == ["accumulator", "counts", "matrix", "num_seen"]
+    del state["counts"]
+    with pytest.raises(RuntimeError, match=r'Missing key.* "counts"'):
+        loss.load_state_dict(state)
+
+
 def test_the_matrix_gets_no_gradient_and_counts_no_graph():
     logits, target = epoch_of(0)
     loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
