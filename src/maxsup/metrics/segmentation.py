@@ -48,7 +48,11 @@ class ConfusionSums:
         self.matrix += counts.view(self.num_classes, self.num_classes).to(self.matrix.device)
 
     def merge(self, other: ConfusionSums) -> None:
-        """Add what another has counted."""
+        """Add what another has counted of the same classes."""
+        if other.num_classes != self.num_classes:
+            raise ValueError(
+                f"other must have {self.num_classes} classes too; got {other.num_classes}. Count each model alone."
+            )
         self.matrix += other.matrix
         self._shared += other._shared
 

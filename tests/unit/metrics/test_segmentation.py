@@ -86,3 +86,10 @@ def test_masks_without_a_label_have_no_numbers() -> None:
     sums = ConfusionSums(3)
     sums.update(torch.zeros(1, 4, dtype=torch.int64), torch.full((1, 4), 255))
     assert all(math.isnan(value) for value in [*sums.compute().values(), sums.majority_miou()])
+
+
+def test_counts_of_another_number_of_classes_are_not_merged() -> None:
+    sums, other = ConfusionSums(3), counted(1, torch.tensor([0]), torch.tensor([0]))
+    with pytest.raises(ValueError, match="other must have 3 classes too; got 1"):
+        sums.merge(other)
+    assert sums.matrix.sum() == 0
