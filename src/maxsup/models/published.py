@@ -28,7 +28,9 @@ def has_weights_here(name: str) -> bool:
     config = import_timm().get_pretrained_cfg(name.removeprefix("timm:"))
     if config is None or not config.has_weights:
         return False
-    if config.hf_hub_id and any(isinstance(try_to_load_from_cache(config.hf_hub_id, file), str) for file in _FILES):
+    if config.hf_hub_id and any(
+        isinstance(try_to_load_from_cache(config.hf_hub_id, file, constants.HF_HUB_CACHE), str) for file in _FILES
+    ):
         return True
     if config.url and (Path(torch.hub.get_dir()) / "checkpoints" / config.url.rpartition("/")[2]).is_file():
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,10 @@ def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, ep
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
     mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (bundle.mean, bundle.std))
-    for batch in pipeline.epoch(epoch or 0):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the sheet itself says what could not be read
+        batches = list(pipeline.epoch(epoch or 0))
+    for batch in batches:
         pixels = ((batch.images * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
         for index, image in zip(batch.indices.tolist(), pixels, strict=True):
             found[index] = Image.fromarray(image.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
