@@ -55,6 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study run tab_alpha --scale full --dry-run",
         "maxsup study run tab_alpha --scale full --launcher slurm partition=gpu",
     ),
+    "study collect": ("maxsup study collect studies/runs", "maxsup study collect studies/runs --output results"),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }
 

@@ -13,7 +13,10 @@ from maxsup.cli.options import JsonOption, print_json
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR", help="Comparisons or studies; or run directories, which become one table."),
+        typer.Argument(
+            metavar="DIR",
+            help="Comparisons or studies; or run directories, which become one table; or a folder of evidence.",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -31,6 +34,11 @@ def report(
     from maxsup.core.interrupt import SignalGuard
 
     with SignalGuard():
+        from maxsup.studies.evidence import CLAIMS
+
+        if len(folders) == 1 and (folders[0] / CLAIMS).is_file():
+            _report_evidence(folders[0], as_json=as_json)
+            return
         from maxsup.reports import write_report
         from maxsup.studies.engine import STUDY_FILE, read_folder
         from maxsup.studies.results import summarize
@@ -53,3 +61,18 @@ def report(
             print_json({"files": [str(path) for path in written], "summaries": summaries})
         else:
             typer.echo("\n".join(str(path) for path in written))
+
+
+def _report_evidence(folder: Path, *, as_json: bool) -> None:
+    """Judge the claims of a folder of evidence again, and write its pages."""
+    from maxsup.reports.evidence import difference_text, write_evidence
+    from maxsup.studies.evidence import claim_entries, sweep_entries
+
+    claims, sweeps = claim_entries(folder), sweep_entries(folder)
+    written = write_evidence(folder, claims, sweeps)
+    if as_json:
+        print_json({"files": [str(path) for path in written], "claims": claims, "sweeps": sweeps})
+        return
+    for claim in claims:
+        typer.echo(f"{claim['name']}: {claim['word']}, {claim['reason']} ({difference_text(claim)})")
+    typer.echo("\n".join(str(path) for path in written))

@@ -151,7 +151,7 @@ def exit_with(states: list[JobState]) -> None:
 
 
 def print_summary(summary: dict[str, Any], output: Path) -> None:
-    """The table, what it shows in words, and where everything is."""
+    """What was found in words, the table behind it, and where everything is."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -175,9 +175,10 @@ def print_summary(summary: dict[str, Any], output: Path) -> None:
         )
     if summary["scale"] in ("tiny", "small"):
         console.print(Text(f"{summary['scale'].upper()} SCALE: {summary['note']}", style="bold"))
+    for sentence in summary["conclusions"]:
+        console.print(Text(f"{sentence}\n"))
     console.print(table)
-    for sentence in (summary["bold_rule"], *summary["conclusions"]):
-        console.print(Text(f"\n{sentence}"))
+    console.print(Text(f"\n{summary['bold_rule']}"))
     console.print(f"\nreport: {output / 'report.html'}\nnumbers: {output / 'summary.json'}", soft_wrap=True)
 
 

@@ -151,6 +151,24 @@ def report(
         print_summary(summary, folder)
 
 
+@study.command("collect", epilog=epilog("study collect"))
+def collect(
+    runs: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of runs that studies share: studies/runs.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Gets POOL.csv, a line a run, and origin.json.")
+    ] = Path("docs/evidence/results"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
+    from maxsup.studies.pools import collect as collected
+
+    counts = collected(runs, output)
+    if as_json:
+        print_json({"pools": counts})
+    else:
+        typer.echo("\n".join(f"{output / pool}.csv: {count} runs" for pool, count in counts.items()))
+
+
 def _checked(scale: str) -> ScaleName:
     from maxsup.core.checks import check_choice
     from maxsup.studies.schema import SCALES

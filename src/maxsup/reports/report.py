@@ -22,7 +22,7 @@ from maxsup.reports.sections import (
     run_blocks,
     verdict_blocks,
 )
-from maxsup.reports.sections_figures import FIGURES
+from maxsup.reports.sections_figures import FIGURES, finding_blocks
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
 
 
@@ -98,8 +98,9 @@ def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
     names = "" if is_alone else f"c{place + 1}-"
     summary = view.summary
     found: list[tuple[str, list[ReportBlock]]] = [
+        ("What was found", finding_blocks(view, names)),
         ("Results", results_blocks(view)),
-        ("What this shows", verdict_blocks(view)),
+        ("What this shows, number by number", verdict_blocks(view)),
         *((title, make(view, names)) for title, make in FIGURES.items()),
         (
             "What was chosen" if summary["kind"] != "study" else "What the paper says, and what it leaves open",

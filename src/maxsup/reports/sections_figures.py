@@ -17,14 +17,20 @@ from maxsup.reports.plots_analyses import (
     picture,
 )
 from maxsup.reports.plots_training import sweep_plot, training_plot
-from maxsup.reports.sections import Pair, ReportBlock
+from maxsup.reports.sections import Bullets, Pair, ReportBlock
 
 Rows = list[list[Any]]
 
 
+def finding_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
+    """What was found in a few sentences, and the figure that shows it."""
+    sentences = view.summary.get("conclusions") or []
+    return [*([Bullets(sentences)] if sentences else []), *_present(differences_plot(view.summary, prefix))]
+
+
 def seed_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
-    """Differences with their intervals, and every run behind them."""
-    return _present(differences_plot(view.summary, prefix), seeds_plot(view.summary, prefix))
+    """Every run behind the differences."""
+    return _present(seeds_plot(view.summary, prefix))
 
 
 def published_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:

@@ -1,0 +1,169 @@
+"""The numbers of pools of runs, one CSV each: what is small enough to be kept for ever, and enough to judge by.
+
+::
+
+    POOL.csv       a line a run: its loss, its seed, one column a number
+    origin.json    commit, versions, machine and hours of each pool
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxsup.analysis import data_label, result_path
+from maxsup.core.config import LossConfig, parse_recipe
+from maxsup.core.errors import DataError
+from maxsup.core.rundir import RunDir
+from maxsup.studies.tuning import TUNING_SEEDS
+from maxsup.studies.worker import JOB, read_job
+
+ORIGIN = "origin.json"
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+"""Rows of each pool: ``loss``, ``seed``, and the numbers by name."""
+
+
+def loss_label(loss: LossConfig) -> str:
+    """A loss with its options in one line; a linear schedule by its ends.
+
+    Example:
+        >>> loss_label(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
+        'maxsup alpha=0.1..0.2'
+    """
+    words = [loss.name]
+    for key, value in loss.options.items():
+        if isinstance(value, Mapping) and value.get("schedule") == "linear":
+            value = f"{value['start']}..{value['end']}"
+        words.append(f"{key}={value}")
+    return " ".join(words)
+
+
+def collect(runs: Path, output: Path) -> dict[str, int]:
+    """Write the numbers of every finished run of a pool, trials of tuning left out; gives the lines of each pool.
+
+    Args:
+        runs: The folder of runs that studies share.
+        output: Gets ``POOL.csv`` and ``origin.json``.
+    """
+    tables, origins = Tables(), dict[str, list[RunDir]]()
+    for file in sorted(runs.glob(f"*/{JOB}")):
+        run, job = RunDir(file.parent), read_job(file.parent)
+        recipe = parse_recipe(job["recipe"], source=str(file))
+        if run.summary.is_file() and recipe.seed not in TUNING_SEEDS:
+            row = {"loss": loss_label(recipe.loss), "seed": recipe.seed, **_numbers(run, job)}
+            tables.setdefault(job["name"], []).append(row)
+            origins.setdefault(job["name"], []).append(run)
+    if not tables:
+        raise DataError(
+            f"runs must hold finished runs of pools; got {str(runs)!r}, which holds none. Run a study first."
+        )
+    target = RunDir(output)
+    for pool, rows in tables.items():
+        _add_relative_time(rows)
+        target.write_text(output / f"{pool}.csv", _csv_text(rows))
+    known = json.loads((output / ORIGIN).read_text()) if (output / ORIGIN).is_file() else {}
+    target.write_json(output / ORIGIN, known | {pool: _origin(found) for pool, found in sorted(origins.items())})
+    return {pool: len(rows) for pool, rows in tables.items()}
+
+
+def read_tables(results: Path) -> Tables:
+    """The rows of every ``POOL.csv`` of a folder; a number that is not there is nan."""
+    tables = {}
+    for path in sorted(results.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            tables[path.stem] = [
+                {
+                    key: value if key == "loss" else int(value) if key == "seed" else _float(value)
+                    for key, value in row.items()
+                }
+                for row in csv.DictReader(file)
+            ]
+    return tables
+
+
+def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
+    """All numbers of a run: of the test split, of its analyses, and its times."""
+    numbers = {f"test.{key}": value for key, value in _read(run.summary)["test"]["last"].items()}
+    for request in job["analyses"]:
+        data = request.get("data")
+        path = result_path(
+            run.path,
+            request["what"],
+            split=request["split"],
+            weights=request["weights"],
+            options=request["options"],
+            data=data_label(data["name"], data["options"]) if data else None,
+        )
+        name = _analysis_name(request)
+        found = _read(path).get("numbers", {}) if path.is_file() else {}
+        numbers |= {f"{name}.{key}": entry["value"] for key, entry in found.items()}
+    seconds = (
+        [json.loads(line)["seconds"] for line in run.timing.read_text().splitlines()] if run.timing.is_file() else []
+    )
+    if seconds:
+        numbers |= {"timing.seconds": sum(seconds), "timing.fastest_seconds": min(seconds)}
+    return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
+
+
+def _analysis_name(request: Mapping[str, Any]) -> str:
+    """The name that a study gives an analysis; a probe is named after its target, which differs between scales.
+
+    Example:
+        >>> _analysis_name({"name": "probe_cifar10", "what": "probe", "options": {"target": "arrays:cub100.npz"}})
+        'probe_cub100'
+    """
+    target = str(request["options"].get("target", ""))
+    if not target:
+        return str(request["name"])
+    place = target.partition(":")[2] or target
+    return f"{request['what']}_{place.removesuffix('.npz').replace('/', '_')}"
+
+
+def _add_relative_time(rows: Sequence[Row]) -> None:
+    """The fastest epoch as a share of that of cross-entropy with the same seed: other load can only slow epochs."""
+    plain = {row["seed"]: row.get("timing.fastest_seconds") for row in rows if row["loss"] == "ce"}
+    for row in rows:
+        if row.get("timing.fastest_seconds") and plain.get(row["seed"]):
+            row["timing.relative_seconds"] = row["timing.fastest_seconds"] / plain[row["seed"]]
+
+
+def _csv_text(rows: Sequence[Row]) -> str:
+    names = sorted({key for row in rows for key in row} - {"loss", "seed"})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["loss", "seed", *names])
+    for row in sorted(rows, key=lambda row: (row["loss"], row["seed"])):
+        writer.writerow([row["loss"], row["seed"], *(f"{row[name]:.6g}" if name in row else "" for name in names)])
+    return text.getvalue()
+
+
+def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
+    """Where the runs of a pool come from, every value that occurs, and the hours of training."""
+    found: dict[str, set[str]] = {}
+    seconds = 0.0
+    for run in runs:
+        record = _read(run.env)
+        record = {**record, "torch": record.get("packages", {}).get("torch")}
+        for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores"):
+            found.setdefault(key, set()).add(str(record.get(key)))
+        seconds += sum(json.loads(line)["seconds"] for line in run.timing.read_text().splitlines())
+    return {key: sorted(values) for key, values in found.items()} | {
+        "num_runs": len(runs),
+        "hours": round(seconds / 3600, 2),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def _float(text: str) -> float:
+    return float(text) if text else math.nan
