@@ -247,6 +247,8 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        if prefix + "counts" in state_dict:  # 0.1.0 did not save num_seen; any number above 0 says the same
+            state_dict.setdefault(prefix + "num_seen", state_dict[prefix + "counts"].sum())
         for name in COUNTED:
             key = prefix + name
             if key not in state_dict:

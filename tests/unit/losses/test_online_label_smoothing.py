@@ -139,6 +139,18 @@ def test_a_state_without_its_counts_is_refused():
         loss.load_state_dict(state)
 
 
+def test_a_state_saved_by_version_0_1_loads_and_goes_on():
+    saved, resumed = (OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES) for _ in range(2))
+    saved(*epoch_of(0))
+    old = saved.state_dict()
+    old["counts"] = old["counts"].float()
+    del old["num_seen"]
+    resumed.load_state_dict(old)
+    saved.end_epoch()
+    resumed.end_epoch()
+    assert torch.equal(saved.matrix, resumed.matrix)
+
+
 def test_the_matrix_gets_no_gradient_and_counts_no_graph():
     logits, target = epoch_of(0)
     loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
