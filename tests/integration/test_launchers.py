@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from typing import Any
 
 import pytest
 
+from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.core.rundir import RunDir
 from maxsup.studies.launch import Job, JobState, create_launcher, read_state
 from maxsup.studies.worker import FAILURE, LOG, STARTED, is_done
 from tests.integration.launching import complaints, numbers_of, plan_jobs, planned
 from tests.integration.runs import image_folder
+from tests.integration.slurm import install_slurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 
@@ -224,6 +227,65 @@ def test_the_local_executor_of_submitit_gives_the_same_numbers(
     assert numbers_of(jobs) == expected[:2]
     assert seen >= {"queued", "running", "done"}
     assert list((tmp_path / "slurm").iterdir())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
+def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
+    images: Path, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("submitit")
+    state = install_slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    jobs = plan_jobs(tmp_path, images, 2, *LONGER)
+    options = {"partition": "gpu", "account": "lab", "num_gpus": 1, "timeout_min": 5, "setup": "module load cuda"}
+
+    before = {job.name: 0 for job in jobs}
+
+    def in_training(states: Sequence[JobState]) -> list[int]:
+        """Processes of runs that have trained an epoch in this attempt."""
+        running = [state.job for state in states if state.status == "running" and state.epoch > before[state.job.name]]
+        return [json.loads((job.folder / STARTED).read_text())["process"] for job in running]
+
+    stopped: list[int] = []
+
+    def stop(states: Sequence[JobState]) -> None:
+        if not stopped and in_training(states):
+            stopped.extend(in_training(states))
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interruption, match="stopped by SIGINT; 0 of 2 runs are done"):
+        create_launcher("slurm", **options).launch(jobs, stop)
+    wait_until(lambda: not any(is_alive(process) for process in stopped), 20.0)
+    assert not any((job.folder / FAILURE).exists() for job in jobs)
+    before |= {job.name: read_state(job).epoch for job in jobs}
+    limited: list[int] = []
+
+    def end_its_time(states: Sequence[JobState]) -> None:
+        if not limited and in_training(states):
+            limited.extend(in_training(states)[:1])
+            os.kill(limited[0], signal.SIGUSR2)
+
+    assert complaints(create_launcher("slurm", **options).launch(jobs, end_its_time)) == []
+    assert numbers_of(jobs) == expected[:2]
+    # Once into the queue again, after it had saved.
+    assert [line.split()[0] for line in (state / "scontrol.log").read_text().splitlines()] == ["requeue"]
+    assert sum((job.folder / LOG).read_text().count("stopped by signal 15") for job in jobs) >= 2
+    scripts = [path.read_text() for path in state.glob("script-*")]
+    assert len(scripts) == 2
+    for line in ("--partition=gpu", "--account=lab", "--gpus-per-node=1", "--time=5", "--requeue", "--array=0-1%2"):
+        assert f"#SBATCH {line}\n" in scripts[0]
+    assert "module load cuda" in scripts[0]
+
+
+def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch and srun, and this machine has no such"):
+        create_launcher("slurm")
+    with pytest.raises(
+        ValueError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"
+    ):
+        create_launcher("slurm", cluster="local", partion="gpu")
 
 
 @pytest.fixture

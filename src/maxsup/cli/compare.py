@@ -10,10 +10,13 @@ import typer
 from maxsup.cli.completion import complete_data, complete_loss, complete_losses, complete_model, complete_recipe
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments
 from maxsup.cli.studies import (
+    DryRunOption,
+    JobOption,
     LauncherOption,
     WorkersOption,
     carry_out,
     checked_launcher,
+    print_jobs,
     tuned_strengths,
 )
 
@@ -77,7 +80,9 @@ def compare(
         Path, typer.Option("--output", metavar="DIR", help="Gets report.html, summary.json and the runs.")
     ] = Path("comparison"),
     launcher: LauncherOption = "local",
+    job: JobOption = None,
     workers: WorkersOption = None,
+    dry_run: DryRunOption = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,7 +102,7 @@ def compare(
         from maxsup.studies.preview import settled_overrides
         from maxsup.studies.tuning import tuning
 
-        chosen = checked_launcher(launcher, workers)
+        chosen = checked_launcher(launcher, workers, job)
         base = recipe or recipe_for(data)
         words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
         if recipe is None or data != "synthetic":
@@ -113,8 +118,15 @@ def compare(
         names = None if losses is None else [name for name in losses.split(",") if name]
         study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
         folder = plan_folder(study, output, "full", data_root=data_root)
+        trials = None
         if tune is not None:
             trials = plan_folder(tuning(study, "full"), output / "tuning", "full", data_root=data_root)
+        if dry_run:
+            for planned in (trials, folder):
+                if planned is not None:
+                    print_jobs(planned, chosen, launcher, as_json=as_json)
+            return
+        if trials is not None:
             strengths = tuned_strengths(trials, chosen, workers)
             study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
             folder = plan_folder(study, output, "full", data_root=data_root)

@@ -14,18 +14,52 @@ if TYPE_CHECKING:
     from maxsup.studies.launch import JobState, Launcher
 
 LauncherOption = Annotated[str, typer.Option("--launcher", metavar="local|ray|slurm", help="Who runs the runs.")]
+JobOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job",
+        metavar="KEY=VALUE",
+        help="A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the jobs and start none.")]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Runs at a time; as many as there are cores.")
 ]
 
 
-def checked_launcher(name: str, workers: int | None) -> Launcher:
+def checked_launcher(name: str, workers: int | None, settings: list[str] | None = None) -> Launcher:
     """The launcher that the options ask for; a mistake in them is said before anything is written."""
+    from maxsup.core.recipes import parse_yaml
     from maxsup.studies.launch import create_launcher
 
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a processor.")
-    return create_launcher(name, **({} if workers is None else {"num_workers": workers}))
+    options: dict[str, Any] = {} if workers is None else {"num_workers": workers}
+    for word in settings or []:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"--job must be KEY=VALUE; got {word!r}. Write for instance --job partition=gpu.")
+        options[key] = parse_yaml(value, source=f"value of {key}")
+    return create_launcher(name, **options)
+
+
+def print_jobs(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: bool) -> None:
+    """What would be launched, a line a run, and what is asked for each."""
+    open_runs = folder.open_runs()
+    settings = launcher.settings(max(run.recipe.data.num_workers for run in folder.runs.values()))
+    if as_json:
+        jobs = {run: {"folder": str(folder.folder(run)), "is_done": run not in open_runs} for run in folder.runs}
+        print_json({"launcher": name, "settings": settings, "jobs": jobs})
+        return
+    width = max(len(run) for run in folder.runs)
+    for run, planned in folder.runs.items():
+        recipe = planned.recipe
+        what = f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs"
+        typer.echo(f"{run:<{width}}  {what if run in open_runs else 'done'}")
+    asked = ", ".join(f"{key}={value}" for key, value in settings.items())
+    typer.echo(f"{len(open_runs)} of {len(folder.runs)} to be done by {name}{f' ({asked})' if asked else ''}")
+    typer.echo(f"into {folder.path}; nothing was started")
 
 
 def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> str:

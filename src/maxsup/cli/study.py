@@ -12,11 +12,14 @@ from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
 from maxsup.cli.options import DataRootOption, JsonOption, print_json
 from maxsup.cli.studies import (
+    DryRunOption,
+    JobOption,
     LauncherOption,
     WorkersOption,
     carry_out,
     checked_launcher,
     finish,
+    print_jobs,
     print_summary,
 )
 
@@ -66,18 +69,25 @@ def list_studies(as_json: JsonOption = False) -> None:
 @study.command("show", epilog=epilog("study show"))
 def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
     """Show what a study asks, trains and costs."""
+    from dataclasses import asdict
+
     from maxsup.studies.files import load_study
     from maxsup.studies.plans import expand
 
     loaded = load_study(name)
     runs = expand(loaded, _checked(scale))
+    # Late: a mistake in the name is said before torch is paid for.
+    from maxsup.studies.cost import study_cost
+
+    cost = study_cost(loaded, _checked(scale))
     if as_json:
-        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs)})
+        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "cost": asdict(cost)})
         return
     plan = loaded.scale(_checked(scale))
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
     lines += [plan.note] if plan.note else []
+    lines += ["", *cost.lines()]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
     lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
     lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(_loss_line(run.recipe.loss) for run in runs))]
@@ -104,11 +114,16 @@ def run(
         typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these."),
     ] = None,
     launcher: LauncherOption = "local",
+    job: JobOption = None,
     workers: WorkersOption = None,
+    dry_run: DryRunOption = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a study and print its table beside the published numbers. Goes on where it was stopped."""
+    """Run a study and print its table beside the published numbers.
+
+    The same command goes on where it was stopped.
+    """
     from maxsup.core.interrupt import SignalGuard
 
     given = list(words or [])
@@ -119,13 +134,18 @@ def run(
     with SignalGuard():
         from maxsup.studies.files import load_study, study_names
 
-        chosen, kind = checked_launcher(launcher, workers), _checked(scale)
+        chosen, kind = checked_launcher(launcher, workers, job), _checked(scale)
         home = (output or Path("studies")) if is_all else None
         orders = []
         for loaded in [load_study(name) for name in names or study_names()]:
             path = home / f"{loaded.name}-{scale}" if home else output or Path("studies") / f"{loaded.name}-{scale}"
             orders.append(Order(loaded, kind, path, tuple(overrides), data_root, is_tuned))
-        if is_all:
+        if dry_run:
+            for order in orders:
+                for folder in (order.trials(), order.folder()):
+                    if folder is not None:
+                        print_jobs(folder, chosen, launcher, as_json=as_json)
+        elif is_all:
             carry_out_all(orders, chosen, workers, as_json=as_json)
         else:
             folder = planned(orders[0], chosen, workers)

@@ -123,6 +123,14 @@ class Launcher(ABC):
     is_elsewhere = False
     """Whether runs may be made on other machines, which may have data that this one lacks."""
 
+    def settings(self, num_loaders: int) -> dict[str, Any]:
+        """What is asked for each run, for people to read.
+
+        Args:
+            num_loaders: Loader processes of the run that has most of them.
+        """
+        return {}
+
     def launch(self, jobs: Sequence[Job], on_change: OnChange | None = None) -> list[JobState]:
         """Make all runs that are not there yet.
 

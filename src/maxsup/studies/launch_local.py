@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from selectors import EVENT_READ, DefaultSelector
+from typing import Any
 
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending
 from maxsup.studies.worker import LOG, ORDERS, SAVE_SECONDS
@@ -49,6 +50,10 @@ class LocalLauncher(Launcher):
         self._workers: list[_Worker] = []
         self._waiting: deque[Job] = deque()
         self._selector = DefaultSelector()
+
+    def settings(self, num_loaders: int) -> dict[str, Any]:
+        """How many runs at once."""
+        return {"num_workers": self.num_workers}
 
     def _open(self, num_jobs: int) -> None:
         self._waiting.clear()

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from maxsup.core.errors import MaxsupError
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
 from maxsup.studies.launch_local import num_processors
 from maxsup.studies.worker import SAVE_SECONDS, attempt
@@ -26,6 +27,7 @@ class RayLauncher(Launcher):
         address: Of a cluster, for instance ``auto`` or ``ray://host:10001``; a new one on this machine by default.
         num_workers: How many runs at once on a new one; one a processor by default. A cluster has what it has.
         num_gpus: What a run asks for.
+        num_cpus: What a run asks for; give one more for each of its loader processes.
         max_retries: How often a run is begun again after its node or process died.
     """
 
@@ -37,6 +39,7 @@ class RayLauncher(Launcher):
         address: str | None = None,
         num_workers: int | None = None,
         num_gpus: float = 0.0,
+        num_cpus: int = 1,
         max_retries: int = 3,
     ) -> None:
         try:
@@ -51,10 +54,16 @@ class RayLauncher(Launcher):
         self.address = address
         self.num_workers = num_workers or num_processors()
         self.num_gpus = num_gpus
+        self.num_cpus = num_cpus
         self.max_retries = max_retries
         self._tasks: dict[Any, Job] = {}
         self._is_ours = False
         self._handler: Any = None
+
+    def settings(self, num_loaders: int) -> dict[str, Any]:
+        """Where, and what is asked for each run."""
+        place = {"num_workers": self.num_workers} if self.address is None else {"address": self.address}
+        return {**place, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
 
     def _open(self, num_jobs: int) -> None:
         self._tasks = {}
@@ -63,14 +72,26 @@ class RayLauncher(Launcher):
         if not self._is_ours:
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet = (
-            {"include_dashboard": False, "num_cpus": min(self.num_workers, num_jobs)} if self.address is None else {}
-        )
-        self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **quiet)
+        num_cpus = min(self.num_workers, num_jobs) * self.num_cpus
+        own = {"include_dashboard": False, "num_cpus": num_cpus} if self.address is None else {}
+        try:
+            self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except ConnectionError as error:
+            raise MaxsupError(
+                f"address must be that of a Ray cluster that runs; got {self.address!r}. Start one with "
+                "`ray start --head`, or leave the address out for one on this machine."
+            ) from error
+        if self.address is None and self._ray.cluster_resources().get("GPU", 0.0) < self.num_gpus:
+            raise MaxsupError(
+                f"num_gpus must be what this machine has; got {self.num_gpus:g} a run, and Ray sees none so large. "
+                "Leave num_gpus out, or give the address of a cluster."
+            )
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         # A task of one processor gets one thread from Ray, and a process does one task after another.
-        task = self._ray.remote(num_cpus=1, num_gpus=self.num_gpus, max_retries=self.max_retries)(_attempt_on_node)
+        task = self._ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.max_retries)(
+            _attempt_on_node
+        )
         for job in jobs:
             self._tasks[task.remote(str(job.folder.resolve()), os.getcwd())] = job
 
