@@ -43,9 +43,13 @@ def complaints(states: list[JobState]) -> list[str]:
     return [f"{state.job.name} {state.status}: {state.sentence}" for state in states if state.status != "done"]
 
 
-def main(folder: str, num_workers: str) -> None:
+def main(folder: str, num_workers: str, address: str = "") -> None:
+    """Local workers, or with an address a Ray cluster."""
+    launcher = (
+        create_launcher("ray", address=address) if address else create_launcher("local", num_workers=int(num_workers))
+    )
     try:
-        states = create_launcher("local", num_workers=int(num_workers)).launch(planned(Path(folder)), LineView().update)
+        states = launcher.launch(planned(Path(folder)), LineView().update)
     except Interruption as stop:
         sys.exit(stop.exit_code)
     sys.exit(bool(complaints(states)))

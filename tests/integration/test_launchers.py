@@ -50,8 +50,8 @@ def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any
     return numbers_of(jobs)
 
 
-def start(folder: Path, num_workers: int = 2) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "tests.integration.launching", str(folder), str(num_workers)]
+def start(folder: Path, num_workers: int = 2, *more: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "tests.integration.launching", str(folder), str(num_workers), *more]
     return subprocess.Popen(words, stderr=subprocess.DEVNULL)
 
 
@@ -288,12 +288,13 @@ def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_
         create_launcher("slurm", cluster="local", partion="gpu")
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that takes no runs, and two nodes of one processor each."""
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head that takes no runs; tests add nodes."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
+    monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
     # Paths of sockets must be short, so the folder of the test will not do.
@@ -306,6 +307,41 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         finally:
             ray.shutdown()
             cluster.shutdown()
+            monkeypatch.undo()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found through /proc")
+def test_ctrl_c_and_a_killed_driver_leave_no_process_on_two_ray_nodes_and_change_no_number(
+    cluster: Any, images: Path, expected: list[Any], tmp_path: Path
+) -> None:
+    nodes = [cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES) for _ in range(2)]
+    jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
+
+    def trained_further() -> list[int]:
+        """A driver in training; gives the processes of its runs."""
+        before = num_epochs(jobs)
+        driver = start(tmp_path, 2, cluster.address)
+        wait_until(lambda: num_epochs(jobs) > before or driver.poll() is not None)
+        assert driver.poll() is None
+        drivers.append(driver)
+        found = [json.loads((job.folder / STARTED).read_text()) for job in jobs if (job.folder / STARTED).exists()]
+        return [entry["process"] for entry in found]
+
+    drivers: list[subprocess.Popen[bytes]] = []
+    working = trained_further()
+    drivers[-1].send_signal(signal.SIGINT)
+    assert drivers[-1].wait(90) == 130
+    assert any("stopped by signal" in (job.folder / LOG).read_text() for job in jobs if (job.folder / LOG).exists())
+    wait_until(lambda: not any(is_alive(process) for process in working), 30.0)
+    working = trained_further()
+    drivers[-1].kill()
+    drivers[-1].wait()
+    wait_until(lambda: not any(is_alive(process) for process in working), 30.0)
+    assert not any((job.folder / FAILURE).exists() for job in jobs)
+    assert complaints(create_launcher("ray", address=cluster.address).launch(jobs)) == []
+    assert numbers_of(jobs) == expected
+    for node in nodes:
+        cluster.remove_node(node)
 
 
 def test_a_node_that_goes_away_changes_no_number(
