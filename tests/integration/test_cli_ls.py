@@ -122,7 +122,7 @@ def test_debug_lets_the_error_through_wherever_it_stands(words: tuple[str, ...])
         (("ls",), "'KIND'", "maxsup ls"),
         (("ls", "losses", "--jsn"), "--jsn", "maxsup ls"),
         (("compare", "--seeds", "x"), "'--seeds'", "maxsup compare"),
-        (("study", "run"), "'STUDY'", "maxsup study run"),
+        (("study", "show"), "'STUDY'", "maxsup study show"),
     ],
 )
 def test_wrong_usage_is_one_sentence_that_names_the_help(

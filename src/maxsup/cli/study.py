@@ -99,7 +99,7 @@ def run(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="STUDY [KEY=VALUE ...]",
+            metavar="STUDY|KEY=VALUE",
             help="A study, and overrides for all of its runs.",
             autocompletion=complete_study,
         ),

@@ -18,7 +18,7 @@ _MAX_LABEL = 2**16 - 1
 @DATASETS.register(
     "folder",
     images="your files",
-    source="<class>/ folders of yours, in train/ and test/ or not split yet; or images/ and masks/ in both",
+    source="<class>/ folders, in train/ and test/ or not split; or masks",
     argument="PATH",
 )
 def folder(

@@ -203,7 +203,9 @@ def test_a_signal_stops_the_workers_and_says_what_is_saved(tmp_path: Path, numbe
         return succeed(job, attempt)
 
     launcher = ScriptedLauncher(work)
-    with pytest.raises(Interruption, match="1 of 3 runs are done, the others are saved") as caught:
+    with pytest.raises(
+        Interruption, match="of 3 runs 1 are done, 0 have a checkpoint to go on from, 2 have none yet"
+    ) as caught:
         launcher.launch(jobs)
     assert caught.value.exit_code == code
     assert launcher.events == ["open", "stop", "close"]
