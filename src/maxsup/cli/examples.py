@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study run tab_pre --scale small --tune --data-root data",
         "maxsup study run --all --scale small --data-root data",
         "maxsup study run tab_alpha --scale full --dry-run",
-        "maxsup study run tab_alpha --launcher slurm --job partition=gpu --job num_gpus=1",
+        "maxsup study run tab_pre --launcher slurm --job partition=gpu",
     ),
     "study collect": ("maxsup study collect studies/runs", "maxsup study collect studies/runs --output results"),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),

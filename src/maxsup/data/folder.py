@@ -18,7 +18,7 @@ _MAX_LABEL = 2**16 - 1
 @DATASETS.register(
     "folder",
     images="your files",
-    source="<class>/ folders, in train/ and test/ or not split; or masks",
+    source="<class>/ folders, in train/ and test/ or not; or masks",
     argument="PATH",
 )
 def folder(
