@@ -83,7 +83,6 @@ def validate(
         print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
     else:
         typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
-        typer.echo("\n".join([*choices, *_lines(facts, sheet)]) if "splits" in facts else _absent(checked, missing))
     if missing and checked.data.root and not checked.data.download:
         from maxsup.core.errors import DataError
 
@@ -91,6 +90,8 @@ def validate(
             f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
             "Choose another --data-root or add data.download=true."
         )
+    if not as_json:
+        typer.echo("\n".join([*choices, *_lines(facts, sheet)]) if "splits" in facts else _absent(checked, missing))
 
 
 def _found(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
@@ -111,9 +112,7 @@ def _found(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
 
 def _absent(recipe: Recipe, missing: str) -> str:
     if recipe.data.download:
-        return (
-            f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it if need be."
-        )
+        return f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it."
     return f"data: not found at {missing}; say with --data-root DIR where it is. It was not looked at."
 
 
