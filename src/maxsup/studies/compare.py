@@ -209,6 +209,16 @@ def _note(recipe: Recipe) -> str:
     return f"{recipe.model.name} on {recipe.data.name}, {_duration(recipe)}."
 
 
+def _setting(recipe: Recipe) -> str:
+    """Network, initial weights, data, image size and options of the data, a split that was made among them."""
+    given = recipe.model.pretrained
+    weights = given if isinstance(given, str) else "published weights" if given else "from scratch"
+    words = [f"{recipe.model.name} ({weights}) on {recipe.data.name}"]
+    words += [f"images of {recipe.data.image_size} pixels"] if recipe.data.image_size else []
+    words += [f"{key}={value}" for key, value in recipe.data.options.items()]
+    return ", ".join(words) + "."
+
+
 def _duration(recipe: Recipe) -> str:
     return f"{recipe.epochs} epoch{'' if recipe.epochs == 1 else 's'}"
 
@@ -217,7 +227,7 @@ def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
     """What a reader must know to repeat the comparison."""
     optimizer = recipe.optimizer
     return (
-        Unstated(what="Model and data", choice=f"{recipe.model.name} on {recipe.data.name}."),
+        Unstated(what="Model and data", choice=_setting(recipe)),
         Unstated(
             what="Optimiser",
             choice=f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
