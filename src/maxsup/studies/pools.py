@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.analysis import data_label, result_path
-from maxsup.core.config import LossConfig, parse_recipe
+from maxsup.core.config import LossConfig
 from maxsup.core.errors import DataError
 from maxsup.core.rundir import RunDir
 from maxsup.studies.tuning import TUNING_SEEDS
 from maxsup.studies.worker import JOB, read_job
 
 ORIGIN = "origin.json"
+
+_BY_HAND = ("calibration", "collapse")
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -55,9 +57,10 @@ def collect(runs: Path, output: Path) -> dict[str, int]:
     tables, origins = Tables(), dict[str, list[RunDir]]()
     for file in sorted(runs.glob(f"*/{JOB}")):
         run, job = RunDir(file.parent), read_job(file.parent)
-        recipe = parse_recipe(job["recipe"], source=str(file))
-        if run.summary.is_file() and recipe.seed not in TUNING_SEEDS:
-            row = {"loss": loss_label(recipe.loss), "seed": recipe.seed, **_numbers(run, job)}
+        # Not the whole recipe: runs of an older version stay readable whatever keys it has gained since.
+        loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
+        if run.summary.is_file() and seed not in TUNING_SEEDS:
+            row = {"loss": loss_label(loss), "seed": seed, **_numbers(run, job)}
             tables.setdefault(job["name"], []).append(row)
             origins.setdefault(job["name"], []).append(run)
     if not tables:
@@ -91,7 +94,9 @@ def read_tables(results: Path) -> Tables:
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of a run: of the test split, of its analyses, and its times."""
     numbers = {f"test.{key}": value for key, value in _read(run.summary)["test"]["last"].items()}
-    for request in job["analyses"]:
+    # Also what was analysed by hand afterwards, without options.
+    others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
+    for request in [*job["analyses"], *others]:
         data = request.get("data")
         path = result_path(
             run.path,
