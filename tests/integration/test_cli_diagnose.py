@@ -192,8 +192,8 @@ def test_bad_arrays_give_one_sentence_and_exit_code_4(tmp_path: Path, capsys: py
         ([], "got none"),
         (["run", "--logits", "l.npy"], "got a run and --logits"),
         (["run", "other"], "got 2: run, other"),
-        (["--model", "small_cnn", "--weights", "w"], "got no --data"),
-        (["--model", "small_cnn", "--data", "digits"], "got no --weights"),
+        (["--model", "small_cnn", "--weights", "w"], "--model must come with --data"),
+        (["--model", "small_cnn", "--data", "digits"], "which has no published weights"),
         (["run", "--labels", "y.npy"], "--labels must come with --logits"),
         (["--logits", "l.npy", "--weights", "best"], "--weights must come with a run or --model"),
         (["--logits", "l.npy", "--split", "val"], "--split must come with a run or --model"),
@@ -226,7 +226,8 @@ def test_a_run_is_fitted_on_validation_and_says_what_its_recipe_does(
     code, out, _ = answered([str(run), "--json", "--output", str(tmp_path / "page.html")], capsys)
     found = json.loads(out)
     assert code == 0
-    assert found["facts"] == {"Data": "digits", "Split": "test", "Weights": "last", "Model": "small_cnn"}
+    named = {"Data": "digits", "Split": "test", "Weights": "last", "Model": "small_cnn"}
+    assert found["facts"] == named | {"Transform": "images as they are; mean 0.3053, std 0.3762"}
     assert found["data"]["how_fitted"] == "fitted on the validation split"
     assert found["data"]["traced"] == "training images"
     assert found["data"]["num_samples"] == 359
@@ -254,7 +255,15 @@ def test_a_checkpoint_for_other_classes_is_refused(tmp_path: Path, capsys: pytes
     words = ["--model", "small_cnn", "--weights", str(tmp_path / "weights.pth"), "--data", f"folder:{images}"]
     code, _, err = answered([*words, "data.image_size=8"], capsys)
     assert code == 4
-    assert "head for the 3 classes" in err
+    assert "classes of the network, which has 7 outputs; got 3 (class_0, class_1, class_2). Say which output" in err
+    numbers = tmp_path / "classes.json"
+    numbers.write_text(json.dumps({"class_0": 6, "class_1": 0, "class_2": 3, "class_3": 1}))
+    page = ["--output", str(tmp_path / "page.html"), "--json"]
+    code, out, _ = answered([*words, "data.image_size=8", "--class-names", str(numbers), *page], capsys)
+    found = json.loads(out)
+    assert code == 0
+    assert [row["name"] for row in found["data"]["classes"]] == ["class_1", "class_2", "class_0"]
+    assert "3 of the network's 7, by the list of class names; it chooses among all 7" in found["facts"]["Class order"]
 
 
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

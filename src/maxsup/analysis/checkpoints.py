@@ -97,17 +97,17 @@ def checkpoint_outputs(
     if len(images) == 0:
         raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
     network = program or _network(recipe, bundle)
-    pipeline = split_pipeline(recipe, bundle, images)
-    progress = progress or Progress()
-    progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
-    found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
-    num_outputs = found["logits"].shape[1]
+    num_outputs = _num_outputs(network, recipe, bundle)
     order = class_order(
         bundle.class_names,
         num_outputs,
         class_names_of(model, num_outputs) if class_names is None else (),
         None if class_names is None else read_class_names(Path(class_names)),
     )
+    pipeline = split_pipeline(recipe, bundle, images)
+    progress = progress or Progress()
+    progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
+    found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
     labels = order.indices[found["labels"]]
     outputs = Outputs(
         found["logits"], labels, found.get("features"), class_names=order.names, num_missing=pipeline.num_missing
@@ -147,6 +147,15 @@ def _image_size(recipe: Recipe, program: Program | None) -> int:
         return program.image_size or DEFAULT_IMAGE_SIZE
     wanted = wanted_preprocessing(recipe.model)
     return (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
+
+
+@torch.no_grad()
+def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBundle) -> int:
+    """Found out on a black image, before time is spent on all others."""
+    size, shape = recipe.data.image_size, bundle.image_shape
+    sides = shape[1:] if shape is not None and size is None else (size or DEFAULT_IMAGE_SIZE,) * 2
+    device = next(network.parameters(), torch.empty(0)).device
+    return int(network(torch.zeros(1, len(bundle.mean), *sides, device=device)).shape[1])
 
 
 def _network(recipe: Recipe, bundle: DataBundle) -> Classifier:

@@ -278,7 +278,9 @@ def _too_few_errors(topic: str, num_wrong: int) -> Verdict:
 
 def _too_few_a_class(topic: str, num_a_class: int) -> Verdict:
     needed = f"{MIN_A_CLASS} a class and {MIN_SAMPLES} in all"
-    return _too_few(topic, f"about {num_a_class} samples a class", needed, num_a_class, MIN_A_CLASS)
+    return _too_few(
+        topic, f"about {num_a_class} sample{'' if num_a_class == 1 else 's'} a class", needed, num_a_class, MIN_A_CLASS
+    )
 
 
 def _too_few(topic: str, given: str, needed: str, value: int, threshold: int) -> Verdict:

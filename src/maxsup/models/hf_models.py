@@ -10,6 +10,7 @@ from maxsup.core.errors import StorageError
 from maxsup.models.base import check_rgb
 from maxsup.models.cut import CutClassifier, last_linear
 from maxsup.models.preprocessing import Preprocessing
+from maxsup.models.published import hub_has
 from maxsup.models.weights import warn_new_head
 
 HF_PREFIX = "hf:"
@@ -92,6 +93,12 @@ def hf_preprocessing(name: str) -> Preprocessing | None:
 def _loaded(auto: Any, name: str, **options: Any) -> Any:
     from transformers.utils import logging
 
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if not Path(name).is_dir() and (is_path or not hub_has(name, ["config.json"])):
+        raise StorageError(
+            f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach; "
+            "got neither. Check the path."
+        )
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # what it would say of a new head is said here
     try:

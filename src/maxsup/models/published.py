@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from maxsup.models.base import MODELS
@@ -23,16 +24,22 @@ def has_weights_here(name: str) -> bool:
     if name in MODELS:
         return False
     import torch
-    from huggingface_hub import constants, try_to_load_from_cache
 
     config = import_timm().get_pretrained_cfg(name.removeprefix("timm:"))
     if config is None or not config.has_weights:
         return False
-    if config.hf_hub_id and any(
-        isinstance(try_to_load_from_cache(config.hf_hub_id, file, constants.HF_HUB_CACHE), str) for file in _FILES
-    ):
-        return True
     if config.url and (Path(torch.hub.get_dir()) / "checkpoints" / config.url.rpartition("/")[2]).is_file():
+        return True
+    return hub_has(config.hf_hub_id, _FILES)
+
+
+def hub_has(repository: str | None, files: Sequence[str]) -> bool:
+    """Whether one of these files of a repository is in the cache of the hub, or the hub answers."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if repository and any(
+        isinstance(try_to_load_from_cache(repository, file, constants.HF_HUB_CACHE), str) for file in files
+    ):
         return True
     return not constants.HF_HUB_OFFLINE and _answers(constants.ENDPOINT)
 

@@ -22,6 +22,25 @@ LABELS = np.arange(12) % 3
 FEATURES = np.random.default_rng(1).normal(size=(12, 4))
 
 
+@pytest.mark.parametrize(
+    ("logits", "labels", "sentence"),
+    [
+        (LOGITS, np.eye(3)[LABELS], r"got one-hot rows, \(12, 3\). Take their argmax\(axis=1\)"),
+        (LOGITS, 0.9 * np.eye(3)[LABELS] + 0.05, r"got a row a sample, \(12, 3\). Take their argmax\(axis=1\)"),
+        (LOGITS.T, LABELS, r"a row for each of the 12 labels; got \(3, 12\), .* Transpose them: logits.T."),
+        (LABELS, LOGITS, r"got \(12,\) and \(12, 3\). Exchange the two."),
+        (np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True), LABELS, "got probabilities, every row sums to 1"),
+        (LOGITS, LABELS[:-1], "one class for each of the 12 rows of logits; got "),
+    ],
+)
+def test_arrays_that_are_turned_or_of_another_kind_get_the_hint_they_need(
+    logits: np.ndarray, labels: np.ndarray, sentence: str
+) -> None:
+    for made in (np.asarray, torch.as_tensor):
+        with pytest.raises(DataError, match=sentence):
+            checked(made(logits), made(labels))
+
+
 class Trap:
     """Unpickled, it would make a file."""
 
@@ -131,7 +150,7 @@ def with_value(value: float) -> np.ndarray:
         (with_value(np.inf), LABELS, "got inf in row 7"),
         (np.full((12, 3), 1e300), LABELS, "got inf in row 0"),
         (LOGITS, LABELS[:-1], "12 rows of logits; got (11,)"),
-        (LOGITS, np.eye(3)[LABELS], "got (12, 3)"),
+        (LOGITS, np.eye(3)[LABELS], "got one-hot rows, (12, 3)"),
         (LOGITS, LABELS + 1, "from 0 to 2, the columns of the logits; got 3"),
         (LOGITS, LABELS - 1, "got -1"),
         (LOGITS, LABELS + 0.5, "whole numbers; got 0.5"),

@@ -196,7 +196,7 @@ def test_one_image_a_class_says_nothing_about_classes() -> None:
     found = diagnose(Outputs(logits, torch.arange(200), logits))
     for topic in ("Collapse", "Probe"):
         sentence = verdict_of(found, topic).sentence
-        assert sentence == "Cannot tell from about 1 samples a class; at least 10 a class and 100 in all are needed."
+        assert sentence == "Cannot tell from about 1 sample a class; at least 10 a class and 100 in all are needed."
     assert not {"within", "probe_accuracy"} & found.numbers.keys()
 
 

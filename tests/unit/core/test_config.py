@@ -12,6 +12,20 @@ def test_an_empty_recipe_is_complete() -> None:
     assert (recipe.data.name, recipe.loss.name, recipe.optimizer.name) == ("digits", "maxsup", "sgd")
 
 
+def test_old_sizes_are_read_as_the_ratio_they_stand_for() -> None:
+    # Before the override changes the image size: 256 of 224 is a ratio, 256 of 32 would hide most of the image.
+    old = {"data": {"image_size": 224}, "augment": {"eval_resize": 256}}
+    assert parse_recipe(old, ["data.image_size=32"]).augment == AugmentConfig(crop_pct=0.875, crop_mode="center")
+    squashed = parse_recipe({**old, "augment": {"resize": 256, "eval_resize": None}}).augment
+    assert squashed == AugmentConfig(crop_pct=0.875, crop_mode="squash", random_crop=True)
+    written_out = {"resize": None, "eval_resize": None, "interpolation": "bilinear", "flip": True}
+    plain = AugmentConfig(crop_pct=1.0, crop_mode="center", interpolation="bilinear", flip=True)
+    assert parse_recipe({"augment": written_out}).augment == plain
+    for augment in ({"eval_resize": 256}, {"eval_resize": "large"}):
+        with pytest.raises(ValueError, match=r"crop_pct must take the place of resize and eval_resize; got "):
+            parse_recipe({"augment": augment})
+
+
 def test_a_recipe_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Recipe().epochs = 3  # type: ignore[misc]
