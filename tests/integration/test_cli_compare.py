@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maxsup.studies.files import study_names
 from tests.integration.command import Outcome, run_command
 from tests.integration.runs import image_folder
 
@@ -145,8 +146,10 @@ def test_a_mistake_on_the_command_line_is_one_sentence_and_nothing_is_trained(
 
 def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
     listed = run_command("study", "ls")
-    assert len(listed.out.splitlines()) == 19
+    assert [line.split()[0] for line in listed.out.splitlines()] == study_names()
     shown = run_command("study", "show", "tab:pre")
     assert shown.code == 0
     assert "left open, and done here:" in shown.out
     assert "maxsup alpha=0.1" in shown.out
+    assert "GPU-hours of training: an estimate" in shown.out
+    assert "data: imagenet (145 GB)" in shown.out
