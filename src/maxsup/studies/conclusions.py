@@ -45,7 +45,9 @@ def conclusions(losses: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[s
 
 def _found(loss: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], num_comparisons: int) -> str:
     """What was found of a loss, the surest first."""
-    held, alone, equal = [], [], []
+    held: list[str] = []
+    alone: list[str] = []
+    equal: list[str] = []
     for metric in metrics:
         entry = loss["metrics"][metric["name"]]
         if entry["is_conclusive"]:
