@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from maxsup.core.config import Recipe, parse_recipe
+from maxsup.core.reading import read_json
 from maxsup.training import train
 from maxsup.training.clock import Clock
 from maxsup.training.progress import Reporter
@@ -72,7 +73,7 @@ def train_quietly(recipe: Recipe, output: Path, reporter: Reporter | None = None
 
 def what_is_kept(run: Path) -> dict[str, Any]:
     """Everything a run leaves behind that does not depend on how long things took."""
-    summary = json.loads((run / "summary.json").read_text())
+    summary = read_json(run / "summary.json")
     for key in ("run", "seconds", "images_per_second", "time_shares"):
         del summary[key]
     kept: dict[str, Any] = {"metrics": (run / "metrics.jsonl").read_bytes(), "summary": summary}

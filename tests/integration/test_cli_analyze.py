@@ -150,9 +150,8 @@ def test_a_mistake_is_one_sentence(cli: Callable[..., Outcome], words: list[str]
 
 
 def test_missing_data_of_a_run_is_one_sentence(cli: Callable[..., Outcome], tmp_path: Path) -> None:
-    text = Path("ce/config.yaml").read_text().replace("name: digits", "name: mnist_of_mine", 1)
-    Path("ce/config.yaml").write_text(text.replace("mnist_of_mine", "fashion_mnist"))
-    outcome = cli("analyze", "ce", "--what", "logits", "--data-root", str(tmp_path / "nothing"))
+    words = ["data.name=fashion_mnist", "--data-root", str(tmp_path / "nothing")]
+    outcome = cli("analyze", "ce", "--what", "logits", *words)
     assert outcome.code == 4
     assert "data set 'fashion_mnist' must be at" in outcome.err
 

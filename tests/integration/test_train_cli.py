@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from maxsup.cli import main
+from maxsup.core.reading import read_json
 from maxsup.core.recipes import list_recipes
 from maxsup.data import DATASETS
 from maxsup.losses import LOSSES
@@ -74,7 +75,7 @@ def test_json_is_one_object_with_the_numbers_of_both_splits(cli: Callable[..., O
     assert set(summary["test"]["last"]) >= KEYS
     assert summary["val"]["best"]["split"] == "val"
     assert summary["run"] == "here"
-    assert json.loads(Path("here/summary.json").read_text()) == summary
+    assert read_json(Path("here/summary.json")) == summary
 
 
 def test_the_run_directory_holds_what_is_promised(finished: Path) -> None:

@@ -13,10 +13,11 @@ from maxsup.analysis.outputs import RunOutputs, file_name
 from maxsup.analysis.progress import Progress
 from maxsup.analysis.registry import ANALYSES, Result, check_options
 from maxsup.core.checks import check_choice
-from maxsup.core.errors import StorageError
+from maxsup.core.interrupt import raise_if_noted
+from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
-from maxsup.training.runs import SPLITS
+from maxsup.training.runs import SPLITS, keep_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,6 +85,7 @@ def analyze(
     done = Analyzed()
     folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
     for name in chosen:
+        raise_if_noted()
         asked = dict((options or {}).get(name, {}))
         found = _compute(name, runs, split, asked, done)
         if found:
@@ -132,10 +134,7 @@ def read_results(path: str | Path, name: str) -> list[Result]:
     """
     results = []
     for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json")):
-        try:
-            results.append(json.loads(file.read_text()))
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{file} must be readable JSON; got {error}. Run maxsup analyze again.") from error
+        results.append(read_json(file))
     return results
 
 
@@ -174,8 +173,8 @@ def _compute(
             **analysis.compute(run, split=split, **shared),
         }
         path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
-        run.run.write_json(path, result)
-        done.files.append(path)
+        if keep_result(run.run, path, result):
+            done.files.append(path)
         # As a reader will find it: figures drawn now and from the file later are the same.
         found[run.label] = json.loads(json_text(result))
     return found

@@ -8,27 +8,20 @@ the part that is being looked at is in memory.
 from __future__ import annotations
 
 import csv
-import math
 import warnings
-import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.analysis.array_checks import CheckedArrays, checked
 from maxsup.analysis.class_order import read_class_names
 from maxsup.core.errors import DataError
+from maxsup.data.npz import NpzFile
 
-MAX_BYTES = 8 << 30
-"""Most that one array of an archive or a text file may take in memory."""
-
-_MAX_RATIO = 100  # of an archive; real logits shrink by a factor of 2 to 10
-_RATIO_FROM = 256 << 20  # sorted labels do shrink a hundredfold, and are small
 _MAX_HEADER_LINE = 1 << 20
 
 
@@ -84,14 +77,22 @@ def file_contents(path: Path | str, what: str) -> _Contents:
         raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
     if file.stat().st_size == 0:
         raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
+    found = _guarded(file, what, partial(readers[file.suffix.lower()], file, name, what))
+    # What is read later is broken in the same ways.
+    others = {key: partial(_guarded, file, key, read) for key, read in found.others.items()}
+    return found._replace(others=others)
+
+
+def _guarded(file: Path, what: str, read: Callable[[], Any]) -> Any:
+    """What a reader gives; whatever it stumbles over is said in one sentence."""
     try:
-        return readers[file.suffix.lower()](file, name, what)
+        return read()
     except DataError:
         raise
     except Exception as error:  # every format has its own way to be broken
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(
-            f"{what} must be a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
+            f"{what} must be in a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
             "Write it again."
         ) from error
 
@@ -108,46 +109,10 @@ def _npy(file: Path, name: str | None, what: str) -> _Contents:
 
 
 def _npz(file: Path, name: str | None, what: str) -> _Contents:
-    with zipfile.ZipFile(file) as archive:
-        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-
-    def read(key: str) -> NDArray[Any]:
-        with zipfile.ZipFile(file) as archive, archive.open(members[key]) as stream:
-            return _member(stream, members[key], f"{file.name}:{key}")
-
-    array = read(_chosen(list(members), name, what, file))
-    names = tuple(str(value) for value in read("class_names").ravel()) if "class_names" in members else None
-    return _Contents(array, {key: partial(read, key) for key in members}, names)
-
-
-def _member(stream: IO[bytes], member: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """An array of an archive, after its header, the directory and the rules agree on how large it is."""
-    version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read_header(stream)
-    if dtype.hasobject:
-        raise DataError(f"{where} must hold plain numbers; got Python objects, which are not read. Save numbers.")
-    size = math.prod(shape) * dtype.itemsize
-    if size > MAX_BYTES or size != member.file_size - stream.tell():
-        raise DataError(
-            f"{where} must hold what its header says, {MAX_BYTES} bytes at most; got a header for {size} bytes and "
-            f"{member.file_size - stream.tell()} bytes of content. Save it as .npy, which may have any size."
-        )
-    if size > _RATIO_FROM and size > _MAX_RATIO * max(member.compress_size, 1):
-        raise DataError(
-            f"{where} must not be compressed more than {_MAX_RATIO} times; got {member.compress_size} bytes that "
-            f"unfold to {size}. Save it as .npy."
-        )
-    flat = np.empty(math.prod(shape), dtype=dtype)
-    content = flat.view(np.uint8) if size else np.empty(0, np.uint8)
-    filled = 0
-    while filled < size:
-        part = stream.read(min(1 << 22, size - filled))
-        if not part:
-            raise DataError(f"{where} must be complete; got {filled} of {size} bytes. Write it again.")
-        content[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
-        filled += len(part)
-    return flat.reshape(shape, order="F" if is_fortran else "C")
+    stored = NpzFile(file)
+    array = stored.read(_chosen(stored.names, name, what, file))
+    names = tuple(str(value) for value in stored.read("class_names").ravel()) if "class_names" in stored.names else None
+    return _Contents(array, {key: partial(stored.read, key) for key in stored.names}, names)
 
 
 def _safetensors(file: Path, name: str | None, what: str) -> _Contents:

@@ -21,8 +21,6 @@ Tensors = dict[str, Tensor]
 
 FORMAT = 1
 
-_CHUNK = 1 << 20
-
 
 def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Progress) -> Tensors:
     """Logits, features, labels and indices of all samples, from one forward pass each.
@@ -112,18 +110,9 @@ def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:
             if metadata.get("key") != _digest(key):
                 return None
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["notes"])  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, json.JSONDecodeError):
+    except (OSError, SafetensorError, KeyError, ValueError):
         # Damaged: it is only a copy of what can be made again.
         return None
-
-
-def file_digest(path: Path) -> str:
-    """What tells one file's content from another's."""
-    digest = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _digest(key: Mapping[str, Any]) -> str:

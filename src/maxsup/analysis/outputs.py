@@ -12,14 +12,15 @@ from typing import Any
 
 from torch import Tensor
 
-from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted, file_digest
+from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
 from maxsup.analysis.progress import Progress
 from maxsup.analysis.style import loss_look
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
-from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items, parse_recipe
+from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.core.recipes import read_yaml
+from maxsup.core.reading import file_digest
+from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
@@ -103,10 +104,7 @@ class RunOutputs:
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
-        own, self.recipe = (
-            parse_recipe(read_yaml(self.run.config), words, source=str(self.run.config))
-            for words in ((), self.overrides)
-        )
+        own, self.recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
         labels = [data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe)]
         self.other_data = None if labels[0] == labels[1] else labels[1]
         self.loss = self.recipe.loss.name

@@ -6,16 +6,20 @@ interrupted.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from maxsup.core.errors import MaxsupError, exit_code, out_of_memory
+from maxsup.core.errors import Interruption, MaxsupError, exit_code, out_of_memory
+from maxsup.core.interrupt import SignalGuard
 
 _EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
         from maxsup.core.installation import install_command
 
@@ -34,25 +38,73 @@ def main(argv: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     code: int | str | None
     try:
-        # Late: without the extra there is no typer, and that too deserves a sentence.
-        from maxsup.cli.app import run
+        # From the start, so that a signal during the imports ends like one in the middle of an epoch.
+        with SignalGuard():
+            if argv is None:
+                _guard_streams()
+            # Late: without the extra there is no typer, and that too deserves a sentence.
+            from maxsup.cli.app import run
 
-        run([word for word in words if word != "--debug"])
+            run([word for word in words if word != "--debug"])
     except SystemExit as leaving:
         code = leaving.code
+    except (KeyboardInterrupt, Interruption) as stop:
+        if debug:
+            raise
+        _say(_sentence(stop) or "stopped by SIGINT.")
+        code = stop.exit_code if isinstance(stop, Interruption) else 130
     except _EXPECTED as error:
         if debug:
             raise
-        print(f"maxsup: {_sentence(error)}", file=sys.stderr, flush=True)
+        _say(_sentence(error))
         code = exit_code(error)
     except (MemoryError, RuntimeError) as error:
         shortage = out_of_memory(error)
         if debug or shortage is None:
             raise
-        print(f"maxsup: {shortage}", file=sys.stderr, flush=True)
+        _say(str(shortage))
         code = shortage.exit_code
     if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
         # All is written. Python would spend seconds on taking torch apart, and triton would print pages about it.
         sys.stdout.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)
+
+
+class _Stream(io.FileIO):
+    """A stream of this process whose reader may go away: what nobody reads must not end a run."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content) or 0
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            return len(content)
+
+
+def _guard_streams() -> None:
+    """Give this process streams that can always be written to, also where they came closed or their reader leaves."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            closed = os.open(os.devnull, os.O_RDWR)
+            if closed != number:
+                os.dup2(closed, number)
+                os.close(closed)
+        if number == 0:
+            sys.stdin = stream or os.fdopen(0)
+            continue
+        buffer = io.BufferedWriter(_Stream(number, "w", closefd=False))
+        # Names of files need not be UTF-8.
+        text = io.TextIOWrapper(
+            buffer,
+            encoding=stream.encoding if stream else "utf-8",
+            errors="backslashreplace",
+            line_buffering=stream is not None and stream.line_buffering,
+        )
+        setattr(sys, name, text)
+
+
+def _say(sentence: str) -> None:
+    print(f"maxsup: {sentence}", file=sys.stderr, flush=True)

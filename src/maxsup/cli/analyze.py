@@ -46,37 +46,34 @@ def analyze(
     as_json: JsonOption = False,
 ) -> None:
     """Analyse runs: collapse, probes, pictures, calibration, repair. Numbers go to RUN/analysis."""
-    from maxsup.core.interrupt import SignalGuard
+    paths, settings = _sorted_words(words)
+    # Late: a mistake among the words above is said before torch is paid for.
+    from maxsup.analysis import analyze as run_analyses
+    from maxsup.analysis.progress import create_progress
+    from maxsup.training.runs import check_evaluated
 
-    with SignalGuard():
-        paths, settings = _sorted_words(words)
-        # Late: a mistake among the words above is said before torch is paid for.
-        from maxsup.analysis import analyze as run_analyses
-        from maxsup.analysis.progress import create_progress
-        from maxsup.training.runs import check_evaluated
-
-        options, overrides = _sorted_settings(settings)
-        check_evaluated(overrides)
-        names = None if what is None else [name.strip() for name in what.split(",")]
-        with create_progress() as progress:
-            done = run_analyses(
-                paths,
-                names,
-                output=output,
-                split=split,
-                weights=weights,
-                overrides=with_data_root(overrides, data_root),
-                options=options,
-                progress=progress,
-            )
-        if as_json:
-            print_json(_summary(done))
-        else:
-            _print(done)
-        for sentence in done.skipped:
-            print(f"maxsup: {sentence}", file=sys.stderr)
-        if not done.results:
-            raise typer.Exit(2)
+    options, overrides = _sorted_settings(settings)
+    check_evaluated(overrides)
+    names = None if what is None else [name.strip() for name in what.split(",")]
+    with create_progress() as progress:
+        done = run_analyses(
+            paths,
+            names,
+            output=output,
+            split=split,
+            weights=weights,
+            overrides=with_data_root(overrides, data_root),
+            options=options,
+            progress=progress,
+        )
+    if as_json:
+        print_json(_summary(done))
+    else:
+        _print(done)
+    for sentence in done.skipped:
+        print(f"maxsup: {sentence}", file=sys.stderr)
+    if not done.results:
+        raise typer.Exit(2)
 
 
 def _sorted_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

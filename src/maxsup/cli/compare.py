@@ -92,42 +92,40 @@ def compare(
     """
     from maxsup.core.checks import check_choice
     from maxsup.core.errors import DataError
-    from maxsup.core.interrupt import SignalGuard
 
     if tune is not None:
         check_choice("tune", tune, ("alpha",))
-    with SignalGuard():
-        from maxsup.studies.compare import comparison, recipe_for
-        from maxsup.studies.engine import plan_folder
-        from maxsup.studies.preview import settled_overrides
-        from maxsup.studies.tuning import tuning
+    from maxsup.studies.compare import comparison, recipe_for
+    from maxsup.studies.engine import plan_folder
+    from maxsup.studies.preview import settled_overrides
+    from maxsup.studies.tuning import tuning
 
-        chosen = checked_launcher(launcher, workers, job)
-        base = recipe or recipe_for(data)
-        words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
-        if recipe is None or data != "synthetic":
-            words.insert(0, f"data.name={data}")
-        try:
-            words, sentences = settled_overrides(base, words, data_root)
-        except DataError:
-            if not chosen.is_elsewhere:
-                raise
-            sentences = []  # other machines may have the data; each run settles it there
-        for sentence in sentences:
-            typer.echo(sentence, err=True)
-        names = None if losses is None else [name for name in losses.split(",") if name]
-        study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
+    chosen = checked_launcher(launcher, workers, job)
+    base = recipe or recipe_for(data)
+    words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
+    if recipe is None or data != "synthetic":
+        words.insert(0, f"data.name={data}")
+    try:
+        words, sentences = settled_overrides(base, words, data_root)
+    except DataError:
+        if not chosen.is_elsewhere:
+            raise
+        sentences = []  # other machines may have the data; each run settles it there
+    for sentence in sentences:
+        typer.echo(sentence, err=True)
+    names = None if losses is None else [name for name in losses.split(",") if name]
+    study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
+    folder = plan_folder(study, output, "full", data_root=data_root)
+    trials = None
+    if tune is not None:
+        trials = plan_folder(tuning(study, "full"), output / "tuning", "full", data_root=data_root)
+    if dry_run:
+        for planned in (trials, folder):
+            if planned is not None:
+                print_jobs(planned, chosen, launcher, as_json=as_json)
+        return
+    if trials is not None:
+        strengths = tuned_strengths(trials, chosen, workers)
+        study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
         folder = plan_folder(study, output, "full", data_root=data_root)
-        trials = None
-        if tune is not None:
-            trials = plan_folder(tuning(study, "full"), output / "tuning", "full", data_root=data_root)
-        if dry_run:
-            for planned in (trials, folder):
-                if planned is not None:
-                    print_jobs(planned, chosen, launcher, as_json=as_json)
-            return
-        if trials is not None:
-            strengths = tuned_strengths(trials, chosen, workers)
-            study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
-            folder = plan_folder(study, output, "full", data_root=data_root)
-        carry_out(folder, chosen, workers, kind="comparison", as_json=as_json)
+    carry_out(folder, chosen, workers, kind="comparison", as_json=as_json)

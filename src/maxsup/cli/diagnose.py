@@ -70,8 +70,6 @@ def diagnose(
 
     Label smoothing, confidence on errors, calibration, selection and collapse, each with a verdict and a page of all.
     """
-    from maxsup.core.interrupt import SignalGuard
-
     run, overrides = _run_and_overrides(words or [])
     overrides = with_data_root(overrides, data_root)
     inputs = {"a run": run, "--logits": logits, "--model": model}
@@ -86,18 +84,18 @@ def diagnose(
     _refuse_strangers(given[0], {"--data": data}, ["--model"])
     settings = {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}
     _refuse_strangers(given[0], settings, ["a run", "--model"])
-    with SignalGuard():
-        if run is not None:
-            found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
-        elif logits is not None:
-            found, source, facts = _of_arrays(logits, labels, features, class_names)
-        else:
-            found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
-        _write(output, found, source, facts)
-        if as_json:
-            print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
-        else:
-            _print(found, facts, output)
+    if run is not None:
+        found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
+    elif logits is not None:
+        found, source, facts = _of_arrays(logits, labels, features, class_names)
+    else:
+        found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
+    if as_json:
+        print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
+    else:
+        _print(found, facts, output)
+    # At the end: where the page cannot be written, the numbers have been printed.
+    _write(output, found, source, facts)
 
 
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:

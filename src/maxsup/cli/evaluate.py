@@ -25,18 +25,15 @@ def evaluate(
 
     Accuracy, plain NLL, calibration and confidence on errors; mIoU of masks.
     """
-    from maxsup.core.interrupt import SignalGuard
+    from maxsup.training import evaluate_run
 
-    with SignalGuard():
-        from maxsup.training import evaluate_run
-
-        result = evaluate_run(
-            run, split, weights=weights, has_corruptions=corruptions, overrides=with_data_root(overrides, data_root)
-        )
-        if as_json:
-            print_json(result)
-        else:
-            typer.echo("\n".join(_lines(result)))
+    result = evaluate_run(
+        run, split, weights=weights, has_corruptions=corruptions, overrides=with_data_root(overrides, data_root)
+    )
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo("\n".join(_lines(result)))
 
 
 def _lines(result: dict[str, Any]) -> list[str]:

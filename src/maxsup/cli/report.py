@@ -31,36 +31,33 @@ def report(
 
     The tables are HTML, Markdown, LaTeX, CSV and JSON. Nothing is trained.
     """
-    from maxsup.core.interrupt import SignalGuard
+    from maxsup.studies.evidence import CLAIMS
 
-    with SignalGuard():
-        from maxsup.studies.evidence import CLAIMS
+    if len(folders) == 1 and (folders[0] / CLAIMS).is_file():
+        _report_evidence(folders[0], as_json=as_json)
+        return
+    from maxsup.reports import write_report
+    from maxsup.studies.engine import STUDY_FILE, read_folder
+    from maxsup.studies.results import summarize
+    from maxsup.studies.runs import folder_of_runs
 
-        if len(folders) == 1 and (folders[0] / CLAIMS).is_file():
-            _report_evidence(folders[0], as_json=as_json)
-            return
-        from maxsup.reports import write_report
-        from maxsup.studies.engine import STUDY_FILE, read_folder
-        from maxsup.studies.results import summarize
-        from maxsup.studies.runs import folder_of_runs
-
-        summaries = []
-        if any((folder / STUDY_FILE).is_file() for folder in folders):
-            found = [read_folder(folder) for folder in folders]
-        else:
-            found = [folder_of_runs(folders, output or Path("report"), baseline=baseline)]
-        for folder in found:
-            kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
-            summaries.append(summarize(folder, kind=kind))
-        written = write_report(
-            *(folder.path for folder in found),
-            output=output,
-            on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True),
-        )
-        if as_json:
-            print_json({"files": [str(path) for path in written], "summaries": summaries})
-        else:
-            typer.echo("\n".join(str(path) for path in written))
+    summaries = []
+    if any((folder / STUDY_FILE).is_file() for folder in folders):
+        found = [read_folder(folder) for folder in folders]
+    else:
+        found = [folder_of_runs(folders, output or Path("report"), baseline=baseline)]
+    for folder in found:
+        kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
+        summaries.append(summarize(folder, kind=kind))
+    written = write_report(
+        *(folder.path for folder in found),
+        output=output,
+        on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True),
+    )
+    if as_json:
+        print_json({"files": [str(path) for path in written], "summaries": summaries})
+    else:
+        typer.echo("\n".join(str(path) for path in written))
 
 
 def _report_evidence(folder: Path, *, as_json: bool) -> None:

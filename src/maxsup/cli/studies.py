@@ -170,8 +170,7 @@ def carry_out(folder: StudyFolder, launcher: Launcher, workers: int | None, *, k
 
 def exit_with(states: list[JobState]) -> None:
     """Name what failed and leave with its exit code; 1 where a worker died without a word."""
-    import json
-
+    from maxsup.core.reading import read_json
     from maxsup.studies.worker import FAILURE
 
     codes = []
@@ -179,7 +178,7 @@ def exit_with(states: list[JobState]) -> None:
         if state.status != "done":
             typer.echo(f"{state.job.name} failed: {state.sentence} Log: {state.log}", err=True)
             path = state.job.folder / FAILURE
-            codes.append(int(json.loads(path.read_text())["exit_code"]) if path.is_file() else 1)
+            codes.append(int(read_json(path).get("exit_code", 1)) if path.is_file() else 1)
     if codes:
         raise typer.Exit(max(codes))
 

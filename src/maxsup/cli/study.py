@@ -124,32 +124,29 @@ def run(
 
     The same command goes on where it was stopped.
     """
-    from maxsup.core.interrupt import SignalGuard
-
     given = list(words or [])
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
     if not is_all and (not names or "=" in names[0]):
         raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
-    with SignalGuard():
-        from maxsup.studies.files import load_study, study_names
+    from maxsup.studies.files import load_study, study_names
 
-        chosen, kind = checked_launcher(launcher, workers, job), _checked(scale)
-        home = (output or Path("studies")) if is_all else None
-        orders = []
-        for loaded in [load_study(name) for name in names or study_names()]:
-            path = home / f"{loaded.name}-{scale}" if home else output or Path("studies") / f"{loaded.name}-{scale}"
-            orders.append(Order(loaded, kind, path, tuple(overrides), data_root, is_tuned))
-        if dry_run:
-            for order in orders:
-                for folder in (order.trials(), order.folder()):
-                    if folder is not None:
-                        print_jobs(folder, chosen, launcher, as_json=as_json)
-        elif is_all:
-            carry_out_all(orders, chosen, workers, as_json=as_json)
-        else:
-            folder = planned(orders[0], chosen, workers)
-            carry_out(folder, chosen, workers, kind="study", as_json=as_json)
+    chosen, kind = checked_launcher(launcher, workers, job), _checked(scale)
+    home = (output or Path("studies")) if is_all else None
+    orders = []
+    for loaded in [load_study(name) for name in names or study_names()]:
+        path = home / f"{loaded.name}-{scale}" if home else output or Path("studies") / f"{loaded.name}-{scale}"
+        orders.append(Order(loaded, kind, path, tuple(overrides), data_root, is_tuned))
+    if dry_run:
+        for order in orders:
+            for folder in (order.trials(), order.folder()):
+                if folder is not None:
+                    print_jobs(folder, chosen, launcher, as_json=as_json)
+    elif is_all:
+        carry_out_all(orders, chosen, workers, as_json=as_json)
+    else:
+        folder = planned(orders[0], chosen, workers)
+        carry_out(folder, chosen, workers, kind="study", as_json=as_json)
 
 
 @study.command("report", epilog=epilog("study report"))

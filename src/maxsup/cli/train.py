@@ -31,23 +31,20 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe. After an interruption the same command goes on where it stopped."""
-    from maxsup.core.interrupt import SignalGuard
     from maxsup.core.recipes import load_recipe, recipe_path
 
-    # From here on, so that a signal during the imports has the same exit code as one in the middle of an epoch.
-    with SignalGuard():
-        checked = load_recipe(recipe, with_data_root(overrides, data_root))
-        from maxsup.training import train as run_recipe
-        from maxsup.training.processes import leave_group
+    checked = load_recipe(recipe, with_data_root(overrides, data_root))
+    from maxsup.training import train as run_recipe
+    from maxsup.training.processes import leave_group
 
-        summary = run_recipe(checked, output, name=recipe_path(recipe).stem, resume=resume)
-        leave_group()
-        if not _is_main_process():
-            return
-        if as_json:
-            print_json(summary)
-        else:
-            typer.echo("\n".join(_lines(summary)))
+    summary = run_recipe(checked, output, name=recipe_path(recipe).stem, resume=resume)
+    leave_group()
+    if not _is_main_process():
+        return
+    if as_json:
+        print_json(summary)
+    else:
+        typer.echo("\n".join(_lines(summary)))
 
 
 def _is_main_process() -> bool:

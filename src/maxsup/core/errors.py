@@ -65,8 +65,10 @@ class StorageError(MaxsupError):
     exit_code = 5
 
 
-class Interruption(MaxsupError):
-    """A signal asked to stop; everything is saved.
+class Interruption(BaseException):
+    """A signal asked to stop; the sentence says what is saved.
+
+    No ``Exception``, like ``KeyboardInterrupt``: libraries that are being imported swallow those.
 
     Example:
         >>> Interruption("stopped.", signal_number=15).exit_code
@@ -78,14 +80,14 @@ class Interruption(MaxsupError):
         self.exit_code = 128 + signal_number
 
 
-def exit_code(error: Exception) -> int:
+def exit_code(error: BaseException) -> int:
     """The code to exit with: that of the error, 5 for files, 2 for wrong input, 1 for what nobody foresaw.
 
     Example:
         >>> exit_code(DataError("no images.")), exit_code(OSError()), exit_code(ValueError()), exit_code(KeyError())
         (4, 5, 2, 1)
     """
-    if isinstance(error, MaxsupError):
+    if isinstance(error, MaxsupError | Interruption):
         return error.exit_code
     if isinstance(error, OSError):
         return 5

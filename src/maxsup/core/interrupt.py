@@ -9,22 +9,33 @@ from types import FrameType, TracebackType
 from maxsup.core.errors import Interruption
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_entered: list[SignalGuard] = []
+_noted: list[int] = []
+_raised: list[int] = []
 
 
 class SignalGuard:
     """While entered, a signal is noted instead of killing; a second one leaves at once.
 
-    Before ``is_deferring`` there is nothing to save yet, and the first signal leaves at once too.
+    Before ``is_deferring`` there is nothing to save yet, and the first signal leaves at once too, by an exception. A
+    library may swallow that, for instance in a bare ``except`` or in ``__del__``; the note stays, for all guards inside
+    the outermost one, until somebody looks. What fails because an import was broken off is taken for the signal too.
     """
 
     def __init__(self) -> None:
-        self.received: int | None = None
         self.is_deferring = False
         self._previous: dict[int, object] = {}
 
+    @property
+    def received(self) -> int | None:
+        """The number of the first signal, if there was one."""
+        return _noted[0] if _noted else None
+
     def __enter__(self) -> SignalGuard:
+        raise_if_noted()
         # Python lets only the main thread install handlers; elsewhere signals are the caller's business.
         if threading.current_thread() is threading.main_thread():
+            _entered.append(self)
             for number in _SIGNALS:
                 self._previous[number] = signal.signal(number, self._note)
         return self
@@ -32,12 +43,34 @@ class SignalGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._previous:
+            return
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._previous.clear()
+        _entered.remove(self)
+        if _entered:
+            return
+        first = _raised[0] if _raised else None
+        _noted.clear()
+        _raised.clear()
+        if first is not None and kind is not None and not issubclass(kind, Interruption | SystemExit):
+            raise _stopped(first) from error
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None or not self.is_deferring:
-            name = signal.Signals(number).name
-            raise Interruption(f"stopped at once by {name}; the last checkpoint, if any, holds.", signal_number=number)
-        self.received = number
+        is_first = not _noted
+        _noted.append(number)
+        if not is_first or not self.is_deferring:
+            _raised.append(number)
+            raise _stopped(number)
+
+
+def raise_if_noted() -> None:
+    """Leave where a signal came and the exception that it raised was swallowed."""
+    if _noted:
+        raise _stopped(_noted[0])
+
+
+def _stopped(number: int) -> Interruption:
+    name = signal.Signals(number).name
+    return Interruption(f"stopped at once by {name}; the last checkpoint, if any, holds.", signal_number=number)

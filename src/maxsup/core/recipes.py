@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxsup.core.errors import hint
+from maxsup.core.errors import StorageError, hint
+from maxsup.core.reading import damaged
 
 if TYPE_CHECKING:
     from maxsup.core.config import Recipe
+    from maxsup.core.rundir import RunDir
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 MAX_BYTES = 256 * 1024
@@ -84,6 +86,26 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     path = recipe_path(name)
     values = read_yaml(path)
     return parse_recipe(values, overrides, source=f"recipe {path.stem}")
+
+
+def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe that a run wrote. It has every key: one without is damaged, and defaults would be other numbers.
+
+    Args:
+        run: The run directory.
+        overrides: ``key.sub=value`` each.
+    """
+    from maxsup.core.config import Recipe, parse_recipe
+
+    run.check(run.config)
+    try:
+        values = read_yaml(run.config)
+        parse_recipe(values, source=str(run.config))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{error} It is the recipe of a run: copy it again from where it is whole.") from error
+    if missing := [key for key in Recipe.model_fields if key not in values]:
+        raise damaged(run.config, f"no {missing[0]!r}")
+    return parse_recipe(values, overrides, source=str(run.config))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -5,20 +5,21 @@
     config.yaml       the resolved recipe            env.json      versions, device, threads, git commit
     metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second, one line an epoch
     summary.json      final numbers                  bad_files.csv images that could not be read
-    checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json
+    checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json, checksums.json
     nonfinite.json    where the loss last was no number; gone when training goes on
     outputs/          logits, features, labels of a split, extracted once
     analysis/*.json   numbers of analyses            figures/      pictures of this run alone
 
-A checkpoint is a folder that is complete before it gets its name. ``last`` and ``best`` are links that are replaced in
-one step, so both lead to a complete checkpoint at any moment. Its state says which checkpoint was the best one then:
-``last`` alone decides, and ``best`` is brought in line with it on the next start.
+A checkpoint is a folder that is complete before it gets its name. Its name says which one is the newest, and its state
+which one was the best then. ``last`` and ``best`` are links for people and other programs: a copy may lose or follow
+them, and they are put right on the next start.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
+from maxsup.core.reading import CHECKSUM, as_written, checksum, damaged, file_digest, read_json, read_plain
 from maxsup.core.storage import (
     append_line,
     failed_write,
@@ -38,7 +40,12 @@ from maxsup.core.storage import (
     write_bytes,
 )
 
+CHECKSUMS = "checksums.json"
+
 _HELD: dict[Path, int] = {}
+_NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
+_UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.tmp")
+_FILES = ("model.safetensors", "state.json")
 
 
 class RunDir:
@@ -59,6 +66,7 @@ class RunDir:
         self.nonfinite = self.path / "nonfinite.json"
         self.checkpoints = self.path / "checkpoints"
         self.analysis = self.path / "analysis"
+        self._lock: int | None = None
 
     def require(self) -> RunDir:
         """Raise unless a run is here."""
@@ -71,42 +79,49 @@ class RunDir:
 
     def weights(self, which: str = "last") -> Path:
         """The weights of the ``last`` or the ``best`` checkpoint."""
-        path = self.checkpoints / which / "model.safetensors"
-        if not path.is_file():
+        folder = self.newest()
+        if folder is not None and which == "best":
+            folder = self._best(folder)
+        if folder is None:
             raise MaxsupError(
                 f"run {str(self.path)!r} must have a checkpoint {which!r}; got none. "
                 "Train it first: checkpoints are written at the end of every epoch."
             )
-        return path
+        return folder / "model.safetensors"
 
     def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
-        """Put an indented JSON object in the place of a file."""
+        """Put an indented JSON object, with its checksum, in the place of a file."""
         make_folder(path.parent)
-        replace_bytes(path, (json_text(value, indent=2) + "\n").encode())
+        replace_bytes(path, (json_text({**value, CHECKSUM: checksum(value)}, indent=2) + "\n").encode())
 
     def write_text(self, path: Path, text: str) -> None:
         """Put text in the place of a file."""
         make_folder(path.parent)
         replace_bytes(path, text.encode())
 
-    def append_json(self, path: Path, value: Mapping[str, Any]) -> None:
-        """Add one JSON object as a line."""
+    def append_json(self, path: Path, value: Mapping[str, Any], *, num_before: int) -> None:
+        """Add one JSON object as a line to a file that must have so many."""
+        self.require_lines(path, num_before)
         append_line(path, json_text(value))
+
+    def require_lines(self, path: Path, num_lines: int) -> None:
+        """Raise where a file of this directory does not have so many lines, or the directory has gone."""
+        self._require_place()
+        found = len(_whole_lines(path))
+        if found != num_lines:
+            raise _wrong_lines(path, num_lines, found)
 
     def truncate(self, path: Path, num_lines: int) -> None:
         """Keep the first lines of a file: what was written after the checkpoint that training goes on from is undone.
 
         A last line without an end is what a crash left of a write; it goes too.
         """
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if line.endswith(b"\n")][:num_lines]
+        kept = _whole_lines(path)[:num_lines]
         if len(kept) < num_lines:
-            raise StorageError(
-                f"{path} must have the {num_lines} lines of the epochs that are done; got {len(kept)}. "
-                "Restore the file or start anew in another --output."
-            )
-        if len(kept) != len(lines):
-            replace_bytes(path, b"".join(kept))
+            raise _wrong_lines(path, num_lines, len(kept))
+        content = b"".join(kept)
+        if path.exists() and path.stat().st_size != len(content):
+            replace_bytes(path, content)
 
     def new_checkpoint_name(self, step: int) -> str:
         """A name that no checkpoint has yet; one that exists is never overwritten."""
@@ -121,7 +136,9 @@ class RunDir:
             best: Name of the best checkpoint; may be the new one.
             files: Content by file name; ``state.json`` among them repeats ``best``.
         """
+        self._require_place()
         make_folder(self.checkpoints)
+        files = {**files, CHECKSUMS: self._checksums(files)}
         temporary = self.checkpoints / f".{name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         size = sum(len(content) for content in files.values())
@@ -142,20 +159,75 @@ class RunDir:
             if isinstance(error, StorageError):
                 raise
             raise failed_write(self.checkpoints / name, size, 0, error) from error
-        self._remove_others({name, best})
+        self._remove_superseded(self.checkpoints / name, {name, best})
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint, whatever the links say; None where there is none.
+
+        Raises:
+            StorageError: A file of it is missing. The checkpoint before it is never taken in its place unasked.
+        """
+        found = self._found()
+        if not found:
+            return None
+        newest, before = found[-1], found[-2] if len(found) > 1 else None
+        if missing := next((file for file in _files(newest) if not file.is_file()), None):
+            raise _broken(missing, "nothing", before)
+        return newest
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return bool(self._found())
 
     def recover(self) -> Path | None:
-        """The folder of the last checkpoint, after ``best`` was brought in line with it and leftovers were removed."""
-        last = self.checkpoints / "last"
-        if not last.exists():
+        """The newest checkpoint, after the links were put right and leftovers were removed."""
+        found = self.newest()
+        if found is None:
             return None
-        name = os.readlink(last)
-        best = str(json.loads((last / "state.json").read_text())["best"])
-        link = self.checkpoints / "best"
-        if not link.is_symlink() or os.readlink(link) != best:
-            replace_link(link, best)
-        self._remove_others({name, best})
-        return self.checkpoints / name
+        last, best = self.checkpoints / "last", self.checkpoints / "best"
+        is_linked = last.is_symlink() and last.resolve() == found.resolve()
+        for place in (last, best):
+            if place.is_dir() and not place.is_symlink():
+                # A copy that followed the links made a folder of each; nothing is thrown away.
+                place.rename(self.checkpoints / self._name_of(place))
+        found = self.newest()
+        assert found is not None
+        chosen = self._best(found)
+        # The last epoch is over before anybody looks at the best weights: what is damaged is said now.
+        for file in _files(chosen):
+            self.check(file)
+        for link, target in ((best, chosen.name), (last, found.name)):
+            if not link.is_symlink() or os.readlink(link) != target:
+                replace_link(link, target)
+        if is_linked:
+            self._remove_superseded(found, {found.name, chosen.name})
+        return found
+
+    def check(self, path: Path) -> Path:
+        """The path of a file of this run, once it is found to be as the newest checkpoint lists it.
+
+        Args:
+            path: A file of a checkpoint, or one of those in the run directory that every checkpoint lists.
+        """
+        folder = path.parent if path.parent != self.path else self.newest()
+        if folder is None or not (folder / CHECKSUMS).exists():
+            return path
+        listed = folder / CHECKSUMS
+        with as_written(listed):
+            record = read_json(listed)["run" if path.parent == self.path else "checkpoint"].get(path.name)
+            if record is None:
+                return path
+            size, digest = int(record["bytes"]), str(record["digest"])
+        found = self._found()
+        before = found[-2] if path.parent != self.path and found[1:] and found[-1] == folder else None
+        if not path.is_file():
+            raise _broken(path, "nothing", before)
+        # Lines may have been added to a file of the run since.
+        is_cut = path.stat().st_size < size if path.parent == self.path else path.stat().st_size != size
+        if is_cut or file_digest(path, size) != digest:
+            raise _broken(path, "other content", before)
+        return path
 
     def lock(self) -> Callable[[], None]:
         """Claim the directory for this process; gives the function that lets go of it.
@@ -179,12 +251,13 @@ class RunDir:
             raise self._refusal(owner) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode())
-        _HELD[path] = descriptor
+        self._lock = _HELD[path] = descriptor
 
         def release() -> None:
             # The file stays: who unlinks it lets a third process lock a new one beside a second's.
             if path in _HELD:
                 os.close(_HELD.pop(path))
+            self._lock = None
 
         return release
 
@@ -194,7 +267,97 @@ class RunDir:
             "works. Wait for it, stop it, or choose another --output."
         )
 
-    def _remove_others(self, kept: set[str]) -> None:
+    def _require_place(self) -> None:
+        """Raise where this process has claimed the directory and it has been moved or deleted since."""
+        if self._lock is None:
+            return
+        held, path = os.fstat(self._lock), self.path / ".lock"
+        if not path.exists() or not os.path.samestat(held, path.stat()):
+            raise StorageError(
+                f"{self.path} must stay where it is while it is trained; it was moved, deleted or replaced. "
+                "Move it back and give the same command again: the run goes on from its last checkpoint."
+            )
+
+    def _checksums(self, files: Mapping[str, bytes]) -> bytes:
+        """Digests of the files of a checkpoint, and of those beside it that are final or only grow."""
+        own = {path.name: read_plain(path) for path in (self.config, self.metrics, self.timing) if path.exists()}
+        records = {
+            part: {
+                name: {"bytes": len(content), "digest": hashlib.blake2b(content, digest_size=16).hexdigest()}
+                for name, content in contents.items()
+            }
+            for part, contents in (("checkpoint", files), ("run", own))
+        }
+        return json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
+
+    def _found(self) -> list[Path]:
+        """Folders of checkpoints, the newest at the end; what a copy made of a link counts before the same step."""
+        if not self.checkpoints.is_dir():
+            return []
+        folders = [path for path in self.checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
+        known = [path for path in folders if _NAME.fullmatch(path.name) or path.name in ("last", "best")]
+        return sorted(known, key=_age)
+
+    def _best(self, folder: Path) -> Path:
+        """The best checkpoint at the time of another one."""
+        with as_written(folder / "state.json"):
+            best = self.checkpoints / str(read_json(self.check(folder / "state.json"))["best"])
+        copied = self.checkpoints / "best"
+        if not best.is_dir() and not copied.is_dir():
+            raise _broken(best, "nothing", None)
+        return best if best.is_dir() else copied
+
+    def _name_of(self, folder: Path) -> str:
+        """A free name for what a copy made of a link."""
+        with as_written(folder / "state.json"):
+            state = read_json(folder / "state.json")
+            best, step = str(state["best"]), int(state["global_step"])
+        is_free = folder.name == "best" and _NAME.fullmatch(best) and not (self.checkpoints / best).exists()
+        return best if is_free else self.new_checkpoint_name(step)
+
+    def _remove_superseded(self, newest: Path, kept: set[str]) -> None:
+        """Remove older checkpoints, and what a crash left of unfinished ones; anything else here is not ours."""
         for entry in self.checkpoints.iterdir():
-            if entry.name not in kept and not entry.is_symlink() and "step-" in entry.name:
+            is_older = _NAME.fullmatch(entry.name) and _age(entry) < _age(newest)
+            if (is_older and entry.name not in kept) or _UNFINISHED.fullmatch(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files that a checkpoint consists of, whether they are there or not."""
+    listed = folder / CHECKSUMS
+    if not listed.exists():
+        return [folder / name for name in _FILES]
+    with as_written(listed):
+        return [folder / name for name in read_json(listed)["checkpoint"]]
+
+
+def _age(folder: Path) -> tuple[int, int]:
+    """Step and repetition of a checkpoint, which order checkpoints by time."""
+    if match := _NAME.fullmatch(folder.name):
+        return int(match[1]), int(match[2] or 0)
+    with as_written(folder / "state.json"):
+        return int(read_json(folder / "state.json")["global_step"]), -1
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Lines that have an end: one without is what a crash left of a write."""
+    lines = read_plain(path).splitlines(keepends=True) if os.path.lexists(path) else []
+    return [line for line in lines if line.endswith(b"\n")]
+
+
+def _wrong_lines(path: Path, num_lines: int, found: int) -> StorageError:
+    return StorageError(
+        f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "
+        "Restore the file or start anew in another --output."
+    )
+
+
+def _broken(path: Path, what: str, before: Path | None) -> StorageError:
+    """The sentence for a damaged file of a run, with the checkpoint that is left to go on from."""
+    if before is None:
+        return damaged(path, what)
+    return StorageError(
+        f"{path} must be as it was written; got {what}. Copy it again, or remove {path.parent} to go on from "
+        f"{before}, the checkpoint before it."
+    )

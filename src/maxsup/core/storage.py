@@ -7,7 +7,9 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,15 @@ def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> St
         f"{path} must be writable; got {error.strerror or error} after {written} of {num_bytes} bytes. "
         "Make room or choose another --output; what was saved before is intact."
     )
+
+
+@contextmanager
+def kept_if_possible(what: str) -> Iterator[None]:
+    """Warn where something cannot be written that took long to make and can still be printed."""
+    try:
+        yield
+    except StorageError as error:
+        warnings.warn(f"{what} not kept: {error}", stacklevel=3)
 
 
 def _no_folder(folder: Path, error: OSError, fix: str = "Choose another --output.") -> StorageError:

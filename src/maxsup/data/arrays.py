@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from maxsup.core.errors import DataError
 from maxsup.data.bundle import MemorySplit
+from maxsup.data.npz import NpzFile
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
 _KEYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -38,12 +39,16 @@ def local_path(argument: str, root: Path) -> Path:
 def read_npz(path: Path) -> RawData:
     """The two splits of an ``.npz`` file."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if missing := [key for key in _KEYS if key not in stored]:
-                raise DataError(f"{path} must hold {', '.join(_KEYS)}; got no {missing[0]}. Add it with numpy.savez.")
-            train_images, train_labels, test_images, test_labels = (stored[key] for key in _KEYS)
-            names = stored.get("class_names")
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        stored = NpzFile(path)
+        if missing := [key for key in _KEYS if key not in stored.names]:
+            raise DataError(f"{path} must hold {', '.join(_KEYS)}; got no {missing[0]}. Add it with numpy.savez.")
+        for key in ("train_images", "test_images"):  # before memory is taken for them
+            _check_images(*stored.kind(key), path)
+        train_images, train_labels, test_images, test_labels = (stored.read(key) for key in _KEYS)
+        names = stored.read("class_names") if "class_names" in stored.names else None
+    except DataError:
+        raise
+    except Exception as error:  # a broken archive has many ways to say so
         raise DataError(f"{path} must be an .npz file of plain arrays; got {error}. Write it again.") from error
     train = MemorySplit(channels_first(train_images, path), _labels(train_labels, path))
     test = MemorySplit(channels_first(test_images, path), _labels(test_labels, path))
@@ -54,14 +59,18 @@ def read_npz(path: Path) -> RawData:
 
 def channels_first(images: NDArray[np.uint8], path: Path | str) -> torch.Tensor:
     """``(N, H, W)`` or ``(N, H, W, C)`` as a tensor ``(N, C, H, W)``."""
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise DataError(
-            f"images in {path} must be uint8 (N, H, W) or (N, H, W, C); got {images.dtype} {images.shape}. "
-            "Scale them to 0..255 and round."
-        )
+    _check_images(images.shape, images.dtype, path)
     if images.ndim == 3:
         images = images[..., None]
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+
+
+def _check_images(shape: tuple[int, ...], dtype: np.dtype[Any], path: Path | str) -> None:
+    if dtype != np.uint8 or len(shape) not in (3, 4):
+        raise DataError(
+            f"images in {path} must be uint8 (N, H, W) or (N, H, W, C); got {dtype} {shape}. "
+            "Scale them to 0..255 and round."
+        )
 
 
 def _labels(labels: NDArray[np.int64], path: Path) -> torch.Tensor:

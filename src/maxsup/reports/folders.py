@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
+from maxsup.core.reading import as_written, read_json_lines
+from maxsup.core.reading import read_json as stored_json
 from maxsup.core.rundir import RunDir
 from maxsup.reports.sections_tables import arm_titles
 
@@ -60,20 +62,16 @@ class RunView:
     @cached_property
     def epochs(self) -> list[dict[str, Any]]:
         """What was logged, a line an epoch."""
-        path = RunDir(self.path).metrics
-        if not path.is_file():
-            return []
-        lines = path.read_text(encoding="utf-8").splitlines()
-        try:
-            return [cleaned(json.loads(line)) for line in lines if line.strip()]
-        except ValueError as error:
-            raise StorageError(f"{path} must hold a JSON object a line; got {error}. Train the run again.") from error
+        run = RunDir(self.path)
+        return [cleaned(line) for line in read_json_lines(run.check(run.metrics))]
 
     @cached_property
     def test(self) -> dict[str, Any]:
         """Final numbers of the test split."""
-        found: dict[str, Any] = read_json(RunDir(self.path).summary).get("test", {}).get("last", {})
-        return found
+        path = RunDir(self.path).summary
+        with as_written(path):
+            found: dict[str, Any] = read_json(path).get("test", {}).get("last", {})
+            return found
 
     def result(self, name: str) -> dict[str, Any] | None:
         """What an analysis found about the run; of several results one with pictures, and for the test split."""
@@ -146,20 +144,15 @@ def read_view(path: Path) -> FolderView:
             f"summary must be that of a comparison or a study; got {str(file)!r}, which has no table. Give the folder "
             "above the run directories."
         )
-    titles = arm_titles(summary)
-    runs = [_run(path, entry, titles) for entry in summary["runs"]]
+    with as_written(file):
+        titles = arm_titles(summary)
+        runs = [_run(path, entry, titles) for entry in summary["runs"]]
     return FolderView(path, summary, _labelled(runs))
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Any:
     """A JSON object from a file, all its text printable; empty where there is no file."""
-    if not path.is_file():
-        return {}
-    try:
-        found: dict[str, Any] = cleaned(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise StorageError(f"{path} must be readable JSON; got {error}. Make it again.") from error
-    return found
+    return cleaned(stored_json(path)) if os.path.lexists(path) else {}
 
 
 def cleaned(value: Any) -> Any:
@@ -179,7 +172,7 @@ def cleaned(value: Any) -> Any:
 
 
 def _run(path: Path, entry: Mapping[str, Any], titles: Mapping[str, str]) -> RunView:
-    from maxsup.core.recipes import read_yaml
+    from maxsup.core.recipes import run_recipe
 
     folder = path / entry["folder"]
     config, log = RunDir(folder).config, entry.get("log") or ""
@@ -192,7 +185,7 @@ def _run(path: Path, entry: Mapping[str, Any], titles: Mapping[str, str]) -> Run
         status=entry["status"],
         # Nothing but a log: a summary from elsewhere must not have other files shown.
         log=path / log if Path(log).name == LOG_FILE else None,
-        recipe=cleaned(read_yaml(config)) if _is_file(config) else {},
+        recipe=cleaned(run_recipe(RunDir(folder)).model_dump(mode="json")) if _is_file(config) else {},
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from maxsup.analysis import ANALYSES, analyze
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.reading import as_written, read_json
 from maxsup.core.recipes import load_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.data import DATASETS, load_data
@@ -154,23 +155,24 @@ def read_folder(path: str | Path) -> StudyFolder:
             f"folder must be one that maxsup compare or maxsup study run made; got {str(path)!r}, which has no "
             f"{STUDY_FILE}. Give its --output."
         )
-    record = json.loads(file.read_text())
-    runs = {
-        name: PlannedRun(
-            Recipe.model_validate(record["recipes"][name]),
-            run["arm"],
-            run["seed"],
-            tuple(Cell(*cell) for cell in run["cells"]),
-            run.get("pool", ""),
+    record = read_json(file)
+    with as_written(file):
+        runs = {
+            name: PlannedRun(
+                Recipe.model_validate(record["recipes"][name]),
+                run["arm"],
+                run["seed"],
+                tuple(Cell(*cell) for cell in run["cells"]),
+                run.get("pool", ""),
+            )
+            for name, run in record["runs"].items()
+        }
+        analyses = tuple(
+            PlannedAnalysis(**(entry | {"data": DataChoice.model_validate(entry["data"]) if entry["data"] else None}))
+            for entry in record["analyses"]
         )
-        for name, run in record["runs"].items()
-    }
-    analyses = tuple(
-        PlannedAnalysis(**(entry | {"data": DataChoice.model_validate(entry["data"]) if entry["data"] else None}))
-        for entry in record["analyses"]
-    )
-    study, missing = Study.model_validate(record["study"]), tuple(record.get("missing", ()))
-    return StudyFolder(Path(path), study, record["scale"], runs, analyses, missing)
+        study, missing = Study.model_validate(record["study"]), tuple(record.get("missing", ()))
+        return StudyFolder(Path(path), study, record["scale"], runs, analyses, missing)
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
@@ -239,15 +241,16 @@ def _require_same_study(folder: StudyFolder) -> None:
     file = folder.path / STUDY_FILE
     if not file.is_file():
         return
-    record = json.loads(file.read_text())
-    for key, own in (("name", folder.study.name), ("scale", folder.scale)):
-        other = record["study"]["name"] if key == "name" else record["scale"]
+    record = read_json(file)
+    with as_written(file):
+        name, scale = str(record["study"]["name"]), str(record["scale"])
+        recorded = [parse_recipe(values, source=str(file)) for values in record["recipes"].values()]
+    for key, own, other in (("name", folder.study.name, name), ("scale", folder.scale, scale)):
         if own != other:
             raise MaxsupError(
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
                 "Choose another --output."
             )
-    recorded = [parse_recipe(values, source=str(file)) for values in record["recipes"].values()]
     before, now = _settings(recorded), _settings([run.recipe for run in folder.runs.values()])
     if before.keys() <= now.keys() or now.keys() <= before.keys():
         return

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from maxsup.core.errors import Interruption, hint
 from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard
+from maxsup.core.reading import as_written, read_json, read_plain
 from maxsup.core.registry import Registry
 from maxsup.core.rundir import RunDir
 from maxsup.studies.pulse import Pulse, read_pulse
@@ -96,9 +97,9 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
     epoch, spent = _num_lines(RunDir(folder).metrics), sum(seconds) if seconds else None
     if is_done(folder):
         return JobState(job, "done", job.epochs, spent, 0.0, log=log)
-    failure = _read_json(folder / FAILURE)
+    failure = read_json(folder / FAILURE) if (folder / FAILURE).exists() else None
     if failure is not None or ended:
-        sentence = str(failure["sentence"]) if failure is not None else ended
+        sentence = str(failure.get("sentence")) if failure is not None else ended
         return JobState(job, "failed", epoch, spent, sentence=sentence, log=log)
     if not (folder / STARTED).exists():
         return JobState(job, "queued", epoch, spent, log=log)
@@ -291,7 +292,7 @@ def _unfinished(state: JobState) -> JobState:
 
 def _interruption(number: int, states: Sequence[JobState]) -> Interruption:
     left = [state.job.folder for state in states if state.status != "done"]
-    num_saved = sum((RunDir(folder).checkpoints / "last").exists() for folder in left)
+    num_saved = sum(RunDir(folder).has_checkpoint for folder in left)
     num_done = len(states) - len(left)
     return Interruption(
         f"stopped by {signal.Signals(number).name}; of {len(states)} runs {num_done} are done, {num_saved} have a "
@@ -301,8 +302,9 @@ def _interruption(number: int, states: Sequence[JobState]) -> Interruption:
 
 
 def _epoch_seconds(folder: Path) -> list[float]:
-    lines = _lines(RunDir(folder).timing)
-    return [float(json.loads(line)["seconds"]) for line in lines]
+    path = RunDir(folder).timing
+    with as_written(path):
+        return [float(json.loads(line)["seconds"]) for line in _lines(path)]
 
 
 def _num_lines(path: Path) -> int:
@@ -311,19 +313,8 @@ def _num_lines(path: Path) -> int:
 
 def _lines(path: Path) -> list[bytes]:
     """Whole lines; one that is being written is none yet."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
+    content = read_plain(path) if path.exists() else b""
     return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    return value
 
 
 def _age(path: Path) -> float:

@@ -19,6 +19,7 @@ from typing import Any
 from maxsup.analysis import data_label, result_path
 from maxsup.core.config import LossConfig
 from maxsup.core.errors import DataError
+from maxsup.core.reading import as_written, read_json, read_json_lines
 from maxsup.core.rundir import RunDir
 from maxsup.studies.tuning import TUNING_SEEDS
 from maxsup.studies.worker import JOB, read_job
@@ -71,7 +72,7 @@ def collect(runs: Path, output: Path) -> dict[str, int]:
     for pool, rows in tables.items():
         _add_relative_time(rows)
         target.write_text(output / f"{pool}.csv", _csv_text(rows))
-    known = json.loads((output / ORIGIN).read_text()) if (output / ORIGIN).is_file() else {}
+    known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
     target.write_json(output / ORIGIN, known | {pool: _origin(found) for pool, found in sorted(origins.items())})
     return {pool: len(rows) for pool, rows in tables.items()}
 
@@ -93,7 +94,7 @@ def read_tables(results: Path) -> Tables:
 
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of a run: of the test split, of its analyses, and its times."""
-    numbers = {f"test.{key}": value for key, value in _read(run.summary)["test"]["last"].items()}
+    numbers = {f"test.{key}": value for key, value in read_json(run.summary)["test"]["last"].items()}
     # Also what was analysed by hand afterwards, without options.
     others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
     for request in [*job["analyses"], *others]:
@@ -107,7 +108,7 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
             data=data_label(data["name"], data["options"]) if data else None,
         )
         name = _analysis_name(request)
-        found = _read(path).get("numbers", {}) if path.is_file() else {}
+        found = read_json(path).get("numbers", {}) if path.is_file() else {}
         numbers |= {f"{name}.{key}": entry["value"] for key, entry in found.items()}
     seconds = (
         [json.loads(line)["seconds"] for line in run.timing.read_text().splitlines()] if run.timing.is_file() else []
@@ -154,20 +155,16 @@ def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
     found: dict[str, set[str]] = {}
     seconds = 0.0
     for run in runs:
-        record = _read(run.env)
+        record = read_json(run.env)
         record = {**record, "torch": record.get("packages", {}).get("torch")}
         for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores"):
             found.setdefault(key, set()).add(str(record.get(key)))
-        seconds += sum(json.loads(line)["seconds"] for line in run.timing.read_text().splitlines())
+        with as_written(run.timing):
+            seconds += sum(float(line["seconds"]) for line in read_json_lines(run.timing))
     return {key: sorted(values) for key, values in found.items()} | {
         "num_runs": len(runs),
         "hours": round(seconds / 3600, 2),
     }
-
-
-def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
 
 
 def _float(text: str) -> float:

@@ -6,7 +6,6 @@ is what a table prints.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from maxsup.analysis import data_label, result_path
+from maxsup.core.reading import as_written, read_json, read_json_lines
 from maxsup.core.rundir import RunDir
 from maxsup.studies.conclusions import conclusions
 from maxsup.studies.engine import StudyFolder, analysis_call
@@ -75,8 +75,8 @@ def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
     if metric.source == "timing":
         return _mean_of_lines(run.timing, metric.name)
     if metric.source == "test":
-        summary = _read(run.summary)
-        return _number(summary.get("test", {}).get(folder.study.weights, {}).get(metric.name))
+        with as_written(run.summary):
+            return _number(_read(run.summary).get("test", {}).get(folder.study.weights, {}).get(metric.name))
     analysis = next((entry for entry in folder.analyses if entry.name == metric.source), None)
     if analysis is None:
         return math.nan
@@ -89,7 +89,8 @@ def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
         options=call["options"],
         data=data_label(call["data"]["name"], call["data"]["options"]) if call["data"] else None,
     )
-    return _number(_read(path).get("numbers", {}).get(metric.name, {}).get("value"))
+    with as_written(path):
+        return _number(_read(path).get("numbers", {}).get(metric.name, {}).get("value"))
 
 
 def _values(folder: StudyFolder, cell: Cell) -> Values:
@@ -259,22 +260,24 @@ def _run_entry(folder: StudyFolder, name: str, run: PlannedRun) -> dict[str, Any
 def _environment(folder: StudyFolder) -> dict[str, Any]:
     """What the first finished run recorded about where it ran; the same for the same folder."""
     for name in folder.runs:
-        record = _read(RunDir(folder.folder(name)).env)
-        if record:
+        path = RunDir(folder.folder(name)).env
+        record = _read(path)
+        with as_written(path):
+            if not record:
+                continue
             plain = ("maxsup", "python", "device", "cpu", "num_cores", "git_commit")
             return {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
     return {}
 
 
 def _mean_of_lines(path: Path, key: str) -> float:
-    if not path.is_file():
-        return math.nan
-    numbers = [json.loads(line)[key] for line in path.read_text().splitlines()]
+    with as_written(path):
+        numbers = [float(line[key]) for line in read_json_lines(path)]
     return fmean(numbers) if numbers else math.nan
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_json(path) if os.path.lexists(path) else {}
 
 
 def _number(value: Any) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
+from maxsup.core.config import LossConfig, Recipe, differing_keys
 from maxsup.core.errors import MaxsupError, hint
-from maxsup.core.recipes import read_yaml
+from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.models import SEGMENTERS
 from maxsup.studies.compare import MASK_METRICS, METRICS
@@ -30,7 +30,7 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
     recipes = {}
     for path in paths:
         run = RunDir(path).require()
-        recipes[path.resolve()] = parse_recipe(read_yaml(run.config), source=str(run.config))
+        recipes[path.resolve()] = run_recipe(run)
     first = next(iter(recipes.values()))
     rows: dict[str, Entry] = {}
     arms: dict[Path, str] = {}

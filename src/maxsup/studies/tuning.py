@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from maxsup.core.config import LossConfig
+from maxsup.core.reading import as_written, read_json
 from maxsup.core.rundir import RunDir
 from maxsup.losses import LOSSES
 from maxsup.studies.engine import StudyFolder
@@ -82,12 +82,18 @@ def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
     best: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {}
     for row in folder.study.rows:
         assert row.loss is not None
-        found = [json.loads(RunDir(path).summary.read_text())["val"]["last"] for path in trials[row.name]]
+        found = [_last_val(RunDir(path).summary) for path in trials[row.name]]
         accuracy = fmean(entry.get("miou", entry["accuracy"]) for entry in found)
         score = (accuracy, -fmean(entry["nll"] for entry in found))
         if row.loss.name not in best or score > best[row.loss.name][0]:
             best[row.loss.name] = (score, dict(row.loss.options))
     return {name: options for name, (_, options) in best.items()}
+
+
+def _last_val(path: Path) -> dict[str, float]:
+    with as_written(path):
+        numbers = read_json(path)["val"]["last"]
+        return {key: float(numbers[key]) for key in ("miou", "accuracy", "nll") if key in numbers}
 
 
 def with_tuned_rows(study: Study, scale: ScaleName, strengths: Mapping[str, Mapping[str, Any]]) -> Study:

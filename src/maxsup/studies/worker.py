@@ -31,8 +31,9 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from maxsup.core.errors import Interruption, MaxsupError, exit_code, out_of_memory
+from maxsup.core.errors import Interruption, MaxsupError, StorageError, exit_code, out_of_memory
 from maxsup.core.interrupt import SignalGuard
+from maxsup.core.reading import as_written, read_json
 from maxsup.core.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -53,12 +54,7 @@ _LOOK_SECONDS = 0.2
 
 def read_job(folder: Path) -> dict[str, Any]:
     """What ``job.json`` asks for."""
-    path = folder / JOB
-    try:
-        job: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise MaxsupError(f"{path} must be a job in JSON; got {error}. Plan the runs again.") from error
-    return job
+    return read_json(folder / JOB)
 
 
 def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
@@ -104,16 +100,15 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
     job = read_job(folder)
     run = RunDir(folder)
     if not run.summary.exists():
-        recipe = parse_recipe(job["recipe"], source=str(folder / JOB))
-        train(recipe, folder, name=job["name"], reporter=reporter or Reporter())
+        with as_written(folder / JOB):
+            recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
+        train(recipe, folder, name=name, reporter=reporter or Reporter())
     errors: list[Exception] = []
     for request in _open_requests(folder, job):
         if reporter is not None:
             reporter.work_on(f"analysis {request['what']}")
         try:
             run.write_json(analysis_marker(folder, request), _analyzed(folder, request))
-        except Interruption:
-            raise
         except Exception as error:
             traceback.print_exc()
             errors.append(error)
@@ -174,11 +169,12 @@ def _open_requests(folder: Path, job: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
+    path = analysis_marker(folder, request)
     try:
-        marker = json.loads(analysis_marker(folder, request).read_text())
-    except (OSError, ValueError):
+        with as_written(path):
+            return all((folder / name).exists() for name in read_json(path)["files"])
+    except StorageError:
         return False
-    return all((folder / name).exists() for name in marker["files"])
 
 
 def _analyzed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:

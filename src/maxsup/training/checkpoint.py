@@ -5,7 +5,6 @@ Tensors of every part live under the part's name in one flat mapping; numbers go
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maxsup.core.errors import StorageError
+from maxsup.core.reading import read_json, read_plain
+from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
 
 Tensors = dict[str, Tensor]
@@ -39,13 +40,18 @@ def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values:
 
 def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     """Weights, other tensors and values of a checkpoint."""
-    values = json.loads((folder / "state.json").read_text())
-    if values["format"] != FORMAT:
+    values = checkpoint_values(folder)
+    if values.get("format") != FORMAT:
         raise StorageError(
-            f"{folder} must be a checkpoint of format {FORMAT}; got format {values['format']}. "
+            f"{folder} must be a checkpoint of format {FORMAT}; got format {values.get('format')}. "
             "Go on with the version of maxsup that wrote it (env.json)."
         )
     return read_tensors(folder / "model.safetensors"), read_tensors(folder / "state.safetensors"), values
+
+
+def checkpoint_values(folder: Path) -> dict[str, Any]:
+    """Numbers and names of a checkpoint."""
+    return read_json(_checked(folder / "state.json"))
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -58,12 +64,14 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors in a safetensors file."""
+    """The tensors in a safetensors file of a checkpoint."""
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load, load_file
 
+    _checked(path)
     try:
-        tensors: Tensors = load_file(path)
+        # The library takes names in UTF-8 alone.
+        tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
     except (OSError, SafetensorError) as error:
         raise StorageError(
             f"{path} must be a readable safetensors file; got an error: {error}. Copy it again or train anew."
@@ -107,6 +115,10 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
         value = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
         memories.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({"state": memories, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _checked(path: Path) -> Path:
+    return RunDir(path.parent.parent.parent).check(path)
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:

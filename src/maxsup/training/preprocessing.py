@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-from maxsup.core.config import AUTO, ModelConfig, Recipe, parse_recipe
+from maxsup.core.config import AUTO, ModelConfig, Recipe
 from maxsup.core.errors import DataError
-from maxsup.core.recipes import read_yaml
 from maxsup.data import DataBundle
 from maxsup.data.transforms import INTERPOLATION, scaled_side
 from maxsup.models import SEGMENTERS, Preprocessing, published_preprocessing
+from maxsup.training.checkpoint import checkpoint_values
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
 
@@ -84,14 +83,15 @@ def _of_run(file: Path) -> Preprocessing | None:
     state, config = file.parent / "state.json", file.parent.parent.parent / "config.yaml"
     if not (state.is_file() and config.is_file()):
         return None
-    trained_on = json.loads(state.read_text())["data"]
-    recipe = resolved(parse_recipe(read_yaml(config), source=str(config)))
-    return Preprocessing(
-        recipe.data.image_size,
-        crop_pct=recipe.augment.crop_pct or 1.0,
-        crop_mode=recipe.augment.crop_mode or "center",
-        interpolation=recipe.augment.interpolation or INTERPOLATION,
-        mean=tuple(trained_on["mean"]),
-        std=tuple(trained_on["std"]),
-        source=f"run {config.parent.name}",
-    )
+    recipe = resolved(run_recipe(RunDir(config.parent)))
+    with as_written(state):
+        trained_on = checkpoint_values(state.parent)["data"]
+        return Preprocessing(
+            recipe.data.image_size,
+            crop_pct=recipe.augment.crop_pct or 1.0,
+            crop_mode=recipe.augment.crop_mode or "center",
+            interpolation=recipe.augment.interpolation or INTERPOLATION,
+            mean=tuple(trained_on["mean"]),
+            std=tuple(trained_on["std"]),
+            source=f"run {config.parent.name}",
+        )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
+from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items
 from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.core.interrupt import SignalGuard
-from maxsup.core.recipes import read_yaml
+from maxsup.core.reading import read_json, read_json_lines
+from maxsup.core.recipes import run_recipe
 from maxsup.core.repro import changes_that_matter, environment, set_deterministic
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import check_folder, json_text
@@ -30,7 +31,7 @@ PROTOCOL = 1
 """Version of how numbers in ``summary.json`` are made; it changes when they would."""
 
 # A folder with one of these is ours, however early an attempt ended: the lock comes first, a study's order before that.
-_SIGNS = (".lock", "job.json", "checkpoints/last")
+_SIGNS = (".lock", "job.json", "checkpoints")
 
 
 def train(
@@ -78,8 +79,7 @@ def train(
             changes = _claim(run, recipe, resume)
         processes.wait()
         if run.summary.exists():
-            finished: dict[str, Any] = json.loads(run.summary.read_text())
-            return finished
+            return read_json(run.summary)
         reporter = stack.enter_context(reporter or create_reporter(processes.is_main))
         for sentence in choices:
             reporter.say(sentence)
@@ -145,9 +145,10 @@ def _fit(trainer: Trainer) -> None:
             seconds = clock.total - before
             rate = (clock.num_images - images) / seconds
             if trainer.processes.is_main:
-                trainer.run.append_json(trainer.run.metrics, line)
-                timing = {"epoch": line["epoch"], "seconds": seconds, "images_per_second": rate}
-                trainer.run.append_json(trainer.run.timing, timing)
+                epoch = line["epoch"]
+                trainer.run.append_json(trainer.run.metrics, line, num_before=epoch)
+                timing = {"epoch": epoch, "seconds": seconds, "images_per_second": rate}
+                trainer.run.append_json(trainer.run.timing, timing, num_before=epoch)
             if recipe.tracker is not None:
                 trainer.accelerator.log(_numbers(line), step=line["epoch"])
             save(trainer, is_best=is_best)
@@ -167,7 +168,7 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
     for path in dict.fromkeys(paths.values()):
         load_weights(trainer.evaluated_model, read_tensors(path), path)
         results[path] = trainer.evaluate(batches, "test")
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    lines = read_json_lines(run.check(run.metrics))
     best = trainer.position.best_epoch
     summary = {
         "protocol": PROTOCOL,
@@ -214,16 +215,16 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
             "Choose another --output or leave --resume out."
         )
     record, changes = environment(), []
-    if (run.checkpoints / "last").exists():
-        differing = differing_keys(parse_recipe(read_yaml(run.config), source=str(run.config)), recipe)
+    if run.newest() is not None:
+        differing = differing_keys(run_recipe(run), recipe)
         if differing:
             key, (old, new) = next(iter(differing.items()))
             raise MaxsupError(
                 f"a run must go on with its own recipe; got {key}={new!r} in place of {old!r} in {run.path}. "
                 "Choose another --output for another experiment."
             )
-        if run.env.exists():
-            before = json.loads(run.env.read_text())
+        if os.path.lexists(run.env):
+            before = read_json(run.env)
             changes = changes_that_matter(before, record)
             record["earlier"] = [*before.pop("earlier", []), before]
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,16 @@ from typing import Any
 import torch
 
 from maxsup.core.checks import check_choice
-from maxsup.core.config import Recipe, parse_recipe
+from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
-from maxsup.core.recipes import read_yaml
+from maxsup.core.interrupt import raise_if_noted
+from maxsup.core.reading import as_written
+from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
+from maxsup.core.storage import kept_if_possible
 from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MaskSplit, MemorySplit, Split, corrupted_split, shot_groups
 from maxsup.models import Classifier, Segmenter
-from maxsup.training.checkpoint import load_weights, read_tensors
+from maxsup.training.checkpoint import checkpoint_values, load_weights, read_tensors
 from maxsup.training.dense import evaluate_split
 from maxsup.training.parts import build_data, build_model, split_pipeline
 
@@ -64,20 +66,24 @@ def load_run(
         weights: ``last``, or ``best`` on the validation split.
         overrides: ``key.sub=value`` each, for instance where the data is now.
     """
+    raise_if_noted()
     check_choice("weights", weights, WEIGHTS)
     run = RunDir(path).require()
-    recipe = parse_recipe(read_yaml(run.config), overrides, source=str(run.config))
+    recipe = run_recipe(run, overrides)
     file = run.weights(weights)
-    trained_on = json.loads((file.parent / "state.json").read_text())["data"]
+    with as_written(file.parent / "state.json"):
+        trained_on = checkpoint_values(file.parent)["data"]
+        mean, std = (tuple(float(value) for value in trained_on[key]) for key in ("mean", "std"))
+        num_classes = int(trained_on["num_classes"])
     bundle = build_data(recipe)
-    if bundle.num_classes != trained_on["num_classes"] or len(bundle.mean) != len(trained_on["mean"]):
+    if bundle.num_classes != num_classes or len(bundle.mean) != len(mean):
         raise DataError(
-            f"data must have the {trained_on['num_classes']} classes and {len(trained_on['mean'])} channels that the "
+            f"data must have the {num_classes} classes and {len(mean)} channels that the "
             f"model was trained on; got {bundle.num_classes} and {len(bundle.mean)} in {bundle.name!r}. "
             "Choose other data."
         )
     if recipe.augment.mean is None:
-        bundle = replace(bundle, mean=tuple(trained_on["mean"]), std=tuple(trained_on["std"]))
+        bundle = replace(bundle, mean=mean, std=std)
     model = build_model(recipe, bundle, is_trained=True)
     load_weights(model, read_tensors(file), file)
     return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
@@ -124,7 +130,8 @@ def evaluate_run(
         result["corruptions"] = cells
         result["corrupted"] = {key: sum(cell[key] for cell in cells) / len(cells) for key in _AVERAGED}
     kind = "corruptions" if has_corruptions else "eval"
-    run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
+    with kept_if_possible("these numbers are"):
+        run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
     return result
 
 

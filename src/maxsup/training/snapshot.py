@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.reading import as_written, read_json_lines
 from maxsup.training.checkpoint import (
     Tensors,
     load_weights,
@@ -48,6 +49,8 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
             "clock": trainer.clock.state(),
             "scaler": trainer.accelerator.scaler.state_dict() if trainer.accelerator.scaler else None,
         }
+        for path in (trainer.run.metrics, trainer.run.timing):
+            trainer.run.require_lines(path, trainer.position.epoch)
         files = packed(trainer.evaluated_model.state_dict(), tensors, values)
         trainer.run.save_checkpoint(name, trainer.position.best, files)
 
@@ -58,21 +61,23 @@ def restore(trainer: Trainer) -> bool:
     if processes.is_main:
         run.recover()
     processes.wait()
-    folder = run.checkpoints / "last"
-    if not folder.exists():
+    folder = run.newest()
+    if folder is None:
         _undo_lines(trainer)
         return False
     weights, tensors, values = unpacked(folder)
-    _check(trainer, values)
+    with as_written(folder / "state.json"):
+        _check(trainer, values)
+        position = Position(**{field.name: values[field.name] for field in fields(Position)})
+        rank = min(processes.rank, int(values["num_processes"]) - 1)
+        meter = EpochMeter(**values["meters"][rank])
     if trainer.ema is not None:
         other = trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
         load_weights(other, under_prefix("other_weights", tensors), folder)
     load_weights(trainer.evaluated_model, weights, folder)
     restore_optimizer(trainer.optimizer, under_prefix("optimizer", tensors))
-    rank = min(processes.rank, values["num_processes"] - 1)
     _restore_process(trainer, under_prefix(f"rank{rank}", tensors))
-    trainer.meter = EpochMeter(**values["meters"][rank])
-    trainer.position = Position(**{field.name: values[field.name] for field in fields(Position)})
+    trainer.meter, trainer.position = meter, position
     if trainer.position.best_epoch is not None:
         _restore_teacher(trainer)
     trainer.clock.restore(values["clock"])
@@ -86,7 +91,10 @@ def _undo_lines(trainer: Trainer) -> None:
     """Take back the lines of epochs that were over but not saved yet."""
     if trainer.processes.is_main:
         for path in (trainer.run.metrics, trainer.run.timing):
+            # What is damaged would else be noticed after the last epoch.
+            trainer.run.check(path)
             trainer.run.truncate(path, trainer.position.epoch)
+            read_json_lines(path)
 
 
 def _process_tensors(trainer: Trainer) -> Tensors:

@@ -7,6 +7,7 @@ import pytest
 from maxsup.analysis import RunOutputs, analyze, data_label, draw_figures, label_runs, read_results, result_path
 from maxsup.analysis.style import save
 from maxsup.core.errors import StorageError
+from maxsup.core.reading import read_json
 from tests.unit.analysis.made import long_tail, make_run
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ def test_numbers_go_to_each_run_and_figures_of_several_to_one_folder(runs: list[
     done = analyze(runs, ["calibration", "collapse"])
     assert list(done.results) == ["calibration", "collapse"]
     for path in runs:
-        stored = json.loads((path / "analysis" / "collapse-test.json").read_text())
+        stored = read_json(path / "analysis" / "collapse-test.json")
         assert stored["analysis"] == "collapse"
         assert stored["facts"]["loss"] == path.name
         assert stored == done.results["collapse"][stored["facts"]["label"]]
@@ -132,7 +133,7 @@ def test_no_run_at_all_is_a_sentence() -> None:
 def test_a_result_that_is_no_json_is_refused(runs: list[Path]) -> None:
     (runs[0] / "analysis").mkdir()
     (runs[0] / "analysis" / "logits-test.json").write_text("{")
-    with pytest.raises(StorageError, match="must be readable JSON"):
+    with pytest.raises(StorageError, match=r"logits-test\.json must be as it was written"):
         read_results(runs[0], "logits")
 
 

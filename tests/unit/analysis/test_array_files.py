@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import save_file
 
 from maxsup.analysis.array_checks import checked
-from maxsup.analysis.array_files import MAX_BYTES, read_array_files
+from maxsup.analysis.array_files import read_array_files
 from maxsup.core.errors import DataError
+from maxsup.data.npz import MAX_BYTES
 
 LOGITS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 LABELS = np.arange(12) % 3
@@ -263,7 +264,7 @@ def test_a_header_that_declares_more_than_there_is_takes_no_memory(tmp_path: Pat
 def test_an_archive_that_unfolds_a_hundredfold_is_refused_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxsup.analysis.array_files._RATIO_FROM", 1 << 16)
+    monkeypatch.setattr("maxsup.data.npz._RATIO_FROM", 1 << 16)
     zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
     assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
 

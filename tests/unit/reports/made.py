@@ -10,8 +10,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+import yaml
 
 from maxsup.analysis.gallery import encoded
+from maxsup.core.config import parse_recipe
 
 LOSSES = ("ce", "ls", "maxsup")
 SEEDS = (0, 1, 2, 3, 4, 5)
@@ -191,9 +193,8 @@ def make_run(
 ) -> None:
     """A run directory as training and analyses leave it, without weights."""
     path.mkdir(parents=True)
-    loss_line = f"loss: {{name: {loss}, alpha: 0.{place + 1}}}"
-    config = ["model: {name: small_cnn}", "data: {name: digits}", loss_line, f"seed: {seed}"]
-    (path / "config.yaml").write_text("\n".join(config) + "\n")
+    values = {"model": {"name": "small_cnn"}, "loss": {"name": loss, "alpha": (place + 1) / 10}, "seed": seed}
+    (path / "config.yaml").write_text(yaml.safe_dump(parse_recipe(values).model_dump(mode="json")))
     lines = [
         {
             "epoch": epoch,

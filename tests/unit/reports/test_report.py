@@ -172,8 +172,14 @@ def test_a_folder_without_a_summary_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "summary.json").write_text("{"), "readable JSON"),
-        (lambda folder: (folder / "runs/ce0-s0/metrics.jsonl").write_text("{\n"), "a JSON object a line"),
+        (
+            lambda folder: (folder / "summary.json").write_text("{"),
+            "summary.json must be as",
+        ),
+        (
+            lambda folder: (folder / "runs/ce0-s0/metrics.jsonl").write_text("{\n"),
+            "metrics.jsonl must be as",
+        ),
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:

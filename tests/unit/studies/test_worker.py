@@ -14,6 +14,7 @@ import maxsup.analysis
 import maxsup.training
 from maxsup.analysis import Analyzed
 from maxsup.core.errors import DataError, NonFiniteError, out_of_memory
+from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
 from maxsup.studies.worker import FAILURE, JOB, LOG, STARTED, analysis_marker, attempt, is_done, main, run_job
 
@@ -150,7 +151,7 @@ def test_a_failure_is_left_with_its_sentence_and_its_code(
 ) -> None:
     pretended.error["train"] = error
     assert attempt(folder) == code
-    assert json.loads((folder / FAILURE).read_text()) == {"sentence": sentence, "exit_code": code}
+    assert read_json(folder / FAILURE) == {"sentence": sentence, "exit_code": code}
     assert "Traceback" in (folder / LOG).read_text()
 
 
@@ -209,8 +210,11 @@ def test_a_worker_does_not_wait_for_ever(folder: Path, pretended: Pretended) -> 
 
 
 def test_a_folder_without_a_job_is_said(tmp_path: Path) -> None:
-    assert attempt(tmp_path) == 2
-    assert "must be a job in JSON" in json.loads((tmp_path / FAILURE).read_text())["sentence"]
+    assert attempt(tmp_path) == 5
+    assert (
+        "job.json must be as it was written; got No such file or directory"
+        in json.loads((tmp_path / FAILURE).read_text())["sentence"]
+    )
 
 
 def test_the_command_takes_one_folder(folder: Path, pretended: Pretended, capsys: pytest.CaptureFixture[str]) -> None:
