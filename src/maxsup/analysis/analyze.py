@@ -16,8 +16,8 @@ from maxsup.core.checks import check_choice
 from maxsup.core.interrupt import raise_if_noted
 from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
-from maxsup.core.storage import json_text
-from maxsup.training.runs import SPLITS, keep_result
+from maxsup.core.storage import json_text, kept_if_possible
+from maxsup.training.runs import SPLITS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +92,8 @@ def analyze(
             done.results[name] = found
             # Figures are told apart as results are, so that other options or data do not overwrite them.
             result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
-            done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
+            with kept_if_possible("figures are"):
+                done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
     return done
 
 
@@ -173,7 +174,8 @@ def _compute(
             **analysis.compute(run, split=split, **shared),
         }
         path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
-        if keep_result(run.run, path, result):
+        with kept_if_possible("these numbers are"):
+            run.run.write_json(path, result)
             done.files.append(path)
         # As a reader will find it: figures drawn now and from the file later are the same.
         found[run.label] = json.loads(json_text(result))

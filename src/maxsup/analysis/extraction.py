@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.analysis.progress import Progress
-from maxsup.core.storage import failed_write, json_text, replace_bytes
+from maxsup.core.storage import failed_write, json_text, kept_if_possible, replace_bytes
 from maxsup.data import Pipeline
 from maxsup.models import Classifier, Program
 from maxsup.training.evaluate import autocast, evaluation_mode
@@ -79,7 +79,12 @@ def cached(path: Path, key: Mapping[str, Any], make: Callable[[], tuple[Tensors,
         make: Gives tensors, and notes that JSON can write.
     """
     kept = read_kept(path, key)
-    return kept if kept is not None else keep(path, key, *make())
+    if kept is not None:
+        return kept
+    tensors, notes = make()
+    with kept_if_possible("outputs are"):
+        keep(path, key, tensors, notes)
+    return tensors, json.loads(json_text(notes))
 
 
 def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> tuple[Tensors, Any]:

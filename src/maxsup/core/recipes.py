@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxsup.core.errors import StorageError, hint
+from maxsup.core.errors import hint
 from maxsup.core.reading import damaged
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
         values = read_yaml(run.config)
         parse_recipe(values, source=str(run.config))
     except (OSError, ValueError) as error:
-        raise StorageError(f"{error} It is the recipe of a run: copy it again from where it is whole.") from error
+        raise damaged(run.config, str(error).rstrip(".")) from error
     if missing := [key for key in Recipe.model_fields if key not in values]:
         raise damaged(run.config, f"no {missing[0]!r}")
     return parse_recipe(values, overrides, source=str(run.config))

@@ -185,7 +185,7 @@ def _run(path: Path, entry: Mapping[str, Any], titles: Mapping[str, str]) -> Run
         status=entry["status"],
         # Nothing but a log: a summary from elsewhere must not have other files shown.
         log=path / log if Path(log).name == LOG_FILE else None,
-        recipe=cleaned(run_recipe(RunDir(folder)).model_dump(mode="json")) if _is_file(config) else {},
+        recipe=cleaned(run_recipe(RunDir(folder)).model_dump(mode="json")) if os.path.lexists(config) else {},
     )
 
 

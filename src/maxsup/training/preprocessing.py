@@ -21,6 +21,7 @@ def resolved(recipe: Recipe) -> Recipe:
     Images in memory that keep their size are not cropped unless the recipe says so.
 
     Example:
+        >>> from maxsup.core.config import parse_recipe
         >>> recipe = parse_recipe({"data": {"image_size": 64}, "model": {"name": "timm:resnet50", "pretrained": True}})
         >>> found = resolved(recipe).augment
         >>> found.crop_pct, found.crop_mode, found.interpolation
