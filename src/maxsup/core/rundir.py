@@ -19,15 +19,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from maxsup.core.checkpoint_files import CHECKSUMS, NAME, UNFINISHED, age, broken, files_of, whole_lines, wrong_lines
 from maxsup.core.errors import MaxsupError, StorageError
-from maxsup.core.reading import CHECKSUM, as_written, checksum, damaged, file_digest, read_json, read_plain
+from maxsup.core.reading import CHECKSUM, as_written, checksum, file_digest, read_json, read_plain
 from maxsup.core.storage import (
     append_line,
     failed_write,
@@ -40,12 +40,7 @@ from maxsup.core.storage import (
     write_bytes,
 )
 
-CHECKSUMS = "checksums.json"
-
 _HELD: dict[Path, int] = {}
-_NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
-_UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.tmp")
-_FILES = ("model.safetensors", "state.json")
 
 
 class RunDir:
@@ -107,18 +102,18 @@ class RunDir:
     def require_lines(self, path: Path, num_lines: int) -> None:
         """Raise where a file of this directory does not have so many lines, or the directory has gone."""
         self._require_place()
-        found = len(_whole_lines(path))
+        found = len(whole_lines(path))
         if found != num_lines:
-            raise _wrong_lines(path, num_lines, found)
+            raise wrong_lines(path, num_lines, found)
 
     def truncate(self, path: Path, num_lines: int) -> None:
         """Keep the first lines of a file: what was written after the checkpoint that training goes on from is undone.
 
         A last line without an end is what a crash left of a write; it goes too.
         """
-        kept = _whole_lines(path)[:num_lines]
+        kept = whole_lines(path)[:num_lines]
         if len(kept) < num_lines:
-            raise _wrong_lines(path, num_lines, len(kept))
+            raise wrong_lines(path, num_lines, len(kept))
         content = b"".join(kept)
         if path.exists() and path.stat().st_size != len(content):
             replace_bytes(path, content)
@@ -171,8 +166,8 @@ class RunDir:
         if not found:
             return None
         newest, before = found[-1], found[-2] if len(found) > 1 else None
-        if missing := next((file for file in _files(newest) if not file.is_file()), None):
-            raise _broken(missing, "nothing", before)
+        if missing := next((file for file in files_of(newest) if not file.is_file()), None):
+            raise broken(missing, "nothing", before)
         return newest
 
     @property
@@ -195,7 +190,7 @@ class RunDir:
         assert found is not None
         chosen = self._best(found)
         # The last epoch is over before anybody looks at the best weights: what is damaged is said now.
-        for file in _files(chosen):
+        for file in files_of(chosen):
             self.check(file)
         for link, target in ((best, chosen.name), (last, found.name)):
             if not link.is_symlink() or os.readlink(link) != target:
@@ -222,11 +217,11 @@ class RunDir:
         found = self._found()
         before = found[-2] if path.parent != self.path and found[1:] and found[-1] == folder else None
         if not path.is_file():
-            raise _broken(path, "nothing", before)
+            raise broken(path, "nothing", before)
         # Lines may have been added to a file of the run since.
         is_cut = path.stat().st_size < size if path.parent == self.path else path.stat().st_size != size
         if is_cut or file_digest(path, size) != digest:
-            raise _broken(path, "other content", before)
+            raise broken(path, "other content", before)
         return path
 
     def lock(self) -> Callable[[], None]:
@@ -295,8 +290,8 @@ class RunDir:
         if not self.checkpoints.is_dir():
             return []
         folders = [path for path in self.checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
-        known = [path for path in folders if _NAME.fullmatch(path.name) or path.name in ("last", "best")]
-        return sorted(known, key=_age)
+        known = [path for path in folders if NAME.fullmatch(path.name) or path.name in ("last", "best")]
+        return sorted(known, key=age)
 
     def _best(self, folder: Path) -> Path:
         """The best checkpoint at the time of another one."""
@@ -304,7 +299,7 @@ class RunDir:
             best = self.checkpoints / str(read_json(self.check(folder / "state.json"))["best"])
         copied = self.checkpoints / "best"
         if not best.is_dir() and not copied.is_dir():
-            raise _broken(best, "nothing", None)
+            raise broken(best, "nothing", None)
         return best if best.is_dir() else copied
 
     def _name_of(self, folder: Path) -> str:
@@ -312,52 +307,12 @@ class RunDir:
         with as_written(folder / "state.json"):
             state = read_json(folder / "state.json")
             best, step = str(state["best"]), int(state["global_step"])
-        is_free = folder.name == "best" and _NAME.fullmatch(best) and not (self.checkpoints / best).exists()
+        is_free = folder.name == "best" and NAME.fullmatch(best) and not (self.checkpoints / best).exists()
         return best if is_free else self.new_checkpoint_name(step)
 
     def _remove_superseded(self, newest: Path, kept: set[str]) -> None:
         """Remove older checkpoints, and what a crash left of unfinished ones; anything else here is not ours."""
         for entry in self.checkpoints.iterdir():
-            is_older = _NAME.fullmatch(entry.name) and _age(entry) < _age(newest)
-            if (is_older and entry.name not in kept) or _UNFINISHED.fullmatch(entry.name):
+            is_older = NAME.fullmatch(entry.name) and age(entry) < age(newest)
+            if (is_older and entry.name not in kept) or UNFINISHED.fullmatch(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)
-
-
-def _files(folder: Path) -> list[Path]:
-    """Files that a checkpoint consists of, whether they are there or not."""
-    listed = folder / CHECKSUMS
-    if not listed.exists():
-        return [folder / name for name in _FILES]
-    with as_written(listed):
-        return [folder / name for name in read_json(listed)["checkpoint"]]
-
-
-def _age(folder: Path) -> tuple[int, int]:
-    """Step and repetition of a checkpoint, which order checkpoints by time."""
-    if match := _NAME.fullmatch(folder.name):
-        return int(match[1]), int(match[2] or 0)
-    with as_written(folder / "state.json"):
-        return int(read_json(folder / "state.json")["global_step"]), -1
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    """Lines that have an end: one without is what a crash left of a write."""
-    lines = read_plain(path).splitlines(keepends=True) if os.path.lexists(path) else []
-    return [line for line in lines if line.endswith(b"\n")]
-
-
-def _wrong_lines(path: Path, num_lines: int, found: int) -> StorageError:
-    return StorageError(
-        f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "
-        "Restore the file or start anew in another --output."
-    )
-
-
-def _broken(path: Path, what: str, before: Path | None) -> StorageError:
-    """The sentence for a damaged file of a run, with the checkpoint that is left to go on from."""
-    if before is None:
-        return damaged(path, what)
-    return StorageError(
-        f"{path} must be as it was written; got {what}. Copy it again, or remove {path.parent} to go on from "
-        f"{before}, the checkpoint before it."
-    )

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from maxsup.core.config import AUTO, ModelConfig, Recipe
 from maxsup.core.errors import DataError
+from maxsup.core.reading import as_written
+from maxsup.core.recipes import run_recipe
+from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle
 from maxsup.data.transforms import INTERPOLATION, scaled_side
 from maxsup.models import SEGMENTERS, Preprocessing, published_preprocessing
