@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,8 +64,10 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
     if not model.pretrained or AUTO in (model.name, model.pretrained):
         return None
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
-    name = str(model.options.get("backbone", "")) if model.name in SEGMENTERS else model.name
-    return of_run or (published_preprocessing(name, model.pretrained) if name else None)
+    name = model.name
+    if name in SEGMENTERS:
+        name = model.options.get("backbone", inspect.signature(SEGMENTERS[name]).parameters["backbone"].default)
+    return of_run or published_preprocessing(name, model.pretrained)
 
 
 def described_transform(recipe: Recipe, bundle: DataBundle) -> str:

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from maxsup.core.config import LossConfig, OptimizerConfig
+from maxsup.core.config import LossConfig, ModelConfig, OptimizerConfig
 from maxsup.core.schedules import Linear, Piecewise
 from maxsup.models import create_model, create_segmenter
 from maxsup.training.ema import MovingAverage
 from maxsup.training.needs import Needs
 from maxsup.training.optim import create_optimizer, split_by_decay
 from maxsup.training.parts import build_loss
+from maxsup.training.preprocessing import wanted_preprocessing
 
 
 def spared(model: nn.Module, decay_filter: str) -> set[str]:
@@ -140,3 +141,21 @@ def test_a_schedule_that_is_none_is_named(alpha: object, sentence: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         build_loss(LossConfig(name="maxsup", alpha=alpha))
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "mean"),
+    [
+        ({"name": "upernet", "options": {"backbone": "vit_tiny_patch16_224"}, "pretrained": True}, 0.5),
+        ({"name": "upernet", "pretrained": "weights.safetensors"}, 0.485),
+        ({"name": "timm:vit_tiny_patch16_224", "pretrained": "weights.safetensors"}, 0.5),
+        ({"name": "timm:vit_tiny_patch16_224"}, None),
+        ({"name": "auto", "pretrained": "auto"}, None),
+        ({"name": "small_cnn", "pretrained": "weights.safetensors"}, None),
+    ],
+)
+def test_a_pretrained_network_says_how_it_wants_images_and_a_segmenter_asks_its_backbone(
+    model: dict, mean: float | None
+) -> None:
+    wanted = wanted_preprocessing(ModelConfig(**model))
+    assert (None if wanted is None else wanted.mean[0]) == mean
