@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -24,8 +23,9 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST,
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {value!r}. Write it without quotes, for instance {name}=0.1.")
     number = float(value)
-    bound = f"above {low:g}" if above else f"of at least {low:g}"
-    if not math.isfinite(number) or number < low or (above and number == low):
+    # Compared only: while a loss is compiled for all shapes, a number may be a symbol. A nan compares with nothing.
+    if not (number > low or (number == low and not above)):
+        bound = f"above {low:g}" if above else f"of at least {low:g}"
         fix = "Use a small positive value." if above else f"Use {low:g} to switch the term off."
         raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
     most = min(high, LARGEST)

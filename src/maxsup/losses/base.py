@@ -15,7 +15,7 @@ from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, plain_cross_entropy
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, plain_cross_entropy, whole
 
 Strength = float | Schedule
 
@@ -23,6 +23,8 @@ Strength = float | Schedule
 # and survives `half()`, and a restored loss computes its strength from the very same number.
 _PROGRESS_UNITS = 2**53
 _NEVER_ADVANCED = -1
+# Before torch 2.5 a compiler takes a new tensor for a new loss, and compiles again.
+_REFILLS_STRENGTH = torch.__version__ < "2.5"
 
 
 class LossOptions(TypedDict, total=False):
@@ -73,9 +75,7 @@ class RegularizedLoss(nn.Module):
                 self._check_strength(strength)
             self._value: Any = strength
         else:
-            # A tensor that is refilled, so that a compiled loss sees a new strength without being compiled again. Not a
-            # buffer: a number on the host combines with logits on any device and never loses digits to `half()`.
-            self._value = torch.tensor(math.nan, dtype=torch.float64, device="cpu")
+            self._value = _strength_tensor(math.nan)
             self.register_buffer("progress_units", torch.tensor(_NEVER_ADVANCED))
         self._advanced = self.schedule is None
         self._targets_checked = False
@@ -89,13 +89,15 @@ class RegularizedLoss(nn.Module):
         """Tell the schedule how far training is, from 0 (first epoch) to 1 (last); a constant strength stays."""
         if self.schedule is None:
             return
-        assert isinstance(self._value, Tensor)
         assert self.progress_units is not None
         self.schedule(progress)  # complains about a progress outside [0, 1]
         units = round(progress * _PROGRESS_UNITS)
         value = self.schedule(units / _PROGRESS_UNITS)
         self._check_strength(value)
-        self._value.fill_(value)
+        if _REFILLS_STRENGTH:
+            self._value.fill_(value)
+        else:  # a backward pass that is still to come keeps the old one
+            self._value = _strength_tensor(value)
         self.progress_units.fill_(units)
         self._advanced = True
 
@@ -103,7 +105,7 @@ class RegularizedLoss(nn.Module):
         """Forget what was learnt; torch asks for it where a module was built on ``meta`` and then got its memory."""
         if self.schedule is not None and self.progress_units is not None:
             self.progress_units.fill_(_NEVER_ADVANCED)
-            self._value.fill_(math.nan)
+            self._value = _strength_tensor(math.nan)
             self._advanced = False
 
     def end_epoch(self) -> None:
@@ -120,6 +122,8 @@ class RegularizedLoss(nn.Module):
             num_items: Denominator in place of the number of targets here, for accumulation and several processes.
             extras: What ``needs`` names.
         """
+        input, target = whole(input), whole(target)
+        extras = {name: whole(extra) for name, extra in extras.items()}
         options: ReductionOptions = {
             "weight": self.weight,
             "ignore_index": self.ignore_index,
@@ -231,6 +235,14 @@ class AlphaLoss(RegularizedLoss):
     def alpha(self) -> float:
         """The strength in force now."""
         return self.current_strength
+
+
+def _strength_tensor(value: float) -> Tensor:
+    """A tensor, so that a compiled loss sees a new strength without being compiled again.
+
+    Not a buffer: a number on the host combines with logits on any device and never loses digits to `half()`.
+    """
+    return torch.tensor(value, dtype=torch.float64, device="cpu")
 
 
 LOSSES: Registry[type[RegularizedLoss]] = Registry("loss")

@@ -27,6 +27,7 @@ from maxsup.losses.label_smoothing import target_gap
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.reduction import (
     ReductionOptions,
+    check_strength,
     plain_cross_entropy,
     reduced_loss,
     require_labels,
@@ -140,10 +141,8 @@ def focal_label_smoothing_cross_entropy(
 def _is_plain(alpha: float | Tensor, gamma: float) -> bool:
     """Whether both strengths, which are checked, are switched off."""
     check_number("gamma", gamma)
-    if isinstance(alpha, Tensor):
-        return False
-    check_number("alpha", alpha)
-    return alpha == 0 and gamma == 0
+    check_strength("alpha", alpha)
+    return not isinstance(alpha, Tensor) and alpha == 0 and gamma == 0
 
 
 @LOSSES.register("focal", formula="-(1 - q_gt)^gamma log q_gt", source="Lin et al. 2017")

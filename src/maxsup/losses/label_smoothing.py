@@ -21,11 +21,12 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
-from maxsup.losses.fused import Block, Factor, FusedPenalty, add_at
+from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
     HALF,
     ReductionOptions,
+    check_strength,
     class_rows,
     finite_mean,
     num_classes,
@@ -107,10 +108,9 @@ def label_smoothing_cross_entropy(
     """
     check_choice("convention", convention, CONVENTIONS)
     check_choice("weight_mode", weight_mode, WEIGHT_MODES)
-    if not isinstance(alpha, Tensor):
-        check_number("alpha", alpha, high=1.0)
-        if alpha == 0:
-            return plain_cross_entropy(input, target, **options)
+    check_strength("alpha", alpha, high=1.0)
+    if not isinstance(alpha, Tensor) and alpha == 0:
+        return plain_cross_entropy(input, target, **options)
     if convention == "k-1":
         alpha = alpha * num_classes(input) / max(num_classes(input) - 1, 1)
     if weight_mode == "torch":

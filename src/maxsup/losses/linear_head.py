@@ -12,23 +12,20 @@ classes are split over processes (``group``).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from maxsup.core.checks import check_choice, check_number
+from maxsup.core.checks import check_choice
 from maxsup.losses.base import AlphaLoss
-from maxsup.losses.blocks import CPU_BLOCK_BYTES
-from maxsup.losses.fused import Factor, Job, block_loss, working_dtype
-from maxsup.losses.maxsup import FUSED
-from maxsup.losses.reduction import REDUCTIONS, raise_if_out_of_range
-from maxsup.losses.vocabulary_parallel import Shard, parallel_block_loss
-
-# Thinner blocks make the matrix products slow, thicker ones only cost memory.
-BLOCK_ROWS = 256
+from maxsup.losses.fused import is_ordinary
+from maxsup.losses.head_blocks import Head, Plan, head_loss
+from maxsup.losses.maxsup import maxsup_cross_entropy
+from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
+from maxsup.losses.vocabulary_parallel import Shard
 
 
 def linear_maxsup_cross_entropy(
@@ -62,22 +59,30 @@ def linear_maxsup_cross_entropy(
         >>> linear_maxsup_cross_entropy(hidden, weight, torch.tensor([0]))
         tensor(1.5076)
     """
-    if not isinstance(alpha, Tensor):
-        check_number("alpha", alpha)
+    check_strength("alpha", alpha)
+    hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
     check_head(hidden, weight, target, bias, reduction, num_items)
-    shard = None if group is None else Shard.of(weight, group)
-    if target.device.type == "cpu" and not torch.compiler.is_compiling():
-        raise_if_out_of_range(target, ignore_index, len(weight) if shard is None else shard.num_classes)
-    labels = target.long()
-    valid = labels != ignore_index
-    dtype = working_dtype(hidden)
-    factor: Factor = 1.0
-    if reduction == "mean":
-        factor = 1.0 / torch.as_tensor(valid.sum() if num_items is None else num_items, dtype=dtype)
+    is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
+    if is_learnt or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
+        if group is not None:
+            raise ValueError(
+                "A head that is split over processes needs ordinary tensors and an alpha without gradient. Gather the "
+                "logits of all processes and use maxsup_cross_entropy."
+            )
+        logits = F.linear(hidden, weight, bias)
+        return maxsup_cross_entropy(
+            logits, target, alpha, ignore_index=ignore_index, reduction=reduction, num_items=num_items
+        )
     device = hidden.device.type
     products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    plan = _Plan(labels.where(valid, 0), valid, valid.to(dtype), alpha, factor, reduction, products, shard)
-    return _HeadLoss.apply(hidden, weight, bias, plan)
+    plan = Plan(target, alpha, ignore_index, reduction, num_items, products, None)
+    head = Head(hidden, weight, bias)
+    return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
+
+
+@torch.compiler.disable  # a compiler does not know what processes tell each other
+def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
+    return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
 
 
 class LinearMaxSupLoss(AlphaLoss):
@@ -125,122 +130,6 @@ class LinearMaxSupLoss(AlphaLoss):
         )
 
 
-class _Plan(NamedTuple):
-    labels: Tensor
-    valid: Tensor
-    mass: Tensor
-    alpha: Factor
-    factor: Factor
-    reduction: str
-    products: torch.dtype
-    shard: Shard | None
-
-
-class _Gradients(NamedTuple):
-    hidden: Tensor | None
-    weight: Tensor | None
-    bias: Tensor | None
-
-
-class _HeadLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan) -> Tensor:
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.plan = plan
-        ctx.gradients = None
-        # One number will multiply all gradients of a mean or a sum; a number for each row is not known before backward.
-        is_reduced = plan.reduction != "none"
-        wanted = ctx.needs_input_grad[:3] if is_reduced else (False, False, False)
-        values, gradients = _values_and_gradients(hidden, weight, bias, plan, wanted)
-        if is_reduced:
-            ctx.gradients = gradients
-            return values.sum() * plan.factor
-        return values
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias = ctx.saved_tensors
-        plan = ctx.plan
-        # The buffers are given away, so that they may be scaled in place; who comes again gets them computed again.
-        gradients, ctx.gradients = ctx.gradients, None
-        if gradients is None:
-            mass = plan.mass * upstream if plan.reduction == "none" else plan.mass
-            plan = plan._replace(mass=mass)
-            _, gradients = _values_and_gradients(hidden, weight, bias, plan, ctx.needs_input_grad[:3])
-        parts = []
-        for gradient, parameter in zip(gradients, (hidden, weight, bias), strict=True):
-            if gradient is not None and plan.reduction != "none":
-                gradient.mul_(upstream)
-            parts.append(None if gradient is None else gradient.to(parameter.dtype))
-        return *parts, None
-
-
-def _values_and_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan, wanted: tuple[bool, ...]
-) -> tuple[Tensor, _Gradients]:
-    dtype = working_dtype(hidden)
-    gradients = _Gradients(
-        torch.empty_like(hidden, dtype=dtype) if wanted[0] else None,
-        torch.empty_like(weight, dtype=dtype) if wanted[1] else None,
-        torch.zeros_like(bias, dtype=dtype) if bias is not None and wanted[2] else None,
-    )
-    values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-    buffer = torch.empty(min(BLOCK_ROWS, max(len(hidden), 1)), len(weight), dtype=dtype, device=hidden.device)
-    with torch.autocast(hidden.device.type, enabled=False):
-        matrix = weight.to(plan.products)
-        for start in range(0, len(hidden), BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, len(hidden)))
-            inputs, logits = hidden[rows].to(plan.products), buffer[: rows.stop - rows.start]
-            if plan.products == dtype:
-                torch.mm(inputs, matrix.t(), out=logits)
-            else:
-                logits.copy_(inputs @ matrix.t())
-            if bias is not None:
-                logits.add_(bias)
-            values[rows] = _overwritten_by_gradient(logits, plan, rows)
-            _add_products(gradients, logits, inputs, matrix, rows)
-        if not len(hidden) and gradients.weight is not None:
-            gradients.weight.zero_()
-    if plan.shard is not None and gradients.hidden is not None:
-        dist.all_reduce(gradients.hidden, group=plan.shard.group)
-    return values, gradients
-
-
-def _overwritten_by_gradient(logits: Tensor, plan: _Plan, rows: slice) -> Tensor:
-    """Values of a block of rows; its logits are replaced by their gradient."""
-    valid, labels, mass = (part[rows].unsqueeze(1) for part in (plan.valid, plan.labels, plan.mass))
-    if plan.shard is not None:
-        return parallel_block_loss(logits, labels, valid, mass, plan.alpha, plan.factor, plan.shard)
-    may_look = logits.device.type == "cpu" and not torch.compiler.is_compiling()
-    is_valid = None if may_look and bool(valid.all()) else valid
-    size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if logits.device.type == "cpu" else len(logits)
-    values = []
-    for start in range(0, len(logits), size):
-        part = slice(start, start + size)
-        counted = None if is_valid is None else is_valid[part]
-        job = Job(FUSED, plan.alpha, labels[part], counted, mass[part], plan.factor, may_look)
-        values.append(block_loss(logits[part], job, 1, out=logits[part])[0].squeeze(1))
-    return torch.cat(values)
-
-
-def _add_products(gradients: _Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:
-    """What the gradient of a block of logits adds to those of the parameters."""
-    narrow = grad.to(matrix.dtype)
-    if gradients.hidden is not None:
-        gradients.hidden[rows] = narrow @ matrix
-    if gradients.weight is not None:
-        is_first = rows.start == 0
-        if narrow.dtype == gradients.weight.dtype:
-            gradients.weight.addmm_(narrow.t(), inputs, beta=0 if is_first else 1)
-        elif is_first:
-            gradients.weight.copy_(narrow.t() @ inputs)
-        else:
-            gradients.weight.add_(narrow.t() @ inputs)
-    if gradients.bias is not None:
-        gradients.bias.add_(grad.sum(dim=0))
-
-
 def check_head(
     hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, reduction: str, num_items: Any
 ) -> None:
@@ -257,7 +146,7 @@ def check_head(
         )
     if target.is_floating_point() or target.shape != hidden.shape[:1]:
         raise ValueError(
-            f"target must be class indices of shape ({len(hidden)},); got {target.dtype} of shape "
+            f"target must be class indices of shape ({hidden.shape[0]},); got {target.dtype} of shape "
             f"{tuple(target.shape)}. Probability targets need the logits: use maxsup_cross_entropy."
         )
     if bias is not None and bias.shape != weight.shape[:1]:

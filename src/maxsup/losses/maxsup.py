@@ -19,7 +19,7 @@ from torch import Tensor
 
 from maxsup.losses.adaptive_label_smoothing import confidence_weights
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.fused import FusedPenalty, add_at
+from maxsup.losses.closed_form import FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import finite_mean, per_sample
 

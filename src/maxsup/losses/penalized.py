@@ -12,15 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.fused import FusedPenalty, can_fuse, fused_loss
+from maxsup.core.checks import check_choice
+from maxsup.losses.closed_form import Factor, FusedPenalty
+from maxsup.losses.fused import can_fuse, fused_loss
 from maxsup.losses.reduction import (
     ReductionOptions,
     check_options,
+    check_strength,
     num_classes,
     plain_cross_entropy,
     raise_if_out_of_range,
     reduced_loss,
+    whole,
 )
 
 IMPLEMENTATIONS = ("fused", "reference")
@@ -75,25 +78,26 @@ def penalized_cross_entropy(
         limit: Largest strength that makes sense.
         options: See :class:`ReductionOptions`.
     """
-    if not isinstance(strength, Tensor):
-        check_number(name, strength, high=limit)
-        if strength == 0:
-            return plain_cross_entropy(input, target, **options)
+    check_strength(name, strength, limit)
+    input, target = whole(input), whole(target)
+    if not isinstance(strength, Tensor) and strength == 0:
+        return plain_cross_entropy(input, target, **options)
 
-    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = F.log_softmax(rows, dim=-1)
-        return -log_probs, strength * penalty(rows, log_probs, target)
+    def formula(input: Tensor, target: Tensor, strength: Factor, **options: Unpack[ReductionOptions]) -> Tensor:
+        def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            log_probs = F.log_softmax(rows, dim=-1)
+            return -log_probs, strength * penalty(rows, log_probs, target)
 
-    def reference(input: Tensor) -> Tensor:
         return reduced_loss(input, target, terms, **options)
 
     # Not every version of torch that is promised can trace a context variable.
     is_reference = not torch.compiler.is_compiling() and _implementation.get() == "reference"
-    if fused is None or is_reference or not can_fuse(input, target, strength, options.get("weight")):
-        return reference(input)
+    others = (target, strength, options.get("weight"), options.get("num_items"))
+    if fused is None or is_reference or not can_fuse(input, *others):
+        return formula(input, target, strength, **options)
     check_options(input, target, **options)
     try:
-        return fused_loss(input, target, strength, fused, reference, **options)
+        return fused_loss(input, target, strength, fused, formula, **options)
     except (IndexError, RuntimeError):
         raise_if_out_of_range(target, options.get("ignore_index", -100), num_classes(input))
         raise

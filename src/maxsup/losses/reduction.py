@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.core.checks import check_choice
+from maxsup.core.checks import check_choice, check_number
 
 REDUCTIONS = ("none", "mean", "sum")
 EMPTY = ("nan", "zero")
@@ -45,6 +45,11 @@ class ReductionOptions(TypedDict, total=False):
     empty: str
 
 
+def whole(value: Any) -> Any:
+    """A tensor that is spread over processes (``DTensor``) gathered on each of them; anything else as it is."""
+    return value if type(value) is Tensor or not hasattr(value, "full_tensor") else value.full_tensor()
+
+
 def plain_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -57,6 +62,7 @@ def plain_cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """``F.cross_entropy`` itself, to the bit, with two options more, and ignored rows that cannot poison a gradient."""
+    input, target = whole(input), whole(target)
     check_options(input, target, weight, ignore_index, reduction, num_items, empty)
     if not target.is_floating_point():
         target = target.long()
@@ -82,7 +88,7 @@ def plain_cross_entropy(
         total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
         return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
     if empty == "nan" or target.is_floating_point():
-        return torch_loss("sum" if target.numel() == 0 and empty == "zero" else "mean")
+        return torch_loss("sum" if empty == "zero" and target.numel() == 0 else "mean")
     if target.numel() == 0:
         return torch_loss("sum")
     # With nothing to count, all are zeros of class 0 and the result is taken 0 times: a zero that keeps the graph.
@@ -110,6 +116,7 @@ def reduced_loss(
     empty: str = "nan",
 ) -> Tensor:
     """The loss whose class costs and penalty are ``terms``, under the options of :class:`ReductionOptions`."""
+    input, target = whole(input), whole(target)
     check_options(input, target, weight, ignore_index, reduction, num_items, empty)
     rows = class_rows(input)
     if weight is not None:
@@ -122,7 +129,7 @@ def reduced_loss(
         costs = costs.masked_fill((costs == math.inf) & (probs == 0), 0.0)
         values = (probs * costs).sum(dim=-1)
         values = (values if penalty is None else values + penalty) * scale.squeeze(1)
-        denominator = float(len(rows))
+        denominator = rows.shape[0]
     else:
         labels = target.reshape(-1).long()
         valid = labels != ignore_index
@@ -218,6 +225,17 @@ def require_labels(name: str, target: Tensor) -> None:
         raise ValueError(
             f"target of {name} must be class indices, because the loss compares with one true class; "
             "got probabilities. Switch mixup and cutmix off, or use 'maxsup' or 'ls', which take them."
+        )
+
+
+def check_strength(name: str, value: Any, high: float = math.inf) -> None:
+    """Raise unless ``value`` is a number in ``[0, high]``, or a tensor of one number, which is not looked at."""
+    if not isinstance(value, Tensor):
+        check_number(name, value, high=high)
+    elif value.dim() > 0 and value.numel() != 1:
+        raise ValueError(
+            f"{name} must be one number for all samples; got a tensor of shape {tuple(value.shape)}. "
+            f"Use reduction='none' with {name}=0 and add the penalty of each sample times its own factor."
         )
 
 

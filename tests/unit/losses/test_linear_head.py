@@ -5,14 +5,14 @@ import torch
 import torch.nn.functional as F
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
-from maxsup.losses import LinearMaxSupLoss, linear_head
+from maxsup.losses import LinearMaxSupLoss, head_blocks
 from maxsup.schedules import Linear
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     # Several blocks, the last one shorter, at sizes a test can afford.
-    monkeypatch.setattr(linear_head, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)
 
 
 def case(dtype=torch.float64, scale=1.0, num_rows=11):
