@@ -23,8 +23,8 @@ from maxsup.losses.traced import traced_values
 
 # Up to here a batch is small.
 SMALL_NUMEL = 16 * 1024
-# Older compilers cannot ask whether a transform is active.
-_COMPILES_TRANSFORMS = torch.__version__ >= "2.7"
+# Older compilers cannot ask whether a transform or an export is under way.
+_KNOWS_TRANSFORMS = torch.__version__ >= "2.7"
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Formula = Callable[..., Tensor]
@@ -52,7 +52,10 @@ def is_ordinary(*values: Any) -> bool:
     if any(type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta for tensor in tensors):
         return False
     if torch.compiler.is_compiling():
-        return not (_COMPILES_TRANSFORMS and torch._C._are_functorch_transforms_active())
+        # An exported program keeps what forward does, and leaves the gradient to autograd.
+        return not (
+            _KNOWS_TRANSFORMS and (torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active())
+        )
     if torch._C._are_functorch_transforms_active() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
     return all(forward_ad.unpack_dual(tensor).tangent is None for tensor in tensors)
