@@ -9,7 +9,9 @@ import maxsup
 from tests.contract.calls import (
     NAMES,
     REFUSES_PROBABILITIES,
+    SCHEDULED,
     TAKES_PROBABILITIES,
+    call_function,
     labels_for,
     logits_without_ties,
     make_loss,
@@ -181,3 +183,24 @@ def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str
         with pytest.raises(TypeError, match=rf"{option} must be .*; got {wrong!r}") as error:
             maxsup.create_loss(name, **{option: wrong})
         assert SENTENCE.match(str(error.value))
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number_is_not(name: str):
+    logits, option = logits_without_ties(6, 4), SCHEDULED[name]
+    for options in ({}, {"weight": torch.ones(4, dtype=torch.float64)}):
+        with pytest.raises(ValueError, match=rf"{option} must be one number for all samples; got .*\(6,\)") as error:
+            call_function(name, logits, labels_for(logits), **{option: torch.full((6,), 0.3)}, **options)
+        assert SENTENCE.match(str(error.value))
+    expected = call_function(name, logits, labels_for(logits), **{option: 0.25})
+    for strength in (torch.tensor(0.25), torch.tensor([0.25])):
+        value = call_function(name, logits, labels_for(logits), **{option: strength})
+        assert torch.allclose(value, expected, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_compiled_loss_refuses_a_tensor_of_one_strength_a_sample():
+    logits = logits_without_ties(6, 4)
+    compiled = torch.compile(call_function, backend="eager")
+    with pytest.raises(ValueError, match="alpha must be one number for all samples"):
+        compiled("maxsup", logits, labels_for(logits), alpha=torch.full((6,), 0.3))

@@ -106,6 +106,32 @@ def test_autocast_forms_products_in_its_own_precision():
     assert ours.dtype == torch.float32
 
 
+def test_a_loss_scaler_meets_gradients_that_have_not_underflowed():
+    generator = torch.Generator().manual_seed(0)
+    hidden = (0.3 * torch.randn(512, 16, generator=generator)).half().requires_grad_()
+    weight = (torch.randn(8000, 16, generator=generator) / 4).half().requires_grad_()
+    target = torch.randint(8000, (512,), generator=generator)
+    exact = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight)]
+    expected = gradients(held(*exact, None, target, 0.1), exact)
+    scale = 65536.0
+    fused = gradients(scale * linear_maxsup_cross_entropy(hidden, weight, target), [hidden, weight])
+    plain = gradients(scale * maxsup_cross_entropy(F.linear(hidden, weight), target), [hidden, weight])
+    for own, other, true in zip(fused, plain, expected, strict=True):
+        error, usual = ((found.double() / scale - true).norm() / true.norm() for found in (own, other))
+        assert error <= 1.3 * usual
+        assert error < 0.01
+
+
+def test_a_learnable_alpha_gets_the_gradient_it_gets_from_logits():
+    *tensors, target = case()
+    alpha = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, alpha, bias=tensors[2])
+    expected = held(*tensors, target, alpha)
+    found, theirs = gradients(fused, [*tensors, alpha]), gradients(expected, [*tensors, alpha])
+    assert theirs[-1] > 0
+    assert all(torch.allclose(own, other, rtol=1e-10, atol=1e-13) for own, other in zip(found, theirs, strict=True))
+
+
 @pytest.mark.parametrize("num_rows", [0, 3])
 def test_nothing_to_count_gives_zero_gradients(num_rows):
     hidden, weight, _, target = case(num_rows=num_rows)
@@ -135,6 +161,7 @@ def test_the_module_is_plain_cross_entropy_in_evaluation_and_follows_its_schedul
         ({"bias": torch.zeros(3)}, "bias must have shape"),
         ({"reduction": "none", "num_items": 3}, "num_items must go with"),
         ({"alpha": -1.0}, "alpha must be a number"),
+        ({"alpha": torch.full((11,), 0.1)}, "alpha must be one number for all samples"),
     ],
 )
 def test_bad_input_gets_one_sentence(change, sentence):
