@@ -38,17 +38,17 @@ class Block(NamedTuple):
     target: Tensor
     axis: int
 
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities of the classes."""
-        return self.exponentials / self.norm if isinstance(self.norm, Tensor) else self.exponentials
 
-    @property
-    def target_logit(self) -> Tensor:
-        """Logit of the true class, or the expected one under probability targets."""
-        if self.target.is_floating_point():
-            return (self.target * self.logits).sum(self.axis, keepdim=True)
-        return self.logits.gather(self.axis, self.target)
+def probabilities(block: Block) -> Tensor:
+    """Probabilities of the classes."""
+    return block.exponentials / block.norm if isinstance(block.norm, Tensor) else block.exponentials
+
+
+def target_logit(block: Block) -> Tensor:
+    """Logit of the true class, or the expected one under probability targets."""
+    if block.target.is_floating_point():
+        return (block.target * block.logits).sum(block.axis, keepdim=True)
+    return block.logits.gather(block.axis, block.target)
 
 
 class FusedPenalty(NamedTuple):
@@ -116,7 +116,7 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
     block = Block(present, exponentials, norm, log_norm, top, top_index, mean, count, masked, job.target, axis)
     penalty = job.penalty.value(block)
     if job.target.is_floating_point():
-        data = job.target.sum(axis, keepdim=True) * log_norm - block.target_logit
+        data = job.target.sum(axis, keepdim=True) * log_norm - target_logit(block)
     else:
         # Of the logits themselves: a true class that is masked costs inf.
         data = log_norm - logits.gather(axis, job.target)

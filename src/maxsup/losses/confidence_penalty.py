@@ -14,17 +14,17 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
-from maxsup.losses.closed_form import Block, Factor, FusedPenalty
+from maxsup.losses.closed_form import Block, Factor, FusedPenalty, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, expected_log
 
 
 def _negative_entropy(block: Block) -> Tensor:
-    return (block.probs * (block.logits - block.log_norm)).sum(block.axis, keepdim=True)
+    return (probabilities(block) * (block.logits - block.log_norm)).sum(block.axis, keepdim=True)
 
 
 def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    grad.add_(block.probs * (block.logits - block.log_norm - value) * push)
+    grad.add_(probabilities(block) * (block.logits - block.log_norm - value) * push)
 
 
 FUSED = FusedPenalty(value=_negative_entropy, add_gradient=_add_entropy_gradient, is_centred=False)

@@ -48,9 +48,9 @@ def is_ordinary(*values: Any) -> bool:
 
     They do not serve tensor subclasses, tensors without data, transforms, tracers and forward derivatives.
     """
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if any(type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta for tensor in tensors):
-        return False
+    for value in values:
+        if type(value) is not Tensor and isinstance(value, Tensor) and type(value) is not torch.nn.Parameter:
+            return False
     if torch.compiler.is_compiling():
         # An exported program keeps what forward does, and leaves the gradient to autograd.
         return not (
@@ -58,7 +58,11 @@ def is_ordinary(*values: Any) -> bool:
         )
     if torch._C._are_functorch_transforms_active() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
-    return all(forward_ad.unpack_dual(tensor).tangent is None for tensor in tensors)
+    return not any(
+        value.is_meta or forward_ad.unpack_dual(value).tangent is not None
+        for value in values
+        if isinstance(value, Tensor)
+    )
 
 
 def can_fuse(input: Tensor, *others: Any) -> bool:

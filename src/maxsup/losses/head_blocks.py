@@ -48,18 +48,6 @@ class Plan(NamedTuple):
     products: torch.dtype
     shard: Shard | None
 
-    @property
-    def valid(self) -> Tensor:
-        """Rows that count."""
-        return self.target != self.ignore_index
-
-    def factor(self, dtype: torch.dtype) -> Factor:
-        """What the sum over rows is multiplied by."""
-        if self.reduction != "mean":
-            return 1.0
-        num_items = self.valid.sum() if self.num_items is None else self.num_items
-        return 1.0 / torch.as_tensor(num_items, dtype=dtype, device=self.target.device)
-
 
 class Rows(NamedTuple):
     """What is known of every row: its label (0 where it has none), whether it counts, how much its gradient does."""
@@ -92,11 +80,11 @@ class _HeadLoss(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
         head, is_reduced = Head(hidden, weight, bias), plan.reduction != "none"
         wanted = ctx.needs_input_grad[:3] if is_reduced else (False, False, False)
-        values, gradients = _values_and_gradients(head, plan, plan.valid, wanted)
+        values, gradients = _values_and_gradients(head, plan, _valid(plan), wanted)
         ctx.save_for_backward(*head, *gradients, *tensors_of(plan))
         ctx.others = others_of(plan)
         ctx.addresses = _addresses(gradients) if is_reduced else None
-        return values.sum() * plan.factor(values.dtype) if is_reduced else values
+        return values.sum() * _factor(plan, values.dtype) if is_reduced else values
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -105,7 +93,7 @@ class _HeadLoss(torch.autograd.Function):
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled() or is_vectorised(upstream):
             return *_gradients_by_formula(head, plan, upstream, wanted), None
-        valid = plan.valid
+        valid = _valid(plan)
         # The buffers are given away, as the one of logits is. There are none where every row has its own upstream.
         addresses = ctx.addresses
         if not torch.compiler.is_compiling():
@@ -116,16 +104,29 @@ class _HeadLoss(torch.autograd.Function):
             addresses = _addresses(gradients)
         scales = Gradients(None, None, None)
         if plan.reduction != "none":
-            scale = upstream * plan.factor(working_dtype(head.hidden))
+            scale = upstream * _factor(plan, working_dtype(head.hidden))
             # 0 times the factor of a batch without any target is not 0.
             total = scale.where(valid.any(), 0)
             scales = Gradients(scale.where(valid, 0).unsqueeze(1), total, total)
-        ours = [now == before for now, before in zip(_addresses(gradients), addresses, strict=True)]
+        ours = [now is not None and now == before for now, before in zip(_addresses(gradients), addresses, strict=True)]
         parts = [
             None if gradient is None or parameter is None else scaled(gradient, scale, is_ours).to(parameter.dtype)
             for gradient, scale, is_ours, parameter in zip(gradients, scales, ours, head, strict=True)
         ]
         return *parts, None
+
+
+def _valid(plan: Plan) -> Tensor:
+    """Rows that count."""
+    return plan.target != plan.ignore_index
+
+
+def _factor(plan: Plan, dtype: torch.dtype) -> Factor:
+    """What the sum over rows is multiplied by."""
+    if plan.reduction != "mean":
+        return 1.0
+    num_items = _valid(plan).sum() if plan.num_items is None else plan.num_items
+    return 1.0 / torch.as_tensor(num_items, dtype=dtype, device=plan.target.device)
 
 
 def _addresses(gradients: Gradients) -> list[int | None]:
@@ -160,7 +161,7 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
 
 def _values_and_gradients(head: Head, plan: Plan, mass: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Gradients]:
     """Values of all rows, and the gradients of their sum in which every row counts ``mass``."""
-    valid = plan.valid
+    valid = _valid(plan)
     rows = Rows(plan.target.long().where(valid, 0), valid, mass.to(working_dtype(head.hidden)))
     if torch.compiler.is_compiling():
         alpha = torch.as_tensor(plan.alpha, dtype=torch.float64)

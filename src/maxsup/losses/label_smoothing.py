@@ -21,7 +21,7 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
-from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at
+from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at, target_logit
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
     HALF,
@@ -86,7 +86,7 @@ def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None
         add_at(grad, block.axis, block.target, push)
 
 
-FUSED = FusedPenalty(value=lambda block: block.target_logit - block.mean, add_gradient=_add_target, is_centred=True)
+FUSED = FusedPenalty(value=lambda block: target_logit(block) - block.mean, add_gradient=_add_target, is_centred=True)
 
 
 def label_smoothing_cross_entropy(

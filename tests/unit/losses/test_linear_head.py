@@ -106,11 +106,12 @@ def test_autocast_forms_products_in_its_own_precision():
     assert ours.dtype == torch.float32
 
 
-def test_a_loss_scaler_meets_gradients_that_have_not_underflowed():
+def test_a_loss_scaler_meets_gradients_that_have_not_underflowed(monkeypatch):
+    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 256)
     generator = torch.Generator().manual_seed(0)
-    hidden = (0.3 * torch.randn(512, 16, generator=generator)).half().requires_grad_()
-    weight = (torch.randn(8000, 16, generator=generator) / 4).half().requires_grad_()
-    target = torch.randint(8000, (512,), generator=generator)
+    hidden = (0.1 * torch.randn(1024, 8, generator=generator)).half().requires_grad_()
+    weight = (0.5 + torch.randn(8000, 8, generator=generator) / 3).half().requires_grad_()
+    target = torch.randint(8000, (1024,), generator=generator)
     exact = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight)]
     expected = gradients(held(*exact, None, target, 0.1), exact)
     scale = 65536.0
