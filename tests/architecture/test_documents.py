@@ -27,6 +27,13 @@ def test_the_architecture_page_names_every_part() -> None:
     assert all(f"{module}.py`" in page for module in FACADES)
 
 
+def test_the_tests_that_the_architecture_page_names_exist() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "architecture.md").read_text())
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(named) > 10
+    assert [(file, test) for file, test in named if f"def {test}(" not in files.get(file, "")] == []
+
+
 def test_the_loss_that_contributing_shows_works_as_it_stands() -> None:
     # In a process of its own, because a registered name stays.
     [example] = re.findall(r"```python\n(.+?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)

@@ -100,11 +100,12 @@ def test_a_changing_strength_does_not_recompile_and_leaves_a_pending_backward_as
         loss(*batch)
     (expected,) = torch.autograd.grad(loss(*batch, **needs), logits)
     pending = compiled(*batch, **needs)
+    num_compiled = counter.frame_count
     values = []
     for step in range(1, 6):
         loss.set_progress(step / 5)
         values.append(compiled(*batch, **needs).item())
-    assert counter.frame_count == 1
+    assert counter.frame_count == num_compiled
     assert len(set(values)) == 5
     if torch.__version__ < "2.5":  # the strength is refilled there
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):

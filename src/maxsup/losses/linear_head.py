@@ -80,7 +80,8 @@ def linear_maxsup_cross_entropy(
     return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
 
 
-@torch.compiler.disable  # a compiler does not know what processes tell each other
+# A compiler does not know what processes tell each other. torch.compiler.disable would import it at once.
+@torch._disable_dynamo  # type: ignore[attr-defined]
 def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
     return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
 
