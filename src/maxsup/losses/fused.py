@@ -240,7 +240,7 @@ class _EagerLoss(torch.autograd.Function):
         if upstream.dim() == 0 and upstream.device.type == "cpu" and float(upstream) == 1.0:
             scale = None
         elif ctx.ignores and scale is not None:  # 0 times an upstream that is not finite is not 0
-            scale = scale.where((call.target != call.ignore_index).unsqueeze(axis), 0)
+            scale = scale.where((call.target.long() != call.ignore_index).unsqueeze(axis), 0)
         return scaled(grad, scale, address_of(grad) == address).to(input.dtype), None, None, None
 
 

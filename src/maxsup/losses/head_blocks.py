@@ -118,7 +118,7 @@ class _HeadLoss(torch.autograd.Function):
 
 def _valid(plan: Plan) -> Tensor:
     """Rows that count."""
-    return plan.target != plan.ignore_index
+    return plan.target.long() != plan.ignore_index
 
 
 def _factor(plan: Plan, dtype: torch.dtype) -> Factor:
