@@ -189,10 +189,14 @@ def test_an_interrupted_comparison_tells_what_is_saved(images: Path, tmp_path: P
     words = ["model.name=small_cnn", "model.pretrained=false", "data.image_size=10", "epochs=4", LOADED]
     command = [sys.executable, "-m", "maxsup.cli", "compare", *choice, "--output", str(output), *words]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    wait_until(lambda: any(output.glob("runs/*/metrics.jsonl")))
-    workers = workers_of(first.pid)
-    first.send_signal(signal.SIGTERM)
-    _, said = first.communicate(timeout=20)
+    try:
+        # It imports torch three times and tries a few steps before.
+        wait_until(lambda: any(output.glob("runs/*/metrics.jsonl")), 400.0)
+        workers = workers_of(first.pid)
+        first.send_signal(signal.SIGTERM)
+        _, said = first.communicate(timeout=30)
+    finally:
+        first.kill()
     assert first.returncode == 143
     num_saved = sum((folder / "checkpoints/last").exists() for folder in output.glob("runs/*"))
     assert f"of 2 runs 0 are done, {num_saved} have a checkpoint to go on from, {2 - num_saved} have none" in said

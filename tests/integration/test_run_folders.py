@@ -9,6 +9,7 @@ from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.errors import Interruption, MaxsupError, NonFiniteError, StorageError
 from maxsup.core.recipes import read_yaml
 from maxsup.training import train
+from maxsup.training.preprocessing import resolved
 from maxsup.training.progress import Reporter
 from tests.integration.runs import StopAt
 
@@ -105,7 +106,7 @@ def test_what_an_attempt_stumbled_over_is_forgotten_when_training_begins_again(e
     train_into(exploded)
     assert not (exploded / "nonfinite.json").exists()
     assert json.loads((exploded / "summary.json").read_text())["epochs"] == 1
-    assert parse_recipe(read_yaml(exploded / "config.yaml")) == quick()
+    assert parse_recipe(read_yaml(exploded / "config.yaml")) == resolved(quick())
 
 
 def test_it_is_forgotten_when_a_run_goes_on_too(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items
-from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items
+from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.reading import read_json, read_json_lines
 from maxsup.core.recipes import run_recipe
@@ -59,7 +59,13 @@ def train(
     """
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
-    recipe, choices = fitted(recipe)
+    try:
+        recipe, choices = fitted(recipe)
+    except DataError:
+        # A run that is there answers without its data; what it settled when it had some is in its own recipe.
+        if output is None or not RunDir(output).config.is_file():
+            raise
+        recipe, choices = _settled_before(recipe, RunDir(output)), []
     run = RunDir(output or default_output(recipe, name))
     recipe = resolved(recipe)
     _check_output(run)
@@ -235,6 +241,20 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)
     return changes
+
+
+def _settled_before(recipe: Recipe, run: RunDir) -> Recipe:
+    """The recipe with what it leaves to the data as the run has it."""
+    stored = run_recipe(run)
+    data, model = recipe.data, recipe.model
+    size, options = data.image_size or stored.data.image_size, {**stored.data.options, **data.options}
+    network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(model, key) == AUTO}
+    return recipe.model_copy(
+        update={
+            "data": data.model_copy(update={"image_size": size, "options": options}),
+            "model": model.model_copy(update=network),
+        }
+    )
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
