@@ -149,7 +149,7 @@ def test_micro_batches_are_counted_as_the_criterion_counts(answer: Answer, tmp_p
         ("a.yaml", "- 1\n", 2, "must hold key: value lines"),
         ("a.json", "{", 2, "must be valid JSON"),
         ("a.json", "[1]", 2, "must hold an object of settings"),
-        ("a.npz", "no archive", 4, "must be a readable .npz file"),
+        ("a.npz", "no archive", 4, "must be in a readable .npz file"),
         ("a.txt", "x", 4, "file must be of kind"),
         ("missing.yaml", None, 2, "FILE must be a file that is there"),
         ("a.py", "def f(:", 2, "script must be Python that can be read; got an error in line 1"),

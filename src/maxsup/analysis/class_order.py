@@ -54,7 +54,7 @@ def class_order(
     """
     shown = [aliases[0] for aliases in known] or [f"class {index}" for index in range(num_outputs)]
     if known and len(known[0]) > 1:
-        shown = [aliases[1] for aliases in known]  # a word says more than an id
+        shown = [aliases[:2][-1] for aliases in known]  # a word says more than an id
     by_name = _by_name(known) if listed is None else {_plain(name): index for name, index in listed.items()}
     places = [by_name.get(_plain(name)) for name in names]
     missing = [name for name, place in zip(names, places, strict=True) if place is None]

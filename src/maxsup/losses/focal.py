@@ -66,10 +66,9 @@ def focal_cross_entropy(
         >>> focal_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(0.9898)
     """
-    if not isinstance(gamma, Tensor):
-        check_number("gamma", gamma)
-        if gamma == 0:
-            return plain_cross_entropy(input, target, **options)
+    check_strength("gamma", gamma)
+    if not isinstance(gamma, Tensor) and gamma == 0:
+        return plain_cross_entropy(input, target, **options)
 
     def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
         return focal_costs(F.log_softmax(rows, dim=-1), gamma, detach_modulation), None

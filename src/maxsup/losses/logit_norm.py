@@ -20,7 +20,7 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
-from maxsup.losses.reduction import ReductionOptions, reduced_loss
+from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss
 
 NORM_OFFSET = 1e-7
 
@@ -36,8 +36,7 @@ def logit_norm_cross_entropy(
         >>> logit_norm_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(10.0000)
     """
-    if not isinstance(tau, Tensor):
-        check_number("tau", tau, above=True)
+    check_strength("tau", tau, above=True)
 
     def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
         masked = rows == -math.inf

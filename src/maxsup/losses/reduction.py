@@ -228,10 +228,10 @@ def require_labels(name: str, target: Tensor) -> None:
         )
 
 
-def check_strength(name: str, value: Any, high: float = math.inf) -> None:
-    """Raise unless ``value`` is a number in ``[0, high]``, or a tensor of one number, which is not looked at."""
+def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool = False) -> None:
+    """Raise unless ``value`` is a number as ``check_number`` has it, or a tensor of one, which is not looked at."""
     if not isinstance(value, Tensor):
-        check_number(name, value, high=high)
+        check_number(name, value, high=high, above=above)
     elif value.dim() > 0 and value.numel() != 1:
         raise ValueError(
             f"{name} must be one number for all samples; got a tensor of shape {tuple(value.shape)}. "

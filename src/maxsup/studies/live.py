@@ -162,6 +162,9 @@ def standing(state: JobState) -> str:
     """Where a run is, in words.
 
     Example:
+        >>> from pathlib import Path
+        >>> from maxsup.studies.launch import Job
+        >>> from maxsup.studies.pulse import Pulse
         >>> job = Job("ce-s0", Path("runs/ce-s0"), 10)
         >>> standing(JobState(job, "running", 2, seconds_left=90.0, pulse=Pulse(2, 30, 45, 512.3)))
         'is in epoch 3/10, step 30/45, 512 images/s, 1 min 30 s left'
