@@ -33,14 +33,31 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
-def agree(name: str, compiled, logits: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether value and gradient of a compiled loss are those of eager mode, to 1e-12."""
-    results = []
-    for loss in (make_loss(name), compiled):
-        leaf = logits.clone().requires_grad_()
-        value = loss(leaf, target, **needs_of(name, logits))
-        results.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
-    return all(torch.allclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True) for a, b in zip(*results, strict=True))
+class Losses(torch.nn.Module):
+    """Several losses of one batch, for a single compilation."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.losses = torch.nn.ModuleDict({name: make_loss(name) for name in names})
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor, needs: dict[str, dict]) -> torch.Tensor:
+        return torch.stack([loss(logits, target, **needs[name]) for name, loss in self.losses.items()])
+
+
+def values_and_gradient(
+    losses, names: list[str], logits: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values of all losses, and the gradient of a sum in which each counts differently."""
+    leaf = logits.clone().requires_grad_()
+    values = losses(leaf, target, {name: needs_of(name, logits) for name in names})
+    return values.detach(), torch.autograd.grad(values, leaf, torch.linspace(1, 2, len(names)).double())[0]
+
+
+def assert_agree(names: list[str], compiled, logits: torch.Tensor, target: torch.Tensor) -> None:
+    """Values and gradient of compiled losses are those of eager mode, to 1e-12."""
+    found, expected = (values_and_gradient(losses, names, logits, target) for losses in (compiled, Losses(names)))
+    for own, other in zip(found, expected, strict=True):
+        assert torch.allclose(own, other, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 def partly_ignored(logits: torch.Tensor) -> torch.Tensor:
@@ -49,43 +66,45 @@ def partly_ignored(logits: torch.Tensor) -> torch.Tensor:
     return target
 
 
+def test_compiled_losses_match_eager_on_labels():
+    compiled = torch.compile(Losses(NAMES), fullgraph=True, backend="aot_eager")
+    logits = logits_without_ties(6, 4)
+    assert_agree(NAMES, compiled, logits, partly_ignored(logits))
+    values, gradient = values_and_gradient(compiled, NAMES, logits, torch.full((6,), -100))
+    assert values.isnan().all()
+    assert torch.equal(gradient, torch.zeros_like(logits))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_loss_compiled_for_all_shapes_matches_eager_on_labels(name: str):
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(make_loss(name), fullgraph=True, backend=counter, dynamic=True)
+def test_a_loss_compiled_for_all_shapes_matches_eager(name: str):
+    counter = CompileCounter()
+    compiled = torch.compile(Losses([name]), fullgraph=True, backend=counter, dynamic=True)
     counts = []
     for num_rows in (6, 9, 5):
         logits = logits_without_ties(num_rows, 4)
-        assert agree(name, compiled, logits, partly_ignored(logits))
+        assert_agree([name], compiled, logits, partly_ignored(logits))
         counts.append(counter.frame_count)
     assert len(set(counts)) == 1
-    # Nothing counts: nan, and a gradient of 0.
-    leaf = logits.requires_grad_()
-    value = compiled(leaf, torch.full((5,), -100), **needs_of(name, logits))
-    assert value.isnan()
-    assert torch.equal(torch.autograd.grad(value, leaf)[0], torch.zeros_like(logits))
 
 
-@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
-def test_a_compiled_loss_matches_eager_on_probabilities(name: str):
+def test_compiled_losses_match_eager_on_probabilities():
     logits = logits_without_ties(6, 4)
-    compiled = torch.compile(make_loss(name), fullgraph=True, backend="aot_eager")
-    assert agree(name, compiled, logits, probabilities_for(logits))
+    compiled = torch.compile(Losses(TAKES_PROBABILITIES), fullgraph=True, backend="aot_eager")
+    assert_agree(TAKES_PROBABILITIES, compiled, logits, probabilities_for(logits))
 
 
 def test_maxsup_compiled_to_machine_code_matches_eager():
-    compiled = torch.compile(make_loss("maxsup"), fullgraph=True, backend="inductor")
+    compiled = torch.compile(Losses(["maxsup"]), fullgraph=True, backend="inductor")
     logits = logits_without_ties(6, 4)
-    assert agree("maxsup", compiled, logits, partly_ignored(logits))
+    assert_agree(["maxsup"], compiled, logits, partly_ignored(logits))
 
 
 def test_compiled_losses_in_eval_mode_are_cross_entropy():
-    losses = [make_loss(name).eval() for name in NAMES]
-    compiled = torch.compile(lambda *batch: [loss(*batch) for loss in losses], fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(Losses(NAMES).eval(), fullgraph=True, backend="aot_eager")
     logits = logits_without_ties(6, 4)
     expected = torch.nn.functional.cross_entropy(logits, labels_for(logits))
-    for value in compiled(logits, labels_for(logits)):
-        assert torch.allclose(value, expected, rtol=1e-12, atol=0)
+    values = compiled(logits, labels_for(logits), {name: {} for name in NAMES})
+    assert torch.allclose(values, expected.expand_as(values), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
