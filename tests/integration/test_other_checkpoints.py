@@ -194,7 +194,20 @@ def finished_run(folder: Path, checkpoint: dict[str, Any], photos: Path, size: i
     return folder
 
 
-def test_a_program_is_run_as_it_is_in_batches_of_its_size(photos: Path, tmp_path: Path) -> None:
+def write_exported(network: nn.Module, images: Tensor, path: Path) -> None:
+    torch.export.save(torch.export.export(network, (images,)), path)
+
+
+def write_onnx(network: nn.Module, images: Tensor, path: Path) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed, so no file can be written for onnxruntime")
+    torch.onnx.export(network, (images,), path, dynamo=False)
+
+
+@pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export")
+@pytest.mark.parametrize(("suffix", "write"), [(".pt2", write_exported), (".onnx", write_onnx)])
+def test_a_program_is_run_as_it_is_in_batches_of_its_size(
+    suffix: str, write: Callable[[nn.Module, Tensor, Path], None], photos: Path, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     network = nn.Sequential(network, nn.Linear(8, len(CLASSES))).eval()
@@ -206,9 +219,9 @@ def test_a_program_is_run_as_it_is_in_batches_of_its_size(photos: Path, tmp_path
             torchvision.transforms.Normalize((0.4, 0.5, 0.6), (0.2, 0.2, 0.2)),
         ]
     )
-    torch.export.save(torch.export.export(network, (torch.zeros(5, 3, 32, 32),)), tmp_path / "network.pt2")
+    write(network, torch.zeros(5, 3, 32, 32), tmp_path / f"network{suffix}")
     words = ["augment.crop_pct=0.8", "augment.mean=[0.4, 0.5, 0.6]", "augment.std=[0.2, 0.2, 0.2]"]
-    found = checkpoint_outputs(str(tmp_path / "network.pt2"), None, f"folder:{photos}", overrides=words)
+    found = checkpoint_outputs(str(tmp_path / f"network{suffix}"), None, f"folder:{photos}", overrides=words)
     with torch.no_grad():
         expected = network(torch.stack([prepare(image) for image, _ in images_of(photos)]))
     torch.testing.assert_close(found.outputs.logits, expected, atol=1e-4, rtol=1e-4)

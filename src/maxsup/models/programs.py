@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.core.errors import StorageError
+from maxsup.core.installation import install_command
 
 PROGRAM_SUFFIXES = (".pt2", ".onnx")
 
@@ -55,7 +56,7 @@ def load_program(path: Path) -> Program:
         return _onnx(path) if path.suffix == ".onnx" else _exported(path)
     except ImportError as error:
         raise ImportError(
-            "onnxruntime must be installed to run an .onnx file; got none. Run pip install onnxruntime."
+            f"An .onnx file needs onnxruntime, which is not installed. Run {install_command('onnx')}."
         ) from error
     except Exception as error:  # both formats have many ways to be broken
         reason = (str(error).splitlines() or [type(error).__name__])[0]

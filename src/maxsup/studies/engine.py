@@ -159,7 +159,7 @@ def read_folder(path: str | Path) -> StudyFolder:
     with as_written(file):
         runs = {
             name: PlannedRun(
-                Recipe.model_validate(record["recipes"][name]),
+                parse_recipe(record["recipes"][name]),
                 run["arm"],
                 run["seed"],
                 tuple(Cell(*cell) for cell in run["cells"]),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.core.errors import MaxsupError
+from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
 from maxsup.studies.compare import comparison
 from maxsup.studies.engine import StudyFolder, execute, lay_out, plan_folder, read_folder
@@ -57,6 +58,16 @@ def test_a_run_is_named_after_its_content_so_that_another_experiment_gets_anothe
 
 def test_a_folder_read_back_is_the_one_that_was_laid_out(folder: StudyFolder) -> None:
     assert read_folder(folder.path) == folder
+
+
+def test_a_folder_in_the_words_of_an_older_version_is_read_as_it_was_meant(folder: StudyFolder) -> None:
+    file = folder.path / "study.json"
+    record = read_json(file)
+    for recipe in record["recipes"].values():
+        recipe["augment"] = {"eval_resize": 10}
+        recipe["data"]["image_size"] = 8
+    RunDir(folder.path).write_json(file, record)
+    assert {run.recipe.augment.crop_pct for run in read_folder(folder.path).runs.values()} == {0.8}
 
 
 def test_finished_runs_are_not_run_again(folder: StudyFolder) -> None:
