@@ -65,7 +65,10 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
     elif place.is_dir():
         find = _Files(place, images)
     else:
-        raise DataError(f"masks must be a folder or a .csv file that exists; got {masks!r}. See gradcam in the manual.")
+        raise DataError(
+            f"masks must be a folder of images or a .csv file ({', '.join(_HEADER)}) that exists; got {masks!r}. "
+            "Check the path."
+        )
     fit = _fit(run, images)
     return lambda index: fit(find(index))
 

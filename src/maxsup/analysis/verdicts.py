@@ -268,7 +268,7 @@ def probe_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdi
         probe,
         own - margin,
         "The classes are in the features; whether more is, another task tells: "
-        "maxsup analyze RUN --what probe --target DATA.",
+        "maxsup analyze RUN --what probe probe.target=DATA.",
     )
 
 

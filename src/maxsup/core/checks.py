@@ -30,7 +30,7 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST,
         raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
     most = min(high, LARGEST)
     if number > most:
-        raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Usual values lie between 0.05 and 0.3.")
+        raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one.")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

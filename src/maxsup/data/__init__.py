@@ -1,7 +1,7 @@
 """Data sets by name, and pipelines that turn them into batches.
 
 A function in this folder with a ``@DATASETS.register`` decorator is the whole registration: ``load_data``,
-``maxsup ls datasets`` and the contract tests find it.
+``maxsup ls data`` and the contract tests find it.
 """
 
 from __future__ import annotations

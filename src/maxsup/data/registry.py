@@ -1,6 +1,6 @@
 """Data sets by name.
 
-A function with an ``@DATASETS.register`` decorator is the whole registration: ``load_data``, ``maxsup ls datasets``
+A function with an ``@DATASETS.register`` decorator is the whole registration: ``load_data``, ``maxsup ls data``
 and the contract tests find it.
 """
 

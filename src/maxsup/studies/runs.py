@@ -46,7 +46,7 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
     if chosen not in names:
         raise ValueError(f"baseline must be a loss of these runs; got {chosen!r}. {hint(chosen, names)}")
     seeds = tuple(sorted({recipe.seed for recipe in recipes.values()}))
-    scale = Scale(recipe="digits_cnn", seeds=seeds, note="runs as they were trained")
+    scale = Scale(recipe=str(RunDir(next(iter(recipes))).config), seeds=seeds, note="runs as they were trained")
     metrics = MASK_METRICS if first.model.name in SEGMENTERS else {key: METRICS[key] for key in _PLAIN}
     study = Study(
         name="runs",
