@@ -50,6 +50,7 @@ def analyze(
     weights: str = "last",
     overrides: Iterable[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    with_figures: bool = True,
     progress: Progress | None = None,
 ) -> Analyzed:
     """Analyse runs and compare them.
@@ -62,6 +63,7 @@ def analyze(
         weights: ``last``, or ``best`` on the validation split.
         overrides: ``key.sub=value`` each for all recipes, for instance where the data is now.
         options: Of each analysis by its name, for instance ``{"probe": {"target": "cifar100"}}``.
+        with_figures: Draw them too; a report draws its own from the numbers.
         progress: Shows how far it is.
 
     Returns:
@@ -90,6 +92,7 @@ def analyze(
         found = _compute(name, runs, split, asked, done)
         if found:
             done.results[name] = found
+        if found and with_figures:
             # Figures are told apart as results are, so that other options or data do not overwrite them.
             result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
             with kept_if_possible("figures are"):

@@ -105,10 +105,15 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
         train(recipe, folder, name=name, reporter=reporter or Reporter())
     errors: list[Exception] = []
     for request in _open_requests(folder, job):
+        if _is_analyzed(folder, request):  # meanwhile, under another name
+            continue
         if reporter is not None:
             reporter.work_on(f"analysis {request['what']}")
         try:
-            run.write_json(analysis_marker(folder, request), _analyzed(folder, request))
+            done = _analyzed(folder, request)
+            for same in job["analyses"]:
+                if same | {"name": None} == request | {"name": None}:
+                    run.write_json(analysis_marker(folder, same), done | {"request": same})
         except Exception as error:
             traceback.print_exc()
             errors.append(error)
@@ -189,6 +194,7 @@ def _analyzed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         weights=request.get("weights") or "last",
         overrides=data_overrides(request.get("data")),
         options={name: request.get("options") or {}},
+        with_figures=False,
     )
     base = folder.resolve()
     return {

@@ -93,6 +93,7 @@ def test_an_analysis_is_asked_for_in_the_words_of_the_job(folder: Path, pretende
         "weights": "best",
         "overrides": ['data.name="digits"'],
         "options": {"logits": {"bins": 3}},
+        "with_figures": False,
     }
 
 
@@ -123,6 +124,13 @@ def test_an_analysis_that_is_asked_for_later_is_added(folder: Path, pretended: P
     assert not is_done(folder)
     run_job(folder)
     assert pretended.calls[3:] == ["collapse"]
+
+
+def test_an_analysis_that_is_asked_for_under_two_names_is_made_once(tmp_path: Path, pretended: Pretended) -> None:
+    write_job(tmp_path, *(COLLAPSE | {"name": name} for name in ("first", "second")))
+    run_job(tmp_path)
+    assert pretended.calls == ["train", "collapse"]
+    assert is_done(tmp_path)
 
 
 def test_an_analysis_that_fails_does_not_stop_the_others(folder: Path, pretended: Pretended) -> None:
