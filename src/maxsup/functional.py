@@ -18,6 +18,7 @@ from maxsup.losses.ls_ablations import (
     regularization_only_cross_entropy,
 )
 from maxsup.losses.maxsup import maxsup_cross_entropy, maxsup_penalty
+from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.online_label_smoothing import online_label_smoothing_cross_entropy
 from maxsup.losses.penalized import implementation
 from maxsup.losses.zipf_label_smoothing import dense_votes, zipf_label_smoothing_cross_entropy
@@ -42,6 +43,7 @@ __all__ = [
     "logit_penalty_cross_entropy",
     "maxsup_cross_entropy",
     "maxsup_penalty",
+    "mbls_cross_entropy",
     "online_label_smoothing_cross_entropy",
     "regularization_only_cross_entropy",
     "zipf_label_smoothing_cross_entropy",

@@ -22,6 +22,7 @@ from tests.contract.calls import (
     needs_of,
     probabilities_for,
 )
+from tests.reference.cases import CASE_OF
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +37,9 @@ def fresh_compiler():
 class Losses(torch.nn.Module):
     """Several losses of one batch, for a single compilation."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], **options) -> None:
         super().__init__()
-        self.losses = torch.nn.ModuleDict({name: make_loss(name) for name in names})
+        self.losses = torch.nn.ModuleDict({name: make_loss(name, **options) for name in names})
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor, needs: dict[str, dict]) -> torch.Tensor:
         return torch.stack([loss(logits, target, **needs[name]) for name, loss in self.losses.items()])
@@ -53,9 +54,10 @@ def values_and_gradient(
     return values.detach(), torch.autograd.grad(values, leaf, torch.linspace(1, 2, len(names)).double())[0]
 
 
-def assert_agree(names: list[str], compiled, logits: torch.Tensor, target: torch.Tensor) -> None:
+def assert_agree(names: list[str], compiled, logits: torch.Tensor, target: torch.Tensor, **options) -> None:
     """Values and gradient of compiled losses are those of eager mode, to 1e-12."""
-    found, expected = (values_and_gradient(losses, names, logits, target) for losses in (compiled, Losses(names)))
+    eager = Losses(names, **options)
+    found, expected = (values_and_gradient(losses, names, logits, target) for losses in (compiled, eager))
     for own, other in zip(found, expected, strict=True):
         assert torch.allclose(own, other, rtol=1e-12, atol=1e-12, equal_nan=True)
 
@@ -87,16 +89,22 @@ def test_a_loss_compiled_for_all_shapes_matches_eager(name: str):
     assert len(set(counts)) == 1
 
 
-def test_compiled_losses_match_eager_on_probabilities():
-    logits = logits_without_ties(6, 4)
-    compiled = torch.compile(Losses(TAKES_PROBABILITIES), fullgraph=True, backend="aot_eager")
-    assert_agree(TAKES_PROBABILITIES, compiled, logits, probabilities_for(logits))
+def test_compiled_losses_with_a_z_loss_match_eager_on_probabilities():
+    logits, options = logits_without_ties(6, 4), {"z_loss": 0.03}
+    compiled = torch.compile(Losses(TAKES_PROBABILITIES, **options), fullgraph=True, backend="aot_eager")
+    assert_agree(TAKES_PROBABILITIES, compiled, logits, probabilities_for(logits), **options)
 
 
-def test_maxsup_compiled_to_machine_code_matches_eager():
-    compiled = torch.compile(Losses(["maxsup"]), fullgraph=True, backend="inductor")
+def test_maxsup_compiled_to_machine_code_matches_eager_and_is_mbls_with_margin_0_to_the_bit():
     logits = logits_without_ties(6, 4)
+    losses = Losses(["maxsup"])
+    compiled = torch.compile(losses, fullgraph=True, backend="inductor")
     assert_agree(["maxsup"], compiled, logits, partly_ignored(logits))
+    expected = values_and_gradient(compiled, ["maxsup"], logits, partly_ignored(logits))
+    losses.losses["maxsup"] = maxsup.create_loss("mbls", alpha=0.3, margin=0)
+    torch._dynamo.reset()
+    found = values_and_gradient(compiled, ["maxsup"], logits, partly_ignored(logits))
+    assert all(torch.equal(own, other) for own, other in zip(found, expected, strict=True))
 
 
 def test_compiled_losses_in_eval_mode_are_cross_entropy():
@@ -110,7 +118,7 @@ def test_compiled_losses_in_eval_mode_are_cross_entropy():
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_a_changing_strength_does_not_recompile_and_leaves_a_pending_backward_as_it_was(name: str):
     counter = CompileCounterWithBackend("aot_eager")
-    loss = maxsup.create_loss(name, **{SCHEDULED[name]: Linear(0.1, 0.3)})
+    loss = maxsup.create_loss(name, **{**CASE_OF[name].strength, SCHEDULED[name]: Linear(0.1, 0.3)})
     compiled = torch.compile(loss, fullgraph=True, backend=counter)
     logits = logits_without_ties(6, 4, dtype=torch.float32).requires_grad_()
     batch, needs = (logits, labels_for(logits)), needs_of(name, logits)
@@ -158,7 +166,8 @@ def test_a_head_compiled_for_all_shapes_matches_eager(reduction: str):
     counter = CompileCounterWithBackend("aot_eager")
 
     def head(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return linear_maxsup_cross_entropy(hidden, weight, target, 0.3, bias=bias, reduction=reduction)
+        terms = {"margin": 1.0, "z_loss": 0.03, "soft_cap": 4.0} if reduction == "none" else {}
+        return linear_maxsup_cross_entropy(hidden, weight, target, 0.3, bias=bias, reduction=reduction, **terms)
 
     compiled = torch.compile(head, fullgraph=True, backend=counter, dynamic=True)
     weight, bias = torch.randn(7, 3, dtype=torch.float64, requires_grad=True), torch.randn(7, dtype=torch.float64)

@@ -14,6 +14,7 @@ import maxsup
 from maxsup.cli import main
 from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError, out_of_memory
 from maxsup.core.installation import install_command
+from tests.reference.cases import NUM_LOSSES
 
 KEYS = ["name", "formula", "strength", "default", "source", "needs"]
 
@@ -57,7 +58,7 @@ def listing(cli: Callable[..., Outcome]) -> list[dict[str, Any]]:
 
 def test_json_lists_every_registered_loss_with_all_its_facts(listing: list[dict[str, Any]]) -> None:
     assert [row["name"] for row in listing] == maxsup.list_losses()
-    assert len(listing) == 15
+    assert len(listing) == NUM_LOSSES
     for row in listing:
         assert list(row) == KEYS
         assert row["formula"]

@@ -14,8 +14,8 @@ from maxsup.training import train
 from maxsup.training.needs import SERVED
 from maxsup.training.progress import Reporter
 from tests.architecture.source import PACKAGE, parsed_files
+from tests.reference.cases import NUM_LOSSES
 
-NUM_LOSSES = 15
 # Adam, because the gradients of the losses differ in scale by a factor of 25 (logit_norm).
 DIGITS = {"optimizer": {"name": "adamw", "lr": 3e-3}, "epochs": 2, "batch_size": 64}
 

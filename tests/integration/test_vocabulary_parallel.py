@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
+from maxsup.losses.soft_cap import soft_capped
 from tests.integration.test_two_processes import results_of_both_ranks
 
 pytestmark = pytest.mark.distributed
@@ -49,6 +50,12 @@ def work_of_a_rank(rank: int) -> torch.Tensor:
     with pytest.raises(RuntimeError, match="first derivatives only"):
         torch.autograd.grad(rows.sum(), tensors, create_graph=True, retain_graph=True)
     parts += flat_gradients(rows, tensors, torch.linspace(-1, 2, 9, dtype=torch.float64))
+    capped = linear_maxsup_cross_entropy(
+        tensors[0], tensors[1], target, 0.3, bias=tensors[2], group=group, z_loss=0.03, soft_cap=4.0
+    )
+    parts += flat_gradients(capped, tensors)
+    with pytest.raises(ValueError, match="margin must be 0 on a head that is split"):
+        linear_maxsup_cross_entropy(tensors[0], tensors[1], target, group=group, margin=1.0)
     nothing = torch.full_like(target, -100)
     empty = linear_maxsup_cross_entropy(tensors[0], tensors[1], nothing, 0.3, bias=tensors[2], group=group)
     return torch.cat([*parts, *flat_gradients(empty, tensors)])
@@ -62,12 +69,16 @@ def expected_of_a_rank(rank: int) -> torch.Tensor:
     classes = slice(SPLIT[rank], SPLIT[rank + 1])
     parts = []
     with implementation("reference"):
-        for reduction, upstream in (("mean", None), ("none", torch.linspace(-1, 2, 9, dtype=torch.float64))):
-            loss = maxsup_cross_entropy(F.linear(*tensors), target, 0.3, reduction=reduction)
-            hidden, weight, bias = torch.autograd.grad(loss, tensors, upstream)
+        logits = F.linear(*tensors)
+        for loss, upstream in (
+            (maxsup_cross_entropy(logits, target, 0.3), None),
+            (maxsup_cross_entropy(logits, target, 0.3, reduction="none"), torch.linspace(-1, 2, 9).double()),
+            (maxsup_cross_entropy(soft_capped(logits, 4.0), target, 0.3, z_loss=0.03), None),
+        ):
+            hidden, weight, bias = torch.autograd.grad(loss, tensors, upstream, retain_graph=True)
             parts += [loss.detach().flatten(), hidden.flatten(), weight[classes].flatten(), bias[classes].flatten()]
     zeros = [torch.zeros_like(part) for part in parts[1:4]]
-    return torch.cat([*parts, torch.full((1,), torch.nan), *zeros])  # nothing counts in the third loss
+    return torch.cat([*parts, torch.full((1,), torch.nan), *zeros])  # nothing counts in the last loss
 
 
 def test_two_processes_give_the_loss_and_gradients_of_the_whole_head(tmp_path: Path):

@@ -129,6 +129,8 @@ def own_options(draw: st.DrawFn, case: LossCase, dtype: torch.dtype, probabiliti
     if case.name == "logit_norm":
         # 1 / tau multiplies the rounding error of the logits: 25 times at 0.04, which float32 cannot give at 2e-6.
         options["tau"] = draw(st.sampled_from((0.04, 0.5, 1.0) if dtype == torch.float64 else (0.5, 1.0)))
+    if case.name == "mbls":
+        options["margin"] = draw(st.sampled_from((0.0, 0.5, 4.0)))
     if case.name == "ls":
         options["convention"] = draw(st.sampled_from(("k", "k-1")))
         options["weight_mode"] = draw(st.sampled_from(("sample", "torch")))

@@ -6,17 +6,18 @@ import zlib
 import pytest
 import torch
 from hypothesis import given, seed, settings
+from hypothesis import strategies as st
 
 import maxsup
 import maxsup.functional
 from tests.properties.batches import Batch, batches
 from tests.reference import gradients
 from tests.reference.cases import CASE_OF, NUM_LOSSES, LossCase
-from tests.reference.losses import REFERENCES, ls_with_torch_weights, weighted
+from tests.reference.losses import REFERENCES, ls_with_torch_weights, sample_weight, squared_log_sum, weighted
 from tests.reference.reduction import reduced
 
 FULL_CASES = 115
-"""Calls drawn for each loss, dtype and implementation in the full run: 15 x 2 x 3 x 115 = 10,350 calls."""
+"""Calls drawn for each loss, dtype and implementation in the full run: 20 x 2 x 3 x 90 = 10,800 calls."""
 NUM_IMPLEMENTATIONS = 3
 QUICK_CASES = 5
 GRADIENT_CASES = 50
@@ -24,14 +25,16 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 """Largest difference allowed, relative to ``max(1, |value|)``."""
 
 
-def reference_value(case: LossCase, batch: Batch) -> float | list[float]:
+def reference_value(case: LossCase, batch: Batch, z_loss: float) -> float | list[float]:
     weight = batch.shared.get("weight")
 
     def value(i: int) -> float:
         options = batch.reference_options(i)
+        row, target = batch.rows[i], batch.targets[i]
         if options.pop("weight_mode", "sample") == "torch":
-            return ls_with_torch_weights(batch.rows[i], batch.targets[i], weight, **options)
-        return weighted(REFERENCES[case.name], batch.rows[i], batch.targets[i], weight, **options)
+            return ls_with_torch_weights(row, target, weight, **options)
+        term = z_loss * sample_weight(target, weight) * squared_log_sum(row)
+        return weighted(REFERENCES[case.name], row, target, weight, **options) + term
 
     return reduced(value, batch.targets, **batch.shared)
 
@@ -60,14 +63,16 @@ def test_a_loss_equals_its_plain_loop(name: str, dtype: torch.dtype, cases: int,
 
     @seed(zlib.crc32(f"{name} {dtype} {each_implementation}".encode()))
     @settings(max_examples=cases, derandomize=False)
-    @given(batch=batches(case, dtype))
-    def agrees(batch: Batch) -> None:
+    @given(batch=batches(case, dtype), z_loss=st.sampled_from((0.0, 0.01)))
+    def agrees(batch: Batch, z_loss: float) -> None:
         nonlocal seen
         seen += 1
-        loss = function(batch.input(dtype), batch.target(dtype), **batch.keywords(dtype))
+        if batch.options.get("weight_mode") == "torch":
+            z_loss = 0.0
+        loss = function(batch.input(dtype), batch.target(dtype), z_loss=z_loss, **batch.keywords(dtype))
         assert loss.dtype == dtype
         assert loss.shape == (batch.sample_shape if batch.shared["reduction"] == "none" else ())
-        assert not differs(loss, reference_value(case, batch), TOLERANCE[dtype])
+        assert not differs(loss, reference_value(case, batch, z_loss), TOLERANCE[dtype])
 
     agrees()
     assert seen >= cases

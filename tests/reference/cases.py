@@ -38,6 +38,7 @@ CASES = (
     LossCase("ce", "CrossEntropyLoss", "cross_entropy", off={}),
     LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON),
     LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON),
+    LossCase("mbls", "MarginLabelSmoothingLoss", "mbls_cross_entropy", ALPHA_OFF, {"alpha": 0.3, "margin": 1.2}),
     LossCase("reg_only", "RegularizationOnlyLoss", "regularization_only_cross_entropy", ALPHA_OFF, ALPHA_ON, False),
     LossCase(
         "err_amp_mean",
@@ -110,5 +111,5 @@ CASES = (
         {"alpha": 0.3, "gamma": 2.0},
     ),
 )
-NUM_LOSSES = 15
+NUM_LOSSES = 16
 CASE_OF = {case.name: case for case in CASES}

@@ -1,4 +1,4 @@
-"""The fifteen losses as loops over Python floats, one function a registry name.
+"""The losses as loops over Python floats, one function a registry name.
 
 Every function takes the logits of one sample and a target (a class index, or a list of class probabilities where the
 loss accepts one) and returns the value of that sample without class weights; ``weighted`` adds those. Classes with a
@@ -116,6 +116,17 @@ def maxsup(z: Sequence[float], target: Target, *, alpha: float = 0.1) -> float:
     return ce(z, target) + alpha * (max(z) - mean(z))
 
 
+def mbls(z: Sequence[float], target: Target, *, alpha: float = 0.1, margin: float = 10.0) -> float:
+    beyond = [max(z) - z[k] - margin for k in present(z) if max(z) - z[k] > margin]
+    return ce(z, target) + alpha * math.fsum(beyond) / len(present(z))
+
+
+def squared_log_sum(z: Sequence[float]) -> float:
+    """``(log sum exp z)^2``."""
+    top = max(z)
+    return (top + math.log(math.fsum(math.exp(z[k] - top) for k in present(z)))) ** 2
+
+
 def maxsup_adaptive(z: Sequence[float], target: Target, *, alpha: float = 0.1) -> float:
     """MaxSup with the strength of each sample scaled by its own confidence."""
     return maxsup(z, target, alpha=alpha * adaptive_alpha(z))
@@ -220,7 +231,7 @@ def focal_maxsup(z: Sequence[float], target: Target, *, alpha: float = 0.1, gamm
 REFERENCES: dict[str, Callable[..., float]] = {
     function.__name__: function
     for function in (
-        ce, ls, maxsup, reg_only, err_amp_mean, err_amp_max, logit_penalty, logit_norm,
+        ce, ls, maxsup, mbls, reg_only, err_amp_mean, err_amp_max, logit_penalty, logit_norm,
         confidence_penalty, ols, zipf_ls, adaptive_ls, focal, focal_ls, focal_maxsup,
     )
 }  # fmt: skip

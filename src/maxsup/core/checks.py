@@ -12,8 +12,18 @@ LARGEST = 1e30
 """Beyond what any option can mean, and well within single precision."""
 
 
-def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST, *, above: bool = False) -> None:
+def check_number(
+    name: str,
+    value: Any,
+    low: float = 0.0,
+    high: float = LARGEST,
+    *,
+    above: bool = False,
+    at_low: str = "to switch the term off",
+) -> None:
     """Raise unless ``value`` is a number in ``[low, high]`` (``(low, high]`` with ``above``).
+
+    ``at_low`` says what ``low`` itself is good for.
 
     Example:
         >>> check_number("alpha", -0.1)
@@ -26,7 +36,7 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = LARGEST,
     # Compared only: while a loss is compiled for all shapes, a number may be a symbol. A nan compares with nothing.
     if not (number > low or (number == low and not above)):
         bound = f"above {low:g}" if above else f"of at least {low:g}"
-        fix = "Use a small positive value." if above else f"Use {low:g} to switch the term off."
+        fix = "Use a small positive value." if above else f"Use {low:g} {at_low}."
         raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
     most = min(high, LARGEST)
     if number > most:

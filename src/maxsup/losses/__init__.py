@@ -23,6 +23,7 @@ from maxsup.losses.logit_norm import LogitNormLoss
 from maxsup.losses.logit_penalty import LogitPenaltyLoss
 from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplificationMeanLoss, RegularizationOnlyLoss
 from maxsup.losses.maxsup import MaxSupLoss
+from maxsup.losses.mbls import MarginLabelSmoothingLoss
 from maxsup.losses.online_label_smoothing import OnlineLabelSmoothingLoss
 from maxsup.losses.zipf_label_smoothing import ZipfLabelSmoothingLoss
 
@@ -43,6 +44,7 @@ __all__ = [
     "LinearMaxSupLoss",
     "LogitNormLoss",
     "LogitPenaltyLoss",
+    "MarginLabelSmoothingLoss",
     "MaxSupLoss",
     "OnlineLabelSmoothingLoss",
     "RegularizationOnlyLoss",

@@ -15,7 +15,8 @@ from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, plain_cross_entropy, whole
+from maxsup.losses.plain import plain_cross_entropy
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, whole
 
 Strength = float | Schedule
 
@@ -28,12 +29,13 @@ _REFILLS_STRENGTH = torch.__version__ < "2.5"
 
 
 class LossOptions(TypedDict, total=False):
-    """Options that every loss module takes; they mean what they mean in ``nn.CrossEntropyLoss``."""
+    """Options that every loss module takes; see :class:`maxsup.losses.reduction.ReductionOptions`."""
 
     weight: Tensor | None
     ignore_index: int
     reduction: str
     empty: str
+    z_loss: float
 
 
 class RegularizedLoss(nn.Module):
@@ -59,14 +61,17 @@ class RegularizedLoss(nn.Module):
         ignore_index: int = -100,
         reduction: str = "mean",
         empty: str = "nan",
+        z_loss: float = 0.0,
     ) -> None:
         super().__init__()
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("empty", empty, EMPTY)
+        check_number("z_loss", z_loss)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.empty = empty
+        self.z_loss = z_loss
         if isinstance(strength, Constant):
             strength = strength.value
         self.schedule = strength if isinstance(strength, Schedule) else None
@@ -135,7 +140,7 @@ class RegularizedLoss(nn.Module):
         if not self.training:
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
-        loss = self._objective(input, target, **options, **extras)
+        loss = self._objective(input, target, **options, z_loss=self.z_loss, **extras)
         if target.is_floating_point() and not self._targets_checked:
             self._warn_if_smoothed(target)
         return loss
@@ -149,6 +154,8 @@ class RegularizedLoss(nn.Module):
         shown = [f"ignore_index={self.ignore_index}", f"reduction={self.reduction!r}"]
         if self.strength is not None:
             shown.insert(0, f"{self.strength}={self.schedule or self._value!r}")
+        if self.z_loss != 0:
+            shown.append(f"z_loss={self.z_loss}")
         return ", ".join(shown)
 
     def _check_advanced(self) -> None:

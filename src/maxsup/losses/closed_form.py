@@ -67,10 +67,11 @@ class FusedPenalty(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one call asks of the logits: ``factor * sum_i scale_i (CE_i + strength R_i)``, in blocks."""
+    """What one call asks of the logits: ``factor sum_i scale_i (CE_i + strength R_i + z_loss lse_i^2)``, in blocks."""
 
     penalty: FusedPenalty
     strength: Factor
+    z_loss: float
     target: Tensor
     valid: Tensor | None
     scale: Factor
@@ -121,6 +122,8 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
         # Of the logits themselves: a true class that is masked costs inf.
         data = log_norm - logits.gather(axis, job.target)
     values = data + job.strength * penalty
+    if job.z_loss != 0:
+        values = values + job.z_loss * log_norm.square()
     if isinstance(job.scale, Tensor):
         values = job.scale * values
     if job.valid is not None and not is_finite:  # 0 times what an ignored sample holds may not be 0
@@ -135,7 +138,9 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
         pull = torch.where(job.valid, pull, 0)
     push = pull * job.strength
     shift = -push / block.num_present if job.penalty.is_centred else 0.0
-    share = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
+    share: Factor = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
+    if job.z_loss != 0:  # the gradient of log-sum-exp is the probabilities, which cross-entropy has too
+        share = share + 2 * job.z_loss * block.log_norm
     grad = _scaled_and_shifted(block.exponentials, share * pull / block.norm, shift, out)
     if block.masked is not None:
         grad = grad.masked_fill_(block.masked, 0.0)

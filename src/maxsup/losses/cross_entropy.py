@@ -13,7 +13,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
-from maxsup.losses.reduction import ReductionOptions, plain_cross_entropy
+from maxsup.losses.maxsup import maxsup_cross_entropy
+from maxsup.losses.plain import plain_cross_entropy
+from maxsup.losses.reduction import ReductionOptions
 
 
 def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> Tensor:
@@ -25,7 +27,9 @@ def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOpti
         >>> cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.5744)
     """
-    return plain_cross_entropy(input, target, **options)
+    if options.get("z_loss", 0) == 0:
+        return plain_cross_entropy(input, target, **options)
+    return maxsup_cross_entropy(input, target, 0.0, **options)
 
 
 @LOSSES.register("ce", formula="lse(z) - z_gt", source="standard")

@@ -41,6 +41,7 @@ class Call(NamedTuple):
     reduction: str
     num_items: Factor | None
     empty: str
+    z_loss: float
 
 
 def is_ordinary(*values: Any) -> bool:
@@ -87,12 +88,12 @@ def fused_loss(
     reduction: str = "mean",
     num_items: Factor | None = None,
     empty: str = "nan",
+    z_loss: float = 0.0,
 ) -> Tensor:
     """``CE + strength * penalty`` in one pass; ``formula`` is the same loss for autograd to follow."""
+    call = Call(target, strength, weight, ignore_index, reduction, num_items, empty, z_loss)
     if torch.compiler.is_compiling():
-        job, denominator = _job(
-            input, Call(target, strength, weight, ignore_index, reduction, num_items, empty), penalty
-        )
+        job, denominator = _job(input, call, penalty)
         values = traced_values(input, job)
         if reduction == "none":
             return values.reshape(sample_shape(input))
@@ -101,11 +102,11 @@ def fused_loss(
         # Numbers as they are now, whatever happens to the tensors before backward.
         strength = float(strength)
         num_items = float(num_items) if isinstance(num_items, Tensor) else num_items
-        if weight is None and num_items is None:
+        if weight is None and num_items is None and z_loss == 0:
             loss = _small_loss(input, target, strength, penalty, ignore_index, reduction)
             if loss is not None:
                 return loss
-    call = Call(target, strength, weight, ignore_index, reduction, num_items, empty)
+        call = call._replace(strength=strength, num_items=num_items)
     return _EagerLoss.apply(input, call, penalty, formula)
 
 
@@ -155,7 +156,7 @@ def _job(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]
         denominator = call.num_items
     if call.empty == "zero":
         denominator = at_least_one_if_zero(denominator)
-    return Job(penalty, call.strength, target, valid, scale, 1.0, may_look), denominator
+    return Job(penalty, call.strength, call.z_loss, target, valid, scale, 1.0, may_look), denominator
 
 
 def _eager_job(input: Tensor, call: Call, penalty: FusedPenalty) -> Job:

@@ -13,8 +13,9 @@ from torch import Tensor
 from maxsup.losses.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.closed_form import Factor, Job, block_loss, working_dtype
 from maxsup.losses.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
-from maxsup.losses.maxsup import FUSED, maxsup_cross_entropy
+from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
 from maxsup.losses.reduction import raise_if_out_of_range
+from maxsup.losses.soft_cap import cap_in_place, soft_capped
 from maxsup.losses.vocabulary_parallel import Shard, parallel_block_loss
 
 # Thinner blocks make the matrix products slow, thicker ones only cost memory.
@@ -37,11 +38,26 @@ class Gradients(NamedTuple):
     bias: Tensor | None
 
 
+class Objective(NamedTuple):
+    """What is computed of each row: ``CE + alpha R + z_loss lse^2`` of logits that are capped softly unless it is 0."""
+
+    margin: float
+    z_loss: float
+    soft_cap: float
+
+    def of_logits(self, logits: Tensor, target: Tensor, alpha: Factor, **options: Any) -> Tensor:
+        """The same from logits that are held, for autograd to follow."""
+        if self.soft_cap != 0:
+            logits = soft_capped(logits, self.soft_cap)
+        return mbls_cross_entropy(logits, target, alpha, self.margin, z_loss=self.z_loss, **options)
+
+
 class Plan(NamedTuple):
     """What a head was called with besides its parameters."""
 
     target: Tensor
     alpha: Factor
+    objective: Objective
     ignore_index: int
     reduction: str
     num_items: Factor | None
@@ -146,7 +162,7 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
         own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
         hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
         logits = F.linear(hidden, weight, None if head.bias is None else bias)
-        loss = maxsup_cross_entropy(
+        loss = plan.objective.of_logits(
             logits,
             plan.target,
             plan.alpha,
@@ -165,15 +181,21 @@ def _values_and_gradients(head: Head, plan: Plan, mass: Tensor, wanted: Sequence
     rows = Rows(plan.target.long().where(valid, 0), valid, mass.to(working_dtype(head.hidden)))
     if torch.compiler.is_compiling():
         alpha = torch.as_tensor(plan.alpha, dtype=torch.float64)
-        values, *found = _opaque_by_blocks(*head, *rows, alpha, plan.products, list(wanted))
+        values, *found = _opaque_by_blocks(*head, *rows, alpha, plan.objective, plan.products, list(wanted))
     else:
-        values, *found = _by_blocks(head, rows, plan.alpha, plan.products, wanted, plan.shard)
+        values, *found = _by_blocks(head, rows, plan.alpha, plan.objective, plan.products, wanted, plan.shard)
     rest = iter(found)
     return values, Gradients(*(next(rest) if is_wanted else None for is_wanted in wanted))
 
 
 def _by_blocks(
-    head: Head, all_rows: Rows, alpha: Factor, products: torch.dtype, wanted: Sequence[bool], shard: Shard | None
+    head: Head,
+    all_rows: Rows,
+    alpha: Factor,
+    objective: Objective,
+    products: torch.dtype,
+    wanted: Sequence[bool],
+    shard: Shard | None,
 ) -> list[Tensor]:
     """Values of all rows, and those gradients of their sum that are wanted."""
     hidden, weight, bias = head
@@ -198,9 +220,12 @@ def _by_blocks(
                 logits.add_(bias)
             labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
             if shard is None:
-                values[rows] = _overwritten_by_gradient(logits, labels, valid, mass, alpha)
+                values[rows] = _overwritten_by_gradient(logits, labels, valid, mass, alpha, objective)
             else:
-                values[rows] = parallel_block_loss(logits, labels, valid, mass, alpha, shard)
+                slope = cap_in_place(logits, valid, objective.soft_cap)
+                values[rows] = parallel_block_loss(logits, labels, valid, mass, alpha, objective.z_loss, shard)
+                if slope is not None:
+                    logits.mul_(slope)
             _add_products(gradients, logits, inputs, matrix, rows)
         if not len(hidden) and gradients.weight is not None:
             gradients.weight.zero_()
@@ -214,7 +239,7 @@ def _by_blocks(
     "maxsup::head_by_blocks",
     mutates_args=(),
     schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor labels, Tensor valid, Tensor mass, Tensor alpha, "
-    "ScalarType products, bool[] wanted) -> Tensor[]",
+    "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
 )
 def _opaque_by_blocks(
     hidden: Tensor,
@@ -224,10 +249,12 @@ def _opaque_by_blocks(
     valid: Tensor,
     mass: Tensor,
     alpha: Tensor,
+    objective: Sequence[float],
     products: torch.dtype,
     wanted: Sequence[bool],
 ) -> list[Tensor]:
-    return _by_blocks(Head(hidden, weight, bias), Rows(labels, valid, mass), alpha, products, wanted, None)
+    rows = Rows(labels, valid, mass)
+    return _by_blocks(Head(hidden, weight, bias), rows, alpha, Objective(*objective), products, wanted, None)
 
 
 @_opaque_by_blocks.register_fake
@@ -242,17 +269,27 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list
     return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
 
 
-def _overwritten_by_gradient(logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor) -> Tensor:
+def _overwritten_by_gradient(
+    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
+) -> Tensor:
     """Values of a block of rows; its logits are replaced by their gradient."""
     is_on_cpu = logits.device.type == "cpu"
     counts = None if is_on_cpu and bool(valid.all()) else valid
     size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if is_on_cpu else len(logits)
+    penalty = fused_penalty(objective.margin)
     values = []
     for start in range(0, len(logits), size):
         part = slice(start, start + size)
-        counted = None if counts is None else counts[part]
-        job = Job(FUSED, alpha, labels[part], counted, mass[part], 1.0, is_on_cpu)
-        values.append(block_loss(logits[part], job, 1, out=logits[part])[0].squeeze(1))
+        block, counted = logits[part], None if counts is None else counts[part]
+        slope = cap_in_place(block, counted, objective.soft_cap)
+        job = Job(penalty, alpha, objective.z_loss, labels[part], counted, mass[part], 1.0, is_on_cpu)
+        out = block if penalty.is_centred else None
+        block_values, grad = block_loss(block, job, 1, out)
+        values.append(block_values.squeeze(1))
+        if slope is not None:
+            torch.mul(grad, slope, out=block)
+        elif out is None:
+            block.copy_(grad)
     return torch.cat(values)
 
 

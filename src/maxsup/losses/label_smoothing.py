@@ -23,6 +23,7 @@ from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
 from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at, target_logit
 from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import (
     HALF,
     ReductionOptions,
@@ -30,7 +31,6 @@ from maxsup.losses.reduction import (
     class_rows,
     finite_mean,
     num_classes,
-    plain_cross_entropy,
     require_labels,
     sample_shape,
     target_values,
@@ -114,6 +114,7 @@ def label_smoothing_cross_entropy(
     if convention == "k-1":
         alpha = alpha * num_classes(input) / max(num_classes(input) - 1, 1)
     if weight_mode == "torch":
+        _check_torch_mode(options.get("z_loss", 0))
         check_number("alpha", float(alpha), high=1.0)
         rows = input.float() if input.dtype in HALF else input
         return plain_cross_entropy(rows, target, **options, label_smoothing=float(alpha))
@@ -121,6 +122,14 @@ def label_smoothing_cross_entropy(
     return penalized_cross_entropy(
         input, target, alpha, lambda rows, log_probs, target: target_gap(rows, target), fused=FUSED, **options
     )
+
+
+def _check_torch_mode(z_loss: float) -> None:
+    if z_loss != 0:
+        raise ValueError(
+            f"z_loss must be 0 with weight_mode='torch', which is torch's own arithmetic; got {z_loss!r}. "
+            "Use weight_mode='sample'."
+        )
 
 
 @LOSSES.register("ls", formula="CE + alpha (z_gt - mean z)", source="Szegedy et al. 2016; th:ce_ls")
@@ -140,6 +149,8 @@ class LabelSmoothingLoss(AlphaLoss):
         super().__init__(alpha, **options)
         check_choice("convention", convention, CONVENTIONS)
         check_choice("weight_mode", weight_mode, WEIGHT_MODES)
+        if weight_mode == "torch":
+            _check_torch_mode(self.z_loss)
         self.convention = convention
         self.weight_mode = weight_mode
 

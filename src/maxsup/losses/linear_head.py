@@ -1,4 +1,4 @@
-"""MaxSup on a linear head that never holds the logits of the whole batch.
+"""MaxSup, and MbLS, on a linear head that never holds the logits of the whole batch.
 
 ``hidden (N, D)`` times ``weight (K, D)`` is formed for some rows at a time; each block of logits gives its part of the
 loss and is overwritten by its gradient, from which the gradients of hidden, weight and bias follow at once. The peak is
@@ -19,13 +19,15 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.core.checks import check_choice
+from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss
 from maxsup.losses.fused import is_ordinary
-from maxsup.losses.head_blocks import Head, Plan, head_loss
-from maxsup.losses.maxsup import maxsup_cross_entropy
+from maxsup.losses.head_blocks import Head, Objective, Plan, head_loss
+from maxsup.losses.mbls import check_margin
 from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
 from maxsup.losses.vocabulary_parallel import Shard
+
+UNCAPPED = "for logits as they are"
 
 
 def linear_maxsup_cross_entropy(
@@ -39,6 +41,9 @@ def linear_maxsup_cross_entropy(
     reduction: str = "mean",
     num_items: float | Tensor | None = None,
     group: dist.ProcessGroup | None = None,
+    margin: float = 0.0,
+    z_loss: float = 0.0,
+    soft_cap: float = 0.0,
 ) -> Tensor:
     """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, without the logits in memory.
 
@@ -53,6 +58,9 @@ def linear_maxsup_cross_entropy(
         num_items: Denominator of the mean in place of the number of targets here.
         group: Processes that hold consecutive parts of the classes in ``weight`` and ``bias``, all with the same
             ``hidden`` and ``target``; every one gets the loss of the whole head.
+        margin: Distance from the top logit that costs nothing, as in ``mbls``.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``.
+        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``; 0 leaves them as they are.
 
     Example:
         >>> hidden, weight = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
@@ -62,6 +70,15 @@ def linear_maxsup_cross_entropy(
     check_strength("alpha", alpha)
     hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
     check_head(hidden, weight, target, bias, reduction, num_items)
+    check_margin(margin)
+    check_number("z_loss", z_loss)
+    check_number("soft_cap", soft_cap, at_low=UNCAPPED)
+    objective = Objective(float(margin), float(z_loss), float(soft_cap))
+    if group is not None and margin != 0:
+        raise ValueError(
+            f"margin must be 0 on a head that is split over processes; got {margin!r}. Gather the logits of all "
+            "processes and use mbls_cross_entropy."
+        )
     is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
     if is_learnt or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
         if group is not None:
@@ -70,12 +87,12 @@ def linear_maxsup_cross_entropy(
                 "logits of all processes and use maxsup_cross_entropy."
             )
         logits = F.linear(hidden, weight, bias)
-        return maxsup_cross_entropy(
+        return objective.of_logits(
             logits, target, alpha, ignore_index=ignore_index, reduction=reduction, num_items=num_items
         )
     device = hidden.device.type
     products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    plan = Plan(target, alpha, ignore_index, reduction, num_items, products, None)
+    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
     head = Head(hidden, weight, bias)
     return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
 
@@ -93,6 +110,9 @@ class LinearMaxSupLoss(AlphaLoss):
         alpha: Strength, or a schedule that is advanced by ``set_progress``.
         ignore_index: Label of rows that count nothing.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        margin: Distance from the top logit that costs nothing, as in ``mbls``.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``; like the penalty it is for training alone.
+        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``, in training and evaluation; 0 leaves them alone.
 
     Example:
         >>> head = torch.nn.Linear(2, 3)
@@ -102,8 +122,21 @@ class LinearMaxSupLoss(AlphaLoss):
         torch.Size([])
     """
 
-    def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction)
+    def __init__(
+        self,
+        alpha: Any = 0.1,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        *,
+        margin: float = 0.0,
+        z_loss: float = 0.0,
+        soft_cap: float = 0.0,
+    ) -> None:
+        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss)
+        check_margin(margin)
+        check_number("soft_cap", soft_cap, at_low=UNCAPPED)
+        self.margin = margin
+        self.soft_cap = soft_cap
 
     def forward(  # type: ignore[override]
         self,
@@ -128,6 +161,9 @@ class LinearMaxSupLoss(AlphaLoss):
             reduction=self.reduction,
             num_items=num_items,
             group=group,
+            margin=self.margin,
+            z_loss=self.z_loss if self.training else 0.0,
+            soft_cap=self.soft_cap,
         )
 
 

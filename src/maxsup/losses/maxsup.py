@@ -71,6 +71,7 @@ def maxsup_cross_entropy(
     reduction: str = "mean",
     num_items: float | Tensor | None = None,
     empty: str = "nan",
+    z_loss: float = 0.0,
 ) -> Tensor:
     r"""Cross-entropy with Max Suppression.
 
@@ -85,6 +86,7 @@ def maxsup_cross_entropy(
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         num_items: Denominator of the mean in place of the number of targets here.
         empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``, which every loss takes beside its own term.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
@@ -102,6 +104,7 @@ def maxsup_cross_entropy(
         reduction=reduction,
         num_items=num_items,
         empty=empty,
+        z_loss=z_loss,
     )
 
 
@@ -117,6 +120,7 @@ class MaxSupLoss(AlphaLoss):
         adaptive: Scale alpha by ``1 - H(q) / log K`` of each sample, without gradient. The paper reports a run with
             "adaptive alpha" (``tab:ablation_alpha``) and does not define it; this is our reading.
         empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``, which every loss takes beside its own term.
 
     Example:
         >>> criterion = MaxSupLoss(alpha=0.1)
@@ -134,8 +138,11 @@ class MaxSupLoss(AlphaLoss):
         *,
         adaptive: bool = False,
         empty: str = "nan",
+        z_loss: float = 0.0,
     ) -> None:
-        super().__init__(alpha, weight=weight, ignore_index=ignore_index, reduction=reduction, empty=empty)
+        super().__init__(
+            alpha, weight=weight, ignore_index=ignore_index, reduction=reduction, empty=empty, z_loss=z_loss
+        )
         self.adaptive = adaptive
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:

@@ -15,12 +15,12 @@ from typing_extensions import Unpack
 from maxsup.core.checks import check_choice
 from maxsup.losses.closed_form import Factor, FusedPenalty
 from maxsup.losses.fused import can_fuse, fused_loss
+from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import (
     ReductionOptions,
     check_options,
     check_strength,
     num_classes,
-    plain_cross_entropy,
     raise_if_out_of_range,
     reduced_loss,
     whole,
@@ -80,7 +80,7 @@ def penalized_cross_entropy(
     """
     check_strength(name, strength, limit)
     input, target = whole(input), whole(target)
-    if not isinstance(strength, Tensor) and strength == 0:
+    if not isinstance(strength, Tensor) and strength == 0 and options.get("z_loss", 0) == 0:
         return plain_cross_entropy(input, target, **options)
 
     def formula(input: Tensor, target: Tensor, strength: Factor, **options: Unpack[ReductionOptions]) -> Tensor:

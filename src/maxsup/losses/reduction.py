@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.core.checks import check_choice, check_number
@@ -36,6 +35,7 @@ class ReductionOptions(TypedDict, total=False):
     ``num_items`` replaces the denominator of ``reduction="mean"``: give every micro-batch or rank of an optimiser step
     the number of targets in the whole step and their gradients add up to those of the whole batch. ``empty="zero"``
     gives a mean of 0 that keeps the graph, in place of torch's ``nan``, when no target is left or ``num_items`` is 0.
+    ``z_loss=c`` adds ``c (log sum_k exp z_k)^2`` to every sample, inside its weight, and nothing where it is ignored.
     """
 
     weight: Tensor | None
@@ -43,65 +43,12 @@ class ReductionOptions(TypedDict, total=False):
     reduction: str
     num_items: float | Tensor | None
     empty: str
+    z_loss: float
 
 
 def whole(value: Any) -> Any:
     """A tensor that is spread over processes (``DTensor``) gathered on each of them; anything else as it is."""
     return value if type(value) is Tensor or not hasattr(value, "full_tensor") else value.full_tensor()
-
-
-def plain_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: float | Tensor | None = None,
-    empty: str = "nan",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """``F.cross_entropy`` itself, to the bit, with two options more, and ignored rows that cannot poison a gradient."""
-    input, target = whole(input), whole(target)
-    check_options(input, target, weight, ignore_index, reduction, num_items, empty)
-    if not target.is_floating_point():
-        target = target.long()
-        if input.requires_grad:
-            valid = (target != ignore_index).unsqueeze(class_axis(input))
-            input = torch.where(valid, input, 0)
-    if weight is not None:
-        weight = weight.to(input.dtype)
-
-    def torch_loss(mode: str) -> Tensor:
-        try:
-            return F.cross_entropy(
-                input, target, weight, ignore_index=ignore_index, reduction=mode, label_smoothing=label_smoothing
-            )
-        except (IndexError, RuntimeError):
-            raise_if_out_of_range(target, ignore_index, num_classes(input))
-            raise
-
-    if reduction != "mean":
-        return torch_loss(reduction)
-    if num_items is not None:
-        # Summed in single precision: in fp16 a sum that is divided afterwards may overflow.
-        total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
-        return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
-    if empty == "nan" or target.is_floating_point():
-        return torch_loss("sum" if empty == "zero" and target.numel() == 0 else "mean")
-    if target.numel() == 0:
-        return torch_loss("sum")
-    # With nothing to count, all are zeros of class 0 and the result is taken 0 times: a zero that keeps the graph.
-    valid = target != ignore_index
-    is_counted = valid.any()
-    if weight is not None:
-        # A class outside is named later, by what torch says of it.
-        labels = target.where(valid, 0).clamp(0, len(weight) - 1)
-        is_counted = (weight[labels] * valid).any()
-        weight = weight.where(is_counted, 1)
-    target = target.where(is_counted, 0)
-    input = torch.where((valid & is_counted).unsqueeze(class_axis(input)), input, 0)
-    return torch_loss("mean") * is_counted
 
 
 def reduced_loss(
@@ -114,10 +61,13 @@ def reduced_loss(
     reduction: str = "mean",
     num_items: float | Tensor | None = None,
     empty: str = "nan",
+    z_loss: float = 0.0,
 ) -> Tensor:
     """The loss whose class costs and penalty are ``terms``, under the options of :class:`ReductionOptions`."""
     input, target = whole(input), whole(target)
-    check_options(input, target, weight, ignore_index, reduction, num_items, empty)
+    check_options(input, target, weight, ignore_index, reduction, num_items, empty, z_loss)
+    if z_loss != 0:
+        terms = with_z_loss(terms, z_loss)
     rows = class_rows(input)
     if weight is not None:
         weight = weight.to(rows.dtype)
@@ -155,6 +105,17 @@ def reduced_loss(
     if num_items is not None:
         denominator = num_items
     return total / (at_least_one_if_zero(denominator) if empty == "zero" else denominator)
+
+
+def with_z_loss(terms: Terms, z_loss: float) -> Terms:
+    """The same terms with ``z_loss * lse(z)^2`` in the penalty."""
+
+    def more(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        costs, penalty = terms(rows, target)
+        square = z_loss * rows.logsumexp(dim=-1).square()
+        return costs, square if penalty is None else penalty + square
+
+    return more
 
 
 def weighted_target(probs: Tensor, weight: Tensor | None, axis: int) -> tuple[Tensor, Tensor]:
@@ -247,6 +208,7 @@ def check_options(
     reduction: str = "mean",
     num_items: Any = None,
     empty: str = "nan",
+    z_loss: float = 0.0,
 ) -> None:
     """Raise one sentence for arguments that do not fit each other."""
     if not isinstance(input, Tensor):
@@ -261,6 +223,7 @@ def check_options(
         )
     check_choice("reduction", reduction, REDUCTIONS)
     check_choice("empty", empty, EMPTY)
+    check_number("z_loss", z_loss)
     if num_items is not None and reduction != "mean":
         raise ValueError(
             f"num_items must go with reduction='mean', whose denominator it is; got reduction={reduction!r}. "

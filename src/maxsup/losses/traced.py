@@ -30,7 +30,7 @@ def traced_values(input: Tensor, job: Job) -> Tensor:
     target = job.target.reshape(logits.shape if job.target.is_floating_point() else shape)
     valid = None if job.valid is None else job.valid.reshape(shape)
     scale = job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale
-    return _TracedValues.apply(input, target, valid, scale, job.strength, job.penalty)
+    return _TracedValues.apply(input, target, valid, scale, job.strength, job.z_loss, job.penalty)
 
 
 class _TracedValues(torch.autograd.Function):
@@ -49,9 +49,10 @@ class _TracedValues(torch.autograd.Function):
         valid: Tensor | None,
         scale: Factor,
         strength: Factor,
+        z_loss: float,
         penalty: FusedPenalty,
     ) -> Tensor:
-        job = Job(penalty, strength, target, valid, scale, 1.0, may_look=False)
+        job = Job(penalty, strength, z_loss, target, valid, scale, 1.0, may_look=False)
         block, penalties, values = measured_block(_logits(input), job, 1)
         kept = block.exponentials if block.masked is None else block.exponentials.masked_fill(block.masked, MASKED)
         kept = kept.to(stored_dtype(input))
@@ -69,7 +70,7 @@ class _TracedValues(torch.autograd.Function):
             *small,
         )
         ctx.numbers = tuple(None if isinstance(value, Tensor) else value for value in numbers)
-        ctx.penalty = penalty
+        ctx.penalty, ctx.z_loss = penalty, z_loss
         return values.reshape(-1)
 
     @staticmethod
@@ -86,9 +87,9 @@ class _TracedValues(torch.autograd.Function):
         norm, log_norm, top, top_index, mean, num_present = small
         block = Block(logits, exponentials, norm, log_norm, top, top_index, mean, num_present, masked, target, axis=1)
         scale = scale * upstream.reshape(penalties.shape)
-        job = Job(ctx.penalty, strength, target, valid, scale, 1.0, may_look=False)
+        job = Job(ctx.penalty, strength, ctx.z_loss, target, valid, scale, 1.0, may_look=False)
         grad = block_gradient(block, penalties, job).to(input.dtype).reshape(input.shape)
-        return grad, None, None, None, None, None
+        return grad, None, None, None, None, None, None
 
 
 def _logits(input: Tensor) -> Tensor:

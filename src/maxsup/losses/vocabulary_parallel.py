@@ -37,7 +37,7 @@ class Shard(NamedTuple):
 
 
 def parallel_block_loss(
-    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, shard: Shard
+    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, z_loss: float, shard: Shard
 ) -> Tensor:
     """Values of rows of the whole head; this process's logits ``(R, size)`` are replaced by their gradient."""
     logits.masked_fill_(~valid, 0.0)
@@ -60,10 +60,15 @@ def parallel_block_loss(
     dist.all_reduce(sums, group=shard.group)
     exponentials, total, count, target_logit = sums.split(1, dim=1)
     log_norm = top + exponentials.log()
-    values = valid * (log_norm - target_logit + alpha * (top - total / count))
+    values = log_norm - target_logit + alpha * (top - total / count)
+    pull = mass
+    if z_loss != 0:
+        values = values + z_loss * log_norm.square()
+        pull = mass * (1 + 2 * z_loss * log_norm)
+    values = valid * values
 
     push = mass * alpha
-    logits.sub_(log_norm).exp_().mul_(mass).sub_(push / count).masked_fill_(masked, 0.0)
+    logits.sub_(log_norm).exp_().mul_(pull).sub_(push / count).masked_fill_(masked, 0.0)
     logits.scatter_add_(1, label, torch.where(has_label, -mass, 0).to(logits.dtype))
     has_top, place = shard.local(top_index)
     logits.scatter_add_(1, place, torch.where(has_top, push, 0).to(logits.dtype))

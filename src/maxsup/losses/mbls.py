@@ -1,0 +1,116 @@
+"""Margin-based label smoothing (MbLS): pull down the top logit only from what lies further below it than a margin.
+
+**Formula.** ``CE + alpha mean_k relu(z_max - z_k - margin)``. With ``margin=0`` every term is open and their mean is
+``z_max - mean z``: MaxSup, computed by its own code and equal to it to the bit.
+**Use it** where MaxSup pushes all logits together more than you like: distances below the margin are free.
+**Default** ``alpha=0.1``, ``margin=10``, as released. On data whose logits never spread that far the term is 0; the
+monitor says which share of them lies beyond a margin.
+**Source.** Liu et al. 2022 (CVPR). The released code keeps the term of rows whose label is a negative ``ignore_index``
+and fails where a single row is left; here ignored rows lose both terms, whatever their number.
+**Interacts with** mixup, class weights, half precision and masked classes as MaxSup. **Ties** for the top logit: the
+first index takes the gradient. A distance of exactly the margin counts as closed; at margin 0 MaxSup's rule holds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.core.checks import check_number
+from maxsup.losses import maxsup
+from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at
+from maxsup.losses.maxsup import top_gap
+from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.reduction import ReductionOptions, finite_mean
+
+
+def margin_gap(rows: Tensor, margin: float) -> Tensor:
+    """Mean over classes of how far each lies further below the top than ``margin``."""
+    if margin == 0:
+        return top_gap(rows)
+    top = rows.max(dim=-1, keepdim=True).values
+    masked = rows == -math.inf
+    excess = (top - rows - margin).relu()
+    return finite_mean(excess.masked_fill(masked, -math.inf))
+
+
+def fused_penalty(margin: float) -> FusedPenalty:
+    """The penalty in closed form."""
+    if margin == 0:
+        return maxsup.FUSED
+
+    def excess(block: Block) -> Tensor:
+        beyond = (block.top - block.logits).sub_(margin).clamp_(min=0)
+        return beyond if block.masked is None else beyond.masked_fill_(block.masked, 0.0)
+
+    def add_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
+        is_open = (excess(block) > 0).to(grad.dtype)
+        each = push / block.num_present
+        add_at(grad, block.axis, block.top_index, is_open.sum(block.axis, keepdim=True) * each)
+        grad.sub_(is_open.mul_(each))
+
+    return FusedPenalty(
+        value=lambda block: excess(block).sum(block.axis, keepdim=True) / block.num_present,
+        add_gradient=add_gradient,
+        is_centred=False,
+    )
+
+
+def mbls_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 0.1,
+    margin: float = 10.0,
+    **options: Unpack[ReductionOptions],
+) -> Tensor:
+    r"""Cross-entropy with margin-based label smoothing; ``margin=0`` is :func:`maxsup_cross_entropy` to the bit.
+
+    .. math:: H(y, q) + \frac{\alpha}{K} \sum_k \max(0, z_{max} - z_k - m)
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
+        >>> mbls_cross_entropy(logits, torch.tensor([4]), margin=1.0)
+        tensor(1.6444)
+    """
+    check_margin(margin)
+    return penalized_cross_entropy(
+        input,
+        target,
+        alpha,
+        lambda rows, log_probs, target: margin_gap(rows, margin),
+        fused=fused_penalty(margin),
+        **options,
+    )
+
+
+def check_margin(margin: Any) -> None:
+    """Raise unless ``margin`` is a number of at least 0."""
+    check_number("margin", margin, at_low="for MaxSup")
+
+
+@LOSSES.register("mbls", formula="CE + alpha mean_k relu(z_max - z_k - margin)", source="Liu et al. 2022")
+class MarginLabelSmoothingLoss(AlphaLoss):
+    """Module form of :func:`mbls_cross_entropy`.
+
+    Args:
+        alpha: Strength, or a schedule that is advanced by ``set_progress``.
+        margin: Distance from the top logit that costs nothing; 0 is MaxSup.
+        options: Those of every loss.
+    """
+
+    def __init__(self, alpha: Strength = 0.1, margin: float = 10.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(alpha, **options)
+        check_margin(margin)
+        self.margin = margin
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        return mbls_cross_entropy(input, target, self._value, self.margin, **options)
+
+    def extra_repr(self) -> str:
+        """The options, as ``print(criterion)`` shows them."""
+        strength, *others = super().extra_repr().split(", ")
+        return ", ".join((strength, f"margin={self.margin}", *others))

@@ -1,0 +1,85 @@
+"""``F.cross_entropy`` itself, which every loss is at strength 0 and in evaluation."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.losses.reduction import (
+    HALF,
+    at_least_one_if_zero,
+    check_options,
+    class_axis,
+    num_classes,
+    raise_if_out_of_range,
+    reduced_loss,
+    whole,
+)
+
+
+def plain_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    empty: str = "nan",
+    z_loss: float = 0.0,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """``F.cross_entropy`` to the bit, with ``num_items``, ``empty``, ``z_loss``; ignored rows poison no gradient."""
+    input, target = whole(input), whole(target)
+    check_options(input, target, weight, ignore_index, reduction, num_items, empty, z_loss)
+    if z_loss != 0:
+        return reduced_loss(
+            input,
+            target,
+            lambda rows, target: (-F.log_softmax(rows, dim=-1), None),
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            num_items=num_items,
+            empty=empty,
+            z_loss=z_loss,
+        )
+    if not target.is_floating_point():
+        target = target.long()
+        if input.requires_grad:
+            valid = (target != ignore_index).unsqueeze(class_axis(input))
+            input = torch.where(valid, input, 0)
+    if weight is not None:
+        weight = weight.to(input.dtype)
+
+    def torch_loss(mode: str) -> Tensor:
+        try:
+            return F.cross_entropy(
+                input, target, weight, ignore_index=ignore_index, reduction=mode, label_smoothing=label_smoothing
+            )
+        except (IndexError, RuntimeError):
+            raise_if_out_of_range(target, ignore_index, num_classes(input))
+            raise
+
+    if reduction != "mean":
+        return torch_loss(reduction)
+    if num_items is not None:
+        # Summed in single precision: in fp16 a sum that is divided afterwards may overflow.
+        total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
+        return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
+    if empty == "nan" or target.is_floating_point():
+        return torch_loss("sum" if empty == "zero" and target.numel() == 0 else "mean")
+    if target.numel() == 0:
+        return torch_loss("sum")
+    # With nothing to count, all are zeros of class 0 and the result is taken 0 times: a zero that keeps the graph.
+    valid = target != ignore_index
+    is_counted = valid.any()
+    if weight is not None:
+        # A class outside is named later, by what torch says of it.
+        labels = target.where(valid, 0).clamp(0, len(weight) - 1)
+        is_counted = (weight[labels] * valid).any()
+        weight = weight.where(is_counted, 1)
+    target = target.where(is_counted, 0)
+    input = torch.where((valid & is_counted).unsqueeze(class_axis(input)), input, 0)
+    return torch_loss("mean") * is_counted
