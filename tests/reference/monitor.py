@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from tests.reference.losses import argmax, ce, mean, present, softmax
+from tests.reference.losses import argmax, ce, mean, present, softmax, squared_log_sum
 
 
 def ratio(total: float, count: float) -> float:
@@ -11,7 +11,12 @@ def ratio(total: float, count: float) -> float:
 
 
 def decomposition_statistics(
-    rows: Sequence[Sequence[float]], labels: Sequence[int], alpha: float = 1.0, ignore_index: int = -100
+    rows: Sequence[Sequence[float]],
+    labels: Sequence[int],
+    alpha: float = 1.0,
+    ignore_index: int = -100,
+    margin: float = 10.0,
+    z_loss: float = 0.0,
 ) -> dict[str, float]:
     """What the monitor reports after one update."""
     samples = [(z, y) for z, y in zip(rows, labels, strict=True) if y != ignore_index]
@@ -21,6 +26,7 @@ def decomposition_statistics(
     above = math.fsum(min(z[y] - z[k], 0.0) / len(present(z)) for z, y in samples for k in present(z))
     total_ce = math.fsum(ce(z, y) for z, y in samples)
     total_penalty = math.fsum(alpha * (max(z) - mean(z)) for z, _ in samples)
+    beyond = [sum(max(z) - z[k] > margin for k in present(z)) / len(present(z)) for z, _ in samples]
     return {
         "num_samples": float(len(samples)),
         "regularization": ratio(below, len(samples)),
@@ -32,4 +38,6 @@ def decomposition_statistics(
         "ce": ratio(total_ce, len(samples)),
         "penalty": ratio(total_penalty, len(samples)),
         "penalty_to_ce": ratio(total_penalty, total_ce),
+        "z_loss": ratio(math.fsum(z_loss * squared_log_sum(z) for z, _ in samples), len(samples)),
+        "beyond_margin": ratio(math.fsum(beyond), len(samples)),
     }

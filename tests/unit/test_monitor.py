@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import maxsup
 from maxsup.monitor import DecompositionMonitor
 from tests.reference.monitor import decomposition_statistics
 
@@ -21,6 +22,8 @@ KEYS = {
     "ce",
     "penalty",
     "penalty_to_ce",
+    "z_loss",
+    "beyond_margin",
 }
 
 
@@ -49,7 +52,7 @@ def monitored(*batches: tuple, ignore_index: int = -100) -> DecompositionMonitor
     return monitor
 
 
-def test_the_report_has_ten_numbers(logits: torch.Tensor, target: torch.Tensor):
+def test_the_report_has_twelve_numbers(logits: torch.Tensor, target: torch.Tensor):
     report = monitored((logits, target)).compute()
     assert set(report) == KEYS
     assert all(isinstance(value, float) for value in report.values())
@@ -64,6 +67,19 @@ def test_the_penalty_is_scaled_by_alpha(logits: torch.Tensor, target: torch.Tens
     expected = decomposition_statistics(logits.tolist(), target.tolist(), alpha=0.1)
     assert report["penalty"] == pytest.approx(expected["penalty"], abs=1e-12)
     assert report["penalty_to_ce"] == pytest.approx(expected["penalty_to_ce"], abs=1e-12)
+
+
+def test_the_z_loss_and_the_share_of_logits_beyond_the_margin_of_a_loss_are_reported(logits: torch.Tensor, target):
+    logits[:, 4] = -math.inf
+    target = target.where(target != 4, 0)
+    for loss, margin in (("mbls", 2.5), ("mbls", 0.0), ("maxsup", None)):
+        options = {} if margin is None else {"margin": margin}
+        monitor = DecompositionMonitor.of(maxsup.create_loss(loss, z_loss=0.03, **options))
+        monitor.update(logits, target)
+        expected = {"margin": margin or 10.0, "z_loss": 0.03}
+        assert same(monitor.compute(), decomposition_statistics(logits.tolist(), target.tolist(), **expected))
+        assert monitor.compute()["z_loss"] > 0
+        assert (monitor.compute()["beyond_margin"] > 0) == (margin == 2.5)
 
 
 def test_updates_in_pieces_equal_one_update(logits: torch.Tensor, target: torch.Tensor):
@@ -197,8 +213,19 @@ def test_the_state_of_an_unused_monitor_resets_another(logits, target):
 
 
 def test_the_state_of_something_else_is_refused():
-    with pytest.raises(ValueError, match=r"must have 9 sums; got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"must have 11 sums; got shape \(3,\)"):
         DecompositionMonitor().load_state_dict({"sums": torch.zeros(3)})
+
+
+def test_a_state_of_nine_sums_goes_on_and_says_that_the_others_are_not_known(logits, target):
+    state = {name: sums[:9] for name, sums in monitored((logits, target)).state_dict().items()}
+    monitor = DecompositionMonitor()
+    monitor.load_state_dict(state)
+    monitor.update(logits, target)
+    report, whole = monitor.compute(), monitored((logits, target), (logits, target)).compute()
+    assert math.isnan(report.pop("z_loss"))
+    assert math.isnan(report.pop("beyond_margin"))
+    assert same(report, {name: whole[name] for name in report})
 
 
 def test_a_transposed_picture_is_refused():

@@ -33,7 +33,7 @@ class LoggedTerms:
 
     def __init__(self, criterion: RegularizedLoss, *, monitor: bool = True) -> None:
         self.criterion = criterion
-        self._monitor = DecompositionMonitor(criterion.ignore_index) if monitor else None
+        self._monitor = DecompositionMonitor.of(criterion) if monitor else None
         self._has_met_mixed_labels = False
 
     def update(self, logits: Tensor, target: Tensor) -> None:

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional
+from typing_extensions import Self
 
+from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.label_smoothing import decomposition
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.reduction import check_options, class_rows, require_labels, target_values
@@ -23,16 +26,24 @@ _SUMS = (
     "confidence_wrong",
     "ce",
     "penalty",
+    "z_loss",
+    "beyond_margin",
 )
+_MEANS = ("regularization", "error_amplification", "ce", "penalty", "z_loss", "beyond_margin")
+_NUM_FIRST_SUMS = 9  # as many had the first version, whose checkpoints go on
+# Margin whose share of logits beyond is counted where the loss has none: the default of margin-based label smoothing.
+MARGIN = 10.0
 
 
 class DecompositionMonitor:
     """Running means of the two label-smoothing terms and of confidence on right and wrong predictions.
 
-    ``update`` adds to nine sums on the device of the logits and never waits for it; ``compute`` reads them.
+    ``update`` adds to a few sums on the device of the logits and never waits for it; ``compute`` reads them.
 
     Args:
         ignore_index: Label of samples that count nothing.
+        margin: ``beyond_margin`` is the share of logits further below the top one, which MbLS with it would pull up.
+        z_loss: Factor of the z-loss, whose mean is reported beside the penalty.
 
     Example:
         >>> monitor = DecompositionMonitor()
@@ -42,11 +53,19 @@ class DecompositionMonitor:
         (0.5, 1.0, -0.1)
     """
 
-    def __init__(self, ignore_index: int = -100) -> None:
+    def __init__(self, ignore_index: int = -100, *, margin: float = MARGIN, z_loss: float = 0.0) -> None:
         self.ignore_index = ignore_index
+        self.margin = margin
+        self.z_loss = z_loss
         self._sums: Tensor | None = None
         # The part of the sums that all processes have in common.
         self._shared: Tensor | None = None
+
+    @classmethod
+    def of(cls, criterion: RegularizedLoss) -> Self:
+        """The monitor that fits a loss: what it ignores, its margin if it has one, its z-loss."""
+        margin = getattr(criterion, "margin", 0.0) or MARGIN
+        return cls(criterion.ignore_index, margin=margin, z_loss=criterion.z_loss)
 
     @torch.no_grad()
     def update(self, logits: Tensor, target: Tensor, alpha: float | Tensor = 1.0) -> None:
@@ -75,6 +94,8 @@ class DecompositionMonitor:
                 confidence.where(is_wrong, 0),
                 log_sum - z_gt,
                 alpha * top_gap(rows),
+                self.z_loss * log_sum.square(),
+                _share_beyond(rows, self.margin),
             ]
         )
         # Double precision where the device has it: an epoch of ImageNet is a sum of a million numbers.
@@ -86,7 +107,7 @@ class DecompositionMonitor:
         """The means so far; ``nan`` where nothing was counted."""
         sums = dict(zip(_SUMS, self._sums.tolist() if self._sums is not None else [0.0] * len(_SUMS), strict=True))
         total, wrong = sums["num_samples"], sums["num_wrong"]
-        over_all = {key: _ratio(sums[key], total) for key in ("regularization", "error_amplification", "ce", "penalty")}
+        over_all = {key: _ratio(sums[key], total) for key in _MEANS}
         return {
             "num_samples": total,
             "wrong_share": _ratio(wrong, total),
@@ -114,12 +135,12 @@ class DecompositionMonitor:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         for sums in state.values():
-            if sums.shape != (len(_SUMS),):
+            if sums.shape not in ((_NUM_FIRST_SUMS,), (len(_SUMS),)):
                 raise ValueError(
                     f"state of a DecompositionMonitor must have {len(_SUMS)} sums; got shape {tuple(sums.shape)}. "
                     "Load what its state_dict gave."
                 )
-        self._sums, self._shared = (_added(None, state.get(name)) for name in ("sums", "shared"))
+        self._sums, self._shared = (_completed(state.get(name)) for name in ("sums", "shared"))
 
     def sync(self, device: torch.device | str = "cpu") -> None:
         """Add up the counts of all processes; every process must call it, and then has them all.
@@ -136,6 +157,17 @@ class DecompositionMonitor:
         new = self._sums.clone() if self._shared is None else self._sums - self._shared.to(self._sums.device)
         dist.all_reduce(new)
         self._sums = self._shared = _added(self._shared, new)
+
+
+def _share_beyond(rows: Tensor, margin: float) -> Tensor:
+    present = rows != -math.inf
+    beyond = present & (rows.max(dim=-1, keepdim=True).values - rows > margin)
+    return beyond.sum(dim=-1) / present.sum(dim=-1).to(rows.dtype)
+
+
+def _completed(sums: Tensor | None) -> Tensor | None:
+    """A copy of a state; what an older version did not count is not known."""
+    return None if sums is None else functional.pad(sums, (0, len(_SUMS) - len(sums)), value=math.nan)
 
 
 def _added(sums: Tensor | None, others: Tensor | None) -> Tensor | None:

@@ -109,7 +109,7 @@ class Trainer:
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
         self.meter = EpochMeter()
-        self.monitor = DecompositionMonitor(self.criterion.ignore_index)
+        self.monitor = DecompositionMonitor.of(self.criterion)
         # Neighbouring pixels tell the monitor nothing new, and all of them would take as long as the step.
         every = slice(None, None, WATCHED_STRIDE)
         self._watched = (..., every, every) if bundle.is_dense else (...,)

@@ -224,15 +224,17 @@ class Tracker(TrainerCallback):
         self.seen |= logs
 
 
-def test_a_callback_that_is_put_first_reaches_trackers(tmp_path: Path) -> None:
-    loss, tracker = TrainerLoss(alpha=0.2), Tracker()
+def test_a_callback_that_is_put_first_reaches_trackers_and_tells_the_z_loss_on_its_own(tmp_path: Path) -> None:
+    loss, tracker = TrainerLoss(alpha=0.2, z_loss=0.01), Tracker()
     trainer = trainer_for(created("llama"), "llama", loss, arguments(tmp_path), callbacks=[tracker])
     trainer.callback_handler.callbacks.insert(0, loss.callback())
     trainer.train()
     rows, targets = rows_and_targets("llama", created("llama"))
     valid = targets != -100
     wrong_share = (rows[valid].argmax(-1) != targets[valid]).double().mean()
+    z_loss = 0.01 * rows[valid].double().logsumexp(-1).square().mean()
     assert tracker.seen["maxsup/alpha"] == 0.2
+    assert tracker.seen["maxsup/z_loss"] == pytest.approx(z_loss.item(), rel=1e-5)
     assert tracker.seen["maxsup/wrong_share"] == pytest.approx(wrong_share.item(), abs=1e-6)
 
 

@@ -81,18 +81,20 @@ def test_prediction_is_plain_cross_entropy() -> None:
     assert model.criterion.training
 
 
-def monitored(calls: list[Call]) -> dict[str, float]:
-    monitor = DecompositionMonitor()
+def monitored(calls: list[Call], z_loss: float = 0.0) -> dict[str, float]:
+    monitor = DecompositionMonitor(z_loss=z_loss)
     for call in calls:
         monitor.update(call.logits, call.target, call.alpha)
     return monitor.compute()
 
 
 def test_the_terms_of_the_last_epoch_are_logged() -> None:
-    running = trainer(MaxSupCallback())
+    running, model = trainer(MaxSupCallback()), Classifier()
+    model.criterion.z_loss = 0.01
     with captured_calls() as calls:
-        running.fit(Classifier(), batches())
-    expected = {f"maxsup/{name}": value for name, value in monitored(calls[-NUM_BATCHES:]).items()}
+        running.fit(model, batches())
+    expected = {f"maxsup/{name}": value for name, value in monitored(calls[-NUM_BATCHES:], z_loss=0.01).items()}
+    assert expected["maxsup/z_loss"] > 0
     logged = {name: value.item() for name, value in running.callback_metrics.items()}
     assert logged == pytest.approx(expected | {"maxsup/alpha": 0.2}, abs=1e-6)
 

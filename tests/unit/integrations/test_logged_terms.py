@@ -1,5 +1,6 @@
 """What callbacks log of a loss, whatever its trainer."""
 
+import math
 import warnings
 
 import pytest
@@ -37,6 +38,14 @@ def test_a_strength_goes_by_its_name_and_does_not_scale_the_penalty_of_another_l
     terms.update(logits, target)
     logged = terms.collected()
     assert (logged["maxsup/gamma"], logged["maxsup/penalty"]) == (2.0, 2.0)
+
+
+def test_a_z_loss_is_logged_beside_the_other_terms() -> None:
+    terms = LoggedTerms(create_loss("ce", z_loss=0.01))
+    terms.update(torch.zeros(2, 3), torch.tensor([0, 1]))
+    logged = terms.collected()
+    assert logged["maxsup/z_loss"] == pytest.approx(0.01 * math.log(3) ** 2, rel=1e-6)
+    assert logged["maxsup/ce"] == pytest.approx(math.log(3), rel=1e-6)
 
 
 def test_a_loss_without_a_strength_logs_none() -> None:
