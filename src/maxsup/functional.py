@@ -1,8 +1,11 @@
 """The losses as pure functions of logits and targets, as in ``torch.nn.functional``."""
 
+from maxsup.losses.acls import acls_cross_entropy
 from maxsup.losses.adaptive_label_smoothing import adaptive_alpha, adaptive_label_smoothing_cross_entropy
 from maxsup.losses.confidence_penalty import confidence_penalty_cross_entropy
 from maxsup.losses.cross_entropy import cross_entropy
+from maxsup.losses.distillation import distillation_cross_entropy
+from maxsup.losses.dual_focal import dual_focal_cross_entropy
 from maxsup.losses.focal import (
     focal_cross_entropy,
     focal_label_smoothing_cross_entropy,
@@ -21,15 +24,19 @@ from maxsup.losses.maxsup import maxsup_cross_entropy, maxsup_penalty
 from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.online_label_smoothing import online_label_smoothing_cross_entropy
 from maxsup.losses.penalized import implementation
+from maxsup.losses.poly1 import poly1_cross_entropy
 from maxsup.losses.zipf_label_smoothing import dense_votes, zipf_label_smoothing_cross_entropy
 
 __all__ = [
     "LabelSmoothingTerms",
+    "acls_cross_entropy",
     "adaptive_alpha",
     "adaptive_label_smoothing_cross_entropy",
     "confidence_penalty_cross_entropy",
     "cross_entropy",
     "dense_votes",
+    "distillation_cross_entropy",
+    "dual_focal_cross_entropy",
     "error_amplification_max_cross_entropy",
     "error_amplification_mean_cross_entropy",
     "focal_cross_entropy",
@@ -45,6 +52,7 @@ __all__ = [
     "maxsup_penalty",
     "mbls_cross_entropy",
     "online_label_smoothing_cross_entropy",
+    "poly1_cross_entropy",
     "regularization_only_cross_entropy",
     "zipf_label_smoothing_cross_entropy",
 ]

@@ -15,7 +15,10 @@ NAMES = [case.name for case in CASES]
 TAKES_PROBABILITIES = [case.name for case in CASES if case.takes_probabilities]
 REFUSES_PROBABILITIES = [case.name for case in CASES if not case.takes_probabilities]
 SCHEDULED = {
-    name: option for name in NAMES for option in ("gamma", "tau", "beta", "alpha") if option in CASE_OF[name].strength
+    name: option
+    for name in NAMES
+    for option in ("gamma", "tau", "beta", "epsilon", "alpha")
+    if option in CASE_OF[name].strength
 }
 """Losses that have a strength, which may be a schedule, with the name of that option (``alpha`` before ``gamma``)."""
 SWITCHABLE = [case.name for case in CASES if case.off is not None]

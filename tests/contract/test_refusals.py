@@ -168,7 +168,7 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(name: str):
     [
         (name, option)
         for name in NAMES
-        for option in ("alpha", "beta", "gamma", "tau")
+        for option in ("alpha", "beta", "gamma", "tau", "epsilon")
         if option in CASE_OF[name].strength
     ],
 )

@@ -8,6 +8,7 @@ import torch
 import maxsup.functional as functional
 
 LOGITS = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]], dtype=torch.float64)
+TEACHER = torch.tensor([[1.0, 2.0, 0.0, 0.0, -1.0]], dtype=torch.float64)
 WRONG, CORRECT = 4, 0
 TOLERANCE = 1e-6
 """The numbers are rounded to six decimals."""
@@ -29,6 +30,12 @@ VALUES = [
     ("focal_label_smoothing_cross_entropy", {"mode": "per_class"}, 1.055984, 0.263907),
     ("focal_maxsup_cross_entropy", {"alpha": 0.1, "gamma": 2.0}, 1.139774, 0.259689),
     ("zipf_label_smoothing_cross_entropy", {"alpha": 0.1}, 1.582525, 0.580156),
+    ("maxsup_cross_entropy", {"alpha": 0.1, "z_loss": 0.01}, 1.790715, 0.790715),
+    ("mbls_cross_entropy", {"margin": 1.0}, 1.644438, 0.644438),
+    ("acls_cross_entropy", {"margin": 1.0}, 1.687563, 0.687563),
+    ("poly1_cross_entropy", {}, 2.367314, 1.011417),
+    ("dual_focal_cross_entropy", {}, 1.029268, 0.063682),
+    ("distillation_cross_entropy", {"teacher_logits": TEACHER}, 0.887293, 0.787293),
 ]
 
 GRADIENTS = {

@@ -129,7 +129,11 @@ def own_options(draw: st.DrawFn, case: LossCase, dtype: torch.dtype, probabiliti
     if case.name == "logit_norm":
         # 1 / tau multiplies the rounding error of the logits: 25 times at 0.04, which float32 cannot give at 2e-6.
         options["tau"] = draw(st.sampled_from((0.04, 0.5, 1.0) if dtype == torch.float64 else (0.5, 1.0)))
-    if case.name == "mbls":
+    if "epsilon" in case.strength:
+        options["epsilon"] = draw(st.sampled_from((0.5, 2.0)))
+    if case.name == "distillation":
+        options["temperature"] = draw(st.sampled_from((1.0, 4.0)))
+    if case.name in ("mbls", "acls"):
         options["margin"] = draw(st.sampled_from((0.0, 0.5, 4.0)))
     if case.name == "ls":
         options["convention"] = draw(st.sampled_from(("k", "k-1")))
@@ -178,6 +182,6 @@ def batches(draw: st.DrawFn, case: LossCase, dtype: torch.dtype = torch.float64)
         batch.per_class["matrix"] = distributions(draw, num_classes, num_classes)
     if case.name == "zipf_ls" and draw(st.booleans()):
         batch.per_sample["votes"] = rows_of(draw, lambda byte: float(byte % 5), count, num_classes)
-    if case.name == "adaptive_ls":
+    if "teacher_logits" in case.needs:
         batch.per_sample["teacher_logits"] = rows_of(draw, logit, count, num_classes)
     return batch

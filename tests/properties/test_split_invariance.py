@@ -19,10 +19,9 @@ NUM_CLASSES = 4
 def call(name: str, logits: torch.Tensor, target: torch.Tensor, rows: slice, **keywords) -> torch.Tensor:
     """The loss on some rows, with whatever the loss needs for them."""
     generator = torch.Generator().manual_seed(3)
-    needed = {
-        "ols": {"matrix": torch.rand(NUM_CLASSES, NUM_CLASSES, generator=generator).softmax(-1)},
-        "adaptive_ls": {"teacher_logits": torch.randn(len(logits), NUM_CLASSES, generator=generator)[rows]},
-    }.get(name, {})
+    needed = {need: torch.randn(len(logits), NUM_CLASSES, generator=generator)[rows] for need in CASE_OF[name].needs}
+    if name == "ols":
+        needed["matrix"] = torch.rand(NUM_CLASSES, NUM_CLASSES, generator=generator).softmax(-1)
     function = getattr(maxsup.functional, CASE_OF[name].function)
     return function(logits[rows], target[rows], **needed, **keywords)
 

@@ -33,8 +33,8 @@ def close(left: Tensor, right: Tensor, tolerance: float) -> bool:
     return torch.allclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def test_only_the_two_losses_that_look_at_the_size_of_the_logits_depend_on_a_shift():
-    assert set(maxsup.list_losses()) - set(SHIFT_INVARIANT) == {"logit_norm", "logit_penalty"}
+def test_only_the_three_losses_that_look_at_the_size_of_the_logits_depend_on_a_shift():
+    assert set(maxsup.list_losses()) - set(SHIFT_INVARIANT) == {"acls", "logit_norm", "logit_penalty"}
 
 
 @pytest.mark.parametrize("name", SHIFT_INVARIANT)

@@ -110,6 +110,26 @@ CASES = (
         {"alpha": 0.0, "gamma": 0.0},
         {"alpha": 0.3, "gamma": 2.0},
     ),
+    # Part of its gradient takes the top logit for a constant.
+    LossCase(
+        "acls",
+        "AdaptiveConditionalLabelSmoothingLoss",
+        "acls_cross_entropy",
+        ALPHA_OFF,
+        {"alpha": 0.3, "margin": 0.5},
+        is_shift_invariant=False,
+        is_smooth=False,
+    ),
+    LossCase("poly1", "Poly1Loss", "poly1_cross_entropy", {"epsilon": 0.0}, {"epsilon": 2.0}),
+    LossCase("dual_focal", "DualFocalLoss", "dual_focal_cross_entropy", {"gamma": 0.0}, {"gamma": 3.0}),
+    LossCase(
+        "distillation",
+        "DistillationLoss",
+        "distillation_cross_entropy",
+        ALPHA_OFF,
+        {"alpha": 0.6, "temperature": 3.0},
+        needs=("teacher_logits",),
+    ),
 )
-NUM_LOSSES = 16
+NUM_LOSSES = 20
 CASE_OF = {case.name: case for case in CASES}

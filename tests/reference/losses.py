@@ -121,6 +121,49 @@ def mbls(z: Sequence[float], target: Target, *, alpha: float = 0.1, margin: floa
     return ce(z, target) + alpha * math.fsum(beyond) / len(present(z))
 
 
+def acls(
+    z: Sequence[float],
+    target: Target,
+    *,
+    alpha: float = 0.1,
+    margin: float = 10.0,
+    top: float = 1.0,
+    others: float = 0.1,
+) -> float:
+    first = argmax(z)
+    far = [max(max(z) - z[k] - margin, 0.0) ** 2 for k in present(z) if k != first]
+    penalty = top * max(max(z) - margin, 0.0) ** 2 + (others * math.fsum(far) / len(far) if far else 0.0)
+    return ce(z, target) + alpha * penalty
+
+
+def poly1(z: Sequence[float], target: Target, *, epsilon: float = 1.0) -> float:
+    q, t = softmax(z), probabilities(target, len(z))
+    return ce(z, target) + epsilon * (1.0 - math.fsum(t[k] * q[k] for k in range(len(z))))
+
+
+def dual_focal(z: Sequence[float], target: Target, *, gamma: float = 5.0) -> float:
+    q, log_q, t = softmax(z), log_softmax(z), probabilities(target, len(z))
+    costs = []
+    for k in (k for k in range(len(z)) if t[k] != 0.0):
+        below = max((q[j] for j in present(z) if z[j] < z[k]), default=0.0)
+        costs.append(t[k] * (below - math.expm1(log_q[k])) ** gamma * -log_q[k])
+    return math.fsum(costs)
+
+
+def distillation(
+    z: Sequence[float],
+    target: Target,
+    *,
+    teacher_logits: Sequence[float],
+    alpha: float = 0.9,
+    temperature: float = 4.0,
+) -> float:
+    p = softmax([value / temperature for value in teacher_logits])
+    log_q = log_softmax([value / temperature for value in z])
+    divergence = math.fsum(p[k] * (math.log(p[k]) - log_q[k]) for k in present(z) if p[k] > 0.0)
+    return (1.0 - alpha) * ce(z, target) + alpha * temperature**2 * divergence
+
+
 def squared_log_sum(z: Sequence[float]) -> float:
     """``(log sum exp z)^2``."""
     top = max(z)
@@ -233,5 +276,6 @@ REFERENCES: dict[str, Callable[..., float]] = {
     for function in (
         ce, ls, maxsup, mbls, reg_only, err_amp_mean, err_amp_max, logit_penalty, logit_norm,
         confidence_penalty, ols, zipf_ls, adaptive_ls, focal, focal_ls, focal_maxsup,
+        acls, poly1, dual_focal, distillation,
     )
 }  # fmt: skip

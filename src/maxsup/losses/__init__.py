@@ -12,10 +12,13 @@ from pkgutil import iter_modules
 from typing import Any
 
 from maxsup.core.errors import hint
+from maxsup.losses.acls import AdaptiveConditionalLabelSmoothingLoss
 from maxsup.losses.adaptive_label_smoothing import AdaptiveLabelSmoothingLoss
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
 from maxsup.losses.confidence_penalty import ConfidencePenaltyLoss
 from maxsup.losses.cross_entropy import CrossEntropyLoss
+from maxsup.losses.distillation import DistillationLoss
+from maxsup.losses.dual_focal import DualFocalLoss
 from maxsup.losses.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
 from maxsup.losses.label_smoothing import LabelSmoothingLoss
 from maxsup.losses.linear_head import LinearMaxSupLoss
@@ -25,6 +28,7 @@ from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplifica
 from maxsup.losses.maxsup import MaxSupLoss
 from maxsup.losses.mbls import MarginLabelSmoothingLoss
 from maxsup.losses.online_label_smoothing import OnlineLabelSmoothingLoss
+from maxsup.losses.poly1 import Poly1Loss
 from maxsup.losses.zipf_label_smoothing import ZipfLabelSmoothingLoss
 
 for _module in iter_modules(__path__):
@@ -32,9 +36,12 @@ for _module in iter_modules(__path__):
 
 __all__ = [
     "LOSSES",
+    "AdaptiveConditionalLabelSmoothingLoss",
     "AdaptiveLabelSmoothingLoss",
     "ConfidencePenaltyLoss",
     "CrossEntropyLoss",
+    "DistillationLoss",
+    "DualFocalLoss",
     "ErrorAmplificationMaxLoss",
     "ErrorAmplificationMeanLoss",
     "FocalLabelSmoothingLoss",
@@ -47,6 +54,7 @@ __all__ = [
     "MarginLabelSmoothingLoss",
     "MaxSupLoss",
     "OnlineLabelSmoothingLoss",
+    "Poly1Loss",
     "RegularizationOnlyLoss",
     "RegularizedLoss",
     "ZipfLabelSmoothingLoss",

@@ -60,11 +60,7 @@ def adaptive_label_smoothing_cross_entropy(
         >>> adaptive_label_smoothing_cross_entropy(logits, torch.tensor([4]), teacher_logits=torch.zeros(1, 5))
         tensor(1.6996)
     """
-    if teacher_logits.shape != input.shape:
-        raise ValueError(
-            f"teacher_logits must have the shape of input, {tuple(input.shape)}; got {tuple(teacher_logits.shape)}. "
-            "Run the teacher on the same batch."
-        )
+    check_teacher(teacher_logits, input)
     teacher = F.softmax(class_rows(teacher_logits).detach(), dim=-1)
 
     def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
@@ -72,6 +68,15 @@ def adaptive_label_smoothing_cross_entropy(
         return confidence_weights(rows, log_probs).detach() * towards_teacher
 
     return penalized_cross_entropy(input, target, 1.0, penalty, **options)
+
+
+def check_teacher(teacher_logits: Tensor, input: Tensor) -> None:
+    """Raise unless a teacher has said one number for each of the student's."""
+    if teacher_logits.shape != input.shape:
+        raise ValueError(
+            f"teacher_logits must have the shape of input, {tuple(input.shape)}; got {tuple(teacher_logits.shape)}. "
+            "Run a teacher of the same classes on the same batch."
+        )
 
 
 @LOSSES.register(

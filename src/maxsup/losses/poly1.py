@@ -1,0 +1,80 @@
+"""Poly-1: the first term of cross-entropy's expansion in ``1 - q_gt``, with a weight of its own.
+
+**Formula.** ``CE + epsilon (1 - q_gt)``. Cross-entropy is ``sum_j (1 - q_gt)^j / j``; the term adds to ``j = 1``.
+**Use it** as the cheapest variation of cross-entropy: one number to tune. It pushes all samples, right or wrong, and
+smooths nothing.
+**Default** ``epsilon=1``, as in the code printed with the paper; optax has 2. Negative values, which the paper uses for
+detection, are refused: they reward uncertainty as the confidence penalty does.
+**Source.** Leng et al. 2022 (ICLR).
+**Interacts with** mixup: ``q_gt`` is the mean probability under the mixed label. Class weights scale the whole sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from typing_extensions import Unpack
+
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.closed_form import Block, Factor, FusedPenalty, add_at, probabilities
+from maxsup.losses.penalized import penalized_cross_entropy
+from maxsup.losses.reduction import ReductionOptions, target_values
+
+
+def _doubt(block: Block) -> Tensor:
+    if block.target.is_floating_point():
+        return 1 - (block.target * probabilities(block)).sum(block.axis, keepdim=True)
+    return 1 - probabilities(block).gather(block.axis, block.target)
+
+
+def _add_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
+    probs, certain = probabilities(block), (1 - value) * push
+    grad.add_(probs * certain)
+    if block.target.is_floating_point():
+        grad.sub_(probs * block.target * push)
+    else:
+        add_at(grad, block.axis, block.target, -certain)
+
+
+FUSED = FusedPenalty(value=_doubt, add_gradient=_add_gradient, is_centred=False)
+
+
+def poly1_cross_entropy(
+    input: Tensor, target: Tensor, epsilon: float | Tensor = 1.0, **options: Unpack[ReductionOptions]
+) -> Tensor:
+    r"""Cross-entropy plus a share of the probability that the true class does not get.
+
+    .. math:: H(y, q) + \epsilon (1 - q_{gt})
+
+    Example:
+        >>> poly1_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
+        tensor(2.3673)
+    """
+    return penalized_cross_entropy(
+        input,
+        target,
+        epsilon,
+        lambda rows, log_probs, target: 1 - target_values(log_probs.exp(), target),
+        fused=FUSED,
+        name="epsilon",
+        **options,
+    )
+
+
+@LOSSES.register("poly1", formula="CE + epsilon (1 - q_gt)", source="Leng et al. 2022")
+class Poly1Loss(RegularizedLoss):
+    """Module form of :func:`poly1_cross_entropy`."""
+
+    strength = "epsilon"
+
+    def __init__(self, epsilon: Strength = 1.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(epsilon, **options)
+
+    @property
+    def epsilon(self) -> float:
+        """The strength in force now."""
+        return self.current_strength
+
+    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        return poly1_cross_entropy(input, target, self._value, **options)
