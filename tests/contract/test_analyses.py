@@ -22,11 +22,17 @@ from tests.unit.analysis.made import long_tail, make_run
 pytestmark = pytest.mark.slow
 
 NAMES = ANALYSES.names()
-CHEAP = {"corruption": {"num_images": 20}, "collapse": {"num_resamples": 10}, "calibration": {"num_resamples": 10}}
+CHEAP: dict[str, dict[str, Any]] = {
+    "corruption": {"num_images": 20},
+    "collapse": {"num_resamples": 10},
+    "calibration": {"num_resamples": 10},
+    "distillation": {"overrides": ["epochs=1", "model.options={widths: [8, 8]}"]},
+}
 FIGURES = {
     "calibration": {"reliability", "risk_coverage"},
     "collapse": {"collapse"},
     "corruption": {"corruption", "corruption_kinds"},
+    "distillation": {"distillation"},
     "gradcam": {"gradcam"},
     "logits": {"logits", "confidence"},
     "longtail": {"longtail"},
@@ -90,8 +96,8 @@ THREE = {"CE": "ce", "LS": "ls", "MaxSup": "maxsup"}
 SIX = {LOOKS[loss].label: loss for loss in ("ce", "ls", "ols", "zipf_ls", "maxsup", "logit_penalty")}
 
 
-def test_there_are_ten_analyses() -> None:
-    assert len(NAMES) == 10
+def test_there_are_eleven_analyses() -> None:
+    assert len(NAMES) == 11
     assert set(NAMES) == set(FIGURES)
     assert [row["name"] for row in describe_analyses()] == NAMES
 

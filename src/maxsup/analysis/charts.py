@@ -44,8 +44,10 @@ def dumbbells(
             look = looks[label]
             pair = scale * value(result, first), scale * value(result, second)
             axes.plot(pair, (place, place), color=look.color, linewidth=1.0, zorder=1)
-            axes.plot(pair[:1], [place], look.marker, color=look.color)
-            axes.plot(pair[1:], [place], look.marker, color=look.color, markerfacecolor="white")
+            axes.plot(pair[:1], [place], marker=look.marker, linestyle="none", color=look.color)
+            axes.plot(
+                pair[1:], [place], marker=look.marker, linestyle="none", color=look.color, markerfacecolor="white"
+            )
         axes.set_xlabel(title)
         axes.grid(axis="x")
         axes.margins(x=0.15)

@@ -48,6 +48,7 @@ class Analysis:
         agree: Options that runs to be compared must share, settled by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
         takes_masks: Whether a run whose data has masks can be analysed; most analyses are of labels of whole images.
+        trains: Whether it may train a network, which is not tried out before the runs are made.
         counts: Options that are whole numbers of at least 1; None too, where the option says so.
     """
 
@@ -57,6 +58,7 @@ class Analysis:
     agree: Callable[..., dict[str, Any]] = _unchanged
     share: Callable[..., None] = _nothing
     takes_masks: bool = False
+    trains: bool = False
     counts: tuple[str, ...] = ()
 
     @property

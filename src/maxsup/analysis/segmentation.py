@@ -27,23 +27,19 @@ from torch import Tensor
 
 from maxsup.analysis.gallery import MAX_SIDE, encoded
 from maxsup.analysis.mask_gallery import draw_classes, draw_masks
+from maxsup.analysis.nested import trained
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
-from maxsup.core.rundir import RunDir
 from maxsup.data import MaskSplit
 from maxsup.data.mask_pipeline import MaskPipeline
-from maxsup.training import train
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
-from maxsup.training.progress import LineReporter
 from maxsup.training.run import recipe_digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from maxsup.analysis.progress import Progress
 
 _NAMED_SCALES = {"single": (1.0,), "multi": MULTI_SCALES}
 
@@ -152,28 +148,14 @@ def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
     return figures
 
 
-class _Said(LineReporter):
-    """Lines of a training among those of an analysis."""
-
-    def __init__(self, progress: Progress) -> None:
-        super().__init__()
-        self._progress = progress
-
-    def say(self, sentence: str) -> None:
-        self._progress.say(sentence)
-
-
 def _fine_tuned(run: RunOutputs, name: str, overrides: Sequence[str]) -> RunOutputs:
     """The segmenter that a classifier's backbone becomes."""
     plan = fine_tuning(run, name, overrides)
     own = plan.model_copy(update={"model": plan.model.model_copy(update={"pretrained": False})})
     # Named by what is trained, not by where the backbone lies: the folder of a run may move.
     folder = run.run.path / "segmentation" / f"{Path(name).stem}-{run.weights}-{recipe_digest(own)}"
-    if not RunDir(folder).summary.is_file():
-        run.progress.say(f"{run.label}: fine-tuning on {plan.data.name} in {folder}")
-        train(plan, folder, name=Path(name).stem, reporter=_Said(run.progress))
-    words = [f"data.root={plan.data.root}"] if plan.data.root else []
-    return RunOutputs(folder, overrides=words, label=run.label, progress=run.progress)
+    what = f"fine-tuning on {plan.data.name}"
+    return trained(run, plan, folder, name=Path(name).stem, what=what)
 
 
 def fine_tuning(run: RunOutputs, name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -254,4 +236,4 @@ ANALYSES.register(
     "segmentation",
     summary="mIoU of masks, single- and multi-scale, and pictures; of a classifier, after fine-tuning its backbone",
     paper="tab:miou",
-)(Analysis(compute, draw, obstacle=obstacle, takes_masks=True))
+)(Analysis(compute, draw, obstacle=obstacle, takes_masks=True, trains=True))

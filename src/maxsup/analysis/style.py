@@ -95,6 +95,11 @@ LOOKS: dict[str, Look] = {
     "reg_only": Look("Reg. only", "#7C35FF", "d"),
     "err_amp_mean": Look("Err. amp. (mean)", "#B95CFF", "8"),
     "err_amp_max": Look("Err. amp. (max)", "#641F63", "H"),
+    "mbls": Look("MbLS", "#0F005A", r"$\spadesuit$"),
+    "acls": Look("ACLS", "#E1B4B4", r"$\clubsuit$"),
+    "poly1": Look("Poly-1", "#3C2D1E", r"$\heartsuit$"),
+    "dual_focal": Look("Dual focal", "#2D002D", r"$\diamondsuit$"),
+    "distillation": Look("Distillation", "#000000", r"$\oplus$"),
 }
 
 _FILLS = ("full", "left", "bottom", "right", "top")

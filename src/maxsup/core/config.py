@@ -203,6 +203,7 @@ class Recipe(Section):
 
     ``epochs`` are passes over the training data. With ``iterations`` training takes so many steps instead, through as
     many passes as they need, and ``epochs`` says into how many equal parts they are cut, each with a validation.
+    ``teacher`` is a run whose network a loss such as ``distillation`` learns from.
 
     Example:
         >>> recipe = Recipe.model_validate({"loss": {"name": "ls", "alpha": 0.2}, "epochs": 3})
@@ -215,6 +216,7 @@ class Recipe(Section):
     dense: DenseConfig = DenseConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()
+    teacher: str | None = None
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     ema: EmaConfig = EmaConfig()

@@ -67,13 +67,16 @@ CRITERIA: dict[str, tuple[str, str, float, str, str]] = {
     "SparseCategoricalCrossentropy": ("", "", 0.0, "k", "labels"),
     "MaxSupLoss": ("MaxSup", "alpha", 0.1, "k", "any"),
     "LabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
+    "MarginLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
+    "AdaptiveConditionalLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
 }
+_OURS = ("MaxSupLoss", "LabelSmoothingLoss", "MarginLabelSmoothingLoss", "AdaptiveConditionalLabelSmoothingLoss")
 MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
 # Options that are read besides the strength, and those that change nothing here.
 _READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
 _HARMLESS = ("adaptive", "axis", "correct_lam", "cutmix_alpha", "cutmix_minmax", "dim", "dtype", "from_logits",
-             "mixup_alpha", "mode", "name", "num_classes", "pos_weight", "prob", "reduction", "sum_classes",
-             "switch_prob", "target_threshold", "weight_mode")  # fmt: skip
+             "margin", "mixup_alpha", "mode", "name", "num_classes", "others", "pos_weight", "prob", "reduction",
+             "sum_classes", "switch_prob", "target_threshold", "top", "weight_mode", "z_loss")  # fmt: skip
 # Attributes that hold a strength of label smoothing, whoever wrote the class; the last is fairseq's.
 _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps")
 
@@ -269,7 +272,7 @@ def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, st
         index,
         options.get("weight"),
         empty,
-        is_training=True if name in ("MaxSupLoss", "LabelSmoothingLoss") else None,
+        is_training=True if name in _OURS else None,
     )
 
 

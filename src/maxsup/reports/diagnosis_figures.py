@@ -189,7 +189,7 @@ def collapse_plot(diagnosis: Diagnosis) -> Plot | None:
         figure, [[axes]] = panels(height=2.5, width=4.6)
         for name, (within, r_squared) in REFERENCES.items():
             look = LOOKS[_METHODS.get(name, "logit_penalty")]
-            axes.plot([within], [r_squared], look.marker, color=look.color, markersize=5)
+            axes.plot([within], [r_squared], marker=look.marker, linestyle="none", color=look.color, markersize=5)
             offset = (5, -8) if name == "Zipf-LS" else (5, 3)
             axes.annotate(name, (within, r_squared), xytext=offset, textcoords="offset points", color="#555555")
         axes.plot([own[0]], [own[1]], "*", color="#000000", markersize=11)

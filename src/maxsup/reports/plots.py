@@ -44,7 +44,16 @@ def seeds_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
             for place, (entry, found) in enumerate(zip(losses, values, strict=True)):
                 look = looks[entry["loss"]]
                 dots = [value for value in found.values() if math.isfinite(value)]
-                axes.plot(dots, [place] * len(dots), look.marker, color=look.color, markersize=3.6, alpha=0.8, zorder=2)
+                axes.plot(
+                    dots,
+                    [place] * len(dots),
+                    marker=look.marker,
+                    linestyle="none",
+                    color=look.color,
+                    markersize=3.6,
+                    alpha=0.8,
+                    zorder=2,
+                )
                 if dots:
                     mean = sum(dots) / len(dots)
                     axes.plot([mean, mean], [place - 0.32, place + 0.32], color=INK, linewidth=1.4, zorder=3)
@@ -85,7 +94,15 @@ def differences_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | Non
                 if math.isfinite(low) and math.isfinite(high):
                     axes.plot([low, high], [place, place], color=look.color, linewidth=1.6, solid_capstyle="butt")
                 face = look.color if found.get("is_conclusive") else "white"
-                axes.plot([centre], [place], look.marker, color=look.color, markerfacecolor=face, markersize=4.5)
+                axes.plot(
+                    [centre],
+                    [place],
+                    marker=look.marker,
+                    linestyle="none",
+                    color=look.color,
+                    markerfacecolor=face,
+                    markersize=4.5,
+                )
                 rows.append([title_of(metric), entry["title"], centre, low, high, found.get("p"), found["adjusted_p"]])
             unit = "points" if metric.get("unit") == "%" else metric.get("unit") or ""
             _name_axis(axes, metric, note=_BETTER.get(metric["direction"], ""), unit=unit)
@@ -132,7 +149,8 @@ def published_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
                     [paper],
                     [ours],
                     yerr=None if math.isnan(std) else [[std], [std]],
-                    fmt=look.marker,
+                    marker=look.marker,
+                    linestyle="none",
                     color=look.color,
                     markersize=4.5,
                     elinewidth=0.8,

@@ -138,7 +138,15 @@ def collapse_plot(runs: Sequence[RunView], setting: str = "", prefix: str = "") 
         for axes, split in zip(row, found, strict=True):
             for run, within, r_squared in found[split]:
                 look = looks[run.label]
-                axes.plot([within], [r_squared], look.marker, color=look.color, markersize=4.5, alpha=0.8)
+                axes.plot(
+                    [within],
+                    [r_squared],
+                    marker=look.marker,
+                    linestyle="none",
+                    color=look.color,
+                    markersize=4.5,
+                    alpha=0.8,
+                )
             axes.set_title(_WORDS[split], loc="left", fontweight="bold")
             axes.set_xlabel("within (cosine distance inside a class)")
             axes.grid()

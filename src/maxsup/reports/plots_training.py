@@ -55,7 +55,7 @@ def training_plot(runs: Sequence[RunView], setting: str = "", prefix: str = "") 
                 axes.fill_between(numbers, lows, highs, color=look.color, alpha=0.13, linewidth=0)
                 axes.plot(numbers, means, color=look.color, linestyle=look.line, linewidth=1.1)
                 if len(numbers) == 1:
-                    axes.plot(numbers, means, look.marker, color=look.color)
+                    axes.plot(numbers, means, marker=look.marker, linestyle="none", color=look.color)
                 rows += [[title, label, *entry] for entry in zip(numbers, means, lows, highs, strict=True)]
             axes.set_title(title, loc="left", fontweight="bold")
             axes.grid()
@@ -111,7 +111,15 @@ def sweep_plot(runs: Sequence[RunView], setting: str = "", prefix: str = "") -> 
                 axes.plot(kept, [fmean(values[strength]) for strength in kept], color=look.color, linestyle=look.line)
                 for strength in kept:
                     dots = values[strength]
-                    axes.plot([strength] * len(dots), dots, look.marker, color=look.color, markersize=3.2, alpha=0.65)
+                    axes.plot(
+                        [strength] * len(dots),
+                        dots,
+                        marker=look.marker,
+                        linestyle="none",
+                        color=look.color,
+                        markersize=3.2,
+                        alpha=0.65,
+                    )
                     rows += [[title, loss, strength, value] for value in dots]
             axes.set_title(title, loc="left", fontweight="bold")
             axes.set_xlabel("strength in the last epoch")

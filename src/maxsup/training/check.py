@@ -16,7 +16,7 @@ from maxsup.data.survey import survey
 from maxsup.data.transforms import check_effective
 from maxsup.models import SEGMENTERS, create_model, create_segmenter
 from maxsup.training.defaults import MAX_SIDE, network_for
-from maxsup.training.needs import Needs
+from maxsup.training.needs import Needs, check_teacher
 from maxsup.training.parts import build_loss, check_task, prepare_for_masks
 
 
@@ -35,6 +35,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     """
     criterion = build_loss(recipe.loss)
     Needs(criterion.needs)
+    check_teacher(recipe.teacher, recipe.loss.name, criterion.needs)
     kind = recipe.data.name.partition(":")[0]
     known = dataset_options(kind)
     for option in recipe.data.options:

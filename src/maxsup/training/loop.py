@@ -27,7 +27,7 @@ from maxsup.training.dense import evaluate_split
 from maxsup.training.ema import MovingAverage
 from maxsup.training.lr import learning_rate
 from maxsup.training.meter import EpochMeter
-from maxsup.training.needs import Needs
+from maxsup.training.needs import Needs, check_teacher
 from maxsup.training.optim import create_optimizer
 from maxsup.training.parts import (
     check_last_batch,
@@ -38,6 +38,7 @@ from maxsup.training.parts import (
 )
 from maxsup.training.processes import Processes
 from maxsup.training.progress import Reporter
+from maxsup.training.runs import load_teacher
 
 WATCHED_STRIDE = 8
 
@@ -102,7 +103,9 @@ class Trainer:
         compiled = torch.compile(self.model) if recipe.compile else self.model
         self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)
         self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
-        self.needs = Needs(self.criterion.needs)
+        check_teacher(recipe.teacher, recipe.loss.name, self.criterion.needs)
+        teacher = None if recipe.teacher is None else load_teacher(recipe.teacher, bundle).to(device)
+        self.needs = Needs(self.criterion.needs, teacher)
         # Only a segmenter has a second head.
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self.batches = self.pipeline(bundle.train, is_training=True)

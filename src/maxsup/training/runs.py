@@ -71,10 +71,7 @@ def load_run(
     run = RunDir(path).require()
     recipe = run_recipe(run, overrides)
     file = run.weights(weights)
-    with as_written(file.parent / "state.json"):
-        trained_on = checkpoint_values(file.parent)["data"]
-        mean, std = (tuple(float(value) for value in trained_on[key]) for key in ("mean", "std"))
-        num_classes = int(trained_on["num_classes"])
+    num_classes, mean, std = _trained_on(file)
     bundle = build_data(recipe)
     if bundle.num_classes != num_classes or len(bundle.mean) != len(mean):
         raise DataError(
@@ -87,6 +84,29 @@ def load_run(
     model = build_model(recipe, bundle, is_trained=True)
     load_weights(model, read_tensors(file), file)
     return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+
+def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter:
+    """The network of a run, in evaluation mode and without gradient, to be asked about images of ``bundle``."""
+    run = RunDir(path).require()
+    file = run.weights("last")
+    num_classes, mean, std = _trained_on(file)
+    if (num_classes, mean, std) != (bundle.num_classes, tuple(bundle.mean), tuple(bundle.std)):
+        raise DataError(
+            f"teacher must have learnt the {bundle.num_classes} classes of {bundle.name!r} from images that are "
+            f"normalised alike; got {num_classes} classes in {str(run.path)!r}. Train one on the same data."
+        )
+    model = build_model(run_recipe(run), bundle, is_trained=True)
+    load_weights(model, read_tensors(file), file)
+    return model.eval().requires_grad_(False)
+
+
+def _trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Number of classes, means and deviations of the data behind a checkpoint."""
+    with as_written(file.parent / "state.json"):
+        trained_on = checkpoint_values(file.parent)["data"]
+        mean, std = (tuple(float(value) for value in trained_on[key]) for key in ("mean", "std"))
+        return int(trained_on["num_classes"]), mean, std
 
 
 def evaluate_run(

@@ -108,7 +108,7 @@ def _restore_process(trainer: Trainer, tensors: Tensors) -> None:
 
 
 def _restore_teacher(trainer: Trainer) -> None:
-    if not trainer.needs.has_teacher:
+    if not trainer.needs.is_own_teacher:
         return
     path = trainer.run.weights("best")
     current = {name: tensor.clone() for name, tensor in trainer.evaluated_model.state_dict().items()}

@@ -1,0 +1,40 @@
+"""A training that an analysis needs, in a folder of the run it is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maxsup.analysis.outputs import RunOutputs
+from maxsup.analysis.progress import Progress
+from maxsup.core.config import Recipe
+from maxsup.core.rundir import RunDir
+from maxsup.training import train
+from maxsup.training.progress import LineReporter
+
+
+class _Said(LineReporter):
+    """Lines of a training among those of an analysis."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+
+    def say(self, sentence: str) -> None:
+        self._progress.say(sentence)
+
+
+def trained(run: RunOutputs, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:
+    """The outputs of a training that goes on in ``folder`` after an interruption and is done once.
+
+    Args:
+        run: The run it belongs to.
+        plan: What to train.
+        folder: Where.
+        name: What the recipe is called in its summary.
+        what: What to say when it starts.
+    """
+    if not RunDir(folder).summary.is_file():
+        run.progress.say(f"{run.label}: {what} in {folder}")
+        train(plan, folder, name=name, reporter=_Said(run.progress))
+    words = [f"data.root={plan.data.root}"] if plan.data.root else []
+    return RunOutputs(folder, overrides=words, label=run.label, progress=run.progress)
