@@ -8,7 +8,6 @@ of the whole batch. Class weights scale each sample, and the sum is still divide
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from maxsup.integrations.huggingface_callback import TrainerLossCallback
+from maxsup.integrations.huggingface_callback import TrainerLossCallback, WatchedLoss
 from maxsup.integrations.huggingface_labels import LabelsOfHeads, named_logits, rows_and_targets, single_logits
+from maxsup.integrations.huggingface_linear import LinearLoss, use_linear_loss
 from maxsup.integrations.huggingface_models import (
     DecoderInputsCollator,
     Rules,
@@ -25,20 +25,19 @@ from maxsup.integrations.huggingface_models import (
     expect_decoder_inputs,
     is_encoder_decoder,
     shifts_labels,
-    trainer_counts_shifted,
     unwrapped,
+    warn_of_counted_first_labels,
 )
-from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.losses import RegularizedLoss, create_loss
 from maxsup.losses.reduction import HALF
 
-__all__ = ["DecoderInputsCollator", "TrainerLoss", "TrainerLossCallback"]
+__all__ = ["DecoderInputsCollator", "LinearLoss", "TrainerLoss", "TrainerLossCallback", "use_linear_loss"]
 
 # Trainer counts every label but this one.
 _TRAINER_IGNORES = -100
 
 
-class TrainerLoss:
+class TrainerLoss(WatchedLoss):
     """What ``Trainer(compute_loss_func=...)`` takes.
 
     It is the training objective while gradients are recorded and the model is in training mode, plain cross-entropy
@@ -62,6 +61,8 @@ class TrainerLoss:
         1.5744
     """
 
+    unused = "Pass compute_loss_func=loss to the Trainer, and do not override compute_loss without calling it."
+
     def __init__(
         self,
         loss: str = "maxsup",
@@ -70,21 +71,15 @@ class TrainerLoss:
         heads: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        self.criterion = create_loss(loss, **options)
+        super().__init__(create_loss(loss, **options))
         _check_criterion(loss, self.criterion)
         self.shift = shift
         self._heads = None if heads is None else LabelsOfHeads(heads)
-        self.terms: LoggedTerms | None = None
-        self.num_training_calls = 0
-        self.num_targets: float | Tensor | None = None
         self._rules = RulesOfModels()
-
-    def callback(self, *, per_step: bool = False, monitor: bool = True) -> TrainerLossCallback:
-        """The callback that belongs to this loss; see :class:`TrainerLossCallback` for its options."""
-        return TrainerLossCallback(self, per_step=per_step, monitor=monitor)
 
     def attach(self, model: Any, args: Any) -> None:
         """Learn of model and arguments what the loss depends on, and refuse what would not do what it says."""
+        super().attach(model, args)
         _check_arguments(args, None if self._heads is None else self._heads.heads)
         _check_problem(model)
         if self._heads is not None:
@@ -93,13 +88,17 @@ class TrainerLoss:
         self._rules.add(rules)
         if is_encoder_decoder(model):
             expect_decoder_inputs(model)
-        if rules.shifts_labels and not trainer_counts_shifted(model):
-            warnings.warn(
-                f"Trainer counts the first label of each row of {type(unwrapped(model)).__name__}, which nothing "
-                "predicts, so the training loss is a little small. Set model.loss_type = 'ForCausalLM' before creating "
-                "the Trainer, or set the first label of each row to -100.",
-                UserWarning,
-                stacklevel=2,
+        if rules.shifts_labels:
+            warn_of_counted_first_labels(model)
+
+    def begin(self, model: Any, args: Any) -> None:
+        """Refuse a fused head of Liger too, which TRL switches off after it has made its Trainer."""
+        self.attach(model, args)
+        liger = getattr(args, "liger_kernel_config", None) or {}
+        if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
+            raise ValueError(
+                "use_liger_kernel must not replace the loss; got True, whose fused head would never see the labels. "
+                "Add liger_kernel_config={'fused_linear_cross_entropy': False, 'cross_entropy': False}."
             )
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
@@ -177,9 +176,7 @@ class TrainerLoss:
         if isinstance(num_items, Tensor):
             num_items = num_items.to(rows.device).sum()
         if is_training:
-            self.num_targets = num_items if self.num_targets is None else self.num_targets + num_items
-            # A step in which nothing counts adds 0; divided by 0 it would make weights nan, which Trainer logs as 0.
-            num_items = num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
+            num_items = self.counted(num_items)
         # Of probabilities Trainer counts every entry.
         return num_items / rows.shape[1] if target.is_floating_point() else num_items
 
@@ -218,12 +215,6 @@ def _check_criterion(name: str, criterion: RegularizedLoss) -> None:
 
 
 def _check_arguments(args: Any, heads: Mapping[str, str] | None) -> None:
-    if args.label_smoothing_factor > 0:
-        factor = args.label_smoothing_factor
-        raise ValueError(
-            "label_smoothing_factor must be 0, because the loss takes its place and Trainer would ignore it; got "
-            f"{factor!r}. Remove it, or use TrainerLoss('ls', alpha={factor!r})."
-        )
     if heads is None and args.label_names is not None and list(args.label_names) != ["labels"]:
         raise ValueError(
             f"label_names must be ['labels'], the only labels Trainer gives to a loss; got {args.label_names!r}. "
@@ -237,12 +228,6 @@ def _check_arguments(args: Any, heads: Mapping[str, str] | None) -> None:
     if heads is not None and getattr(args, "n_gpu", 1) > 1:
         raise ValueError(
             f"heads must be trained on one device a process; got {args.n_gpu!r} in one. Start it with torchrun."
-        )
-    liger = getattr(args, "liger_kernel_config", None) or {}
-    if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
-        raise ValueError(
-            "use_liger_kernel must not replace the loss; got True, whose fused head would never see the labels. "
-            "Add liger_kernel_config={'fused_linear_cross_entropy': False, 'cross_entropy': False}."
         )
 
 

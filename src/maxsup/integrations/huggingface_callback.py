@@ -1,14 +1,17 @@
-"""The callback of a ``TrainerLoss``: its schedule, its checks and what it has to log."""
+"""The callback of a loss in a ``Trainer``: its schedule, its checks and what it has to log."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
+
+from torch import Tensor
 
 from maxsup.core.installation import install_command
 from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.integrations.schedule_epochs import check_epochs
+from maxsup.losses import RegularizedLoss
 from maxsup.schedules import epoch_progress
 
 try:
@@ -19,8 +22,45 @@ except ImportError as error:
         f"Install it with {install_command('hf')}."
     ) from error
 
-if TYPE_CHECKING:
-    from maxsup.integrations.huggingface import TrainerLoss
+
+class WatchedLoss:
+    """What a callback has to know of a loss.
+
+    Args:
+        criterion: The loss itself.
+    """
+
+    # What to do where the loss is not in use.
+    unused: ClassVar[str]
+
+    def __init__(self, criterion: RegularizedLoss) -> None:
+        self.criterion = criterion
+        self.terms: LoggedTerms | None = None
+        self.num_training_calls = 0
+        self.num_targets: float | Tensor | None = None
+
+    def callback(self, *, per_step: bool = False, monitor: bool = True) -> TrainerLossCallback:
+        """The callback that belongs to this loss; see :class:`TrainerLossCallback` for its options."""
+        return TrainerLossCallback(self, per_step=per_step, monitor=monitor)
+
+    def attach(self, model: Any, args: Any) -> None:
+        """Learn of model and arguments what the loss depends on, and refuse what would not do what it says."""
+        if args.label_smoothing_factor > 0:
+            factor = args.label_smoothing_factor
+            raise ValueError(
+                "label_smoothing_factor must be 0, because the loss takes its place and Trainer would ignore it; got "
+                f"{factor!r}. Remove it, or use TrainerLoss('ls', alpha={factor!r})."
+            )
+
+    def begin(self, model: Any, args: Any) -> None:
+        """The same when training begins: trainers may have changed their arguments by then."""
+        self.attach(model, args)
+
+    def counted(self, num_items: int | Tensor) -> int | Tensor:
+        """The denominator of a training call that Trainer has counted, noted for the next log."""
+        self.num_targets = num_items if self.num_targets is None else self.num_targets + num_items
+        # A step in which nothing counts adds 0; divided by 0 it would make weights nan, which Trainer logs as 0.
+        return num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
 
 
 class TrainerLossCallback(TrainerCallback):
@@ -33,10 +73,10 @@ class TrainerLossCallback(TrainerCallback):
     Args:
         loss: The loss whose callback this is.
         per_step: Advance with every optimiser step in place of every epoch.
-        monitor: Log the terms; costs a few passes over the logits of every training batch.
+        monitor: Log the terms, of a sample of the rows where a batch has many logits.
     """
 
-    def __init__(self, loss: TrainerLoss, *, per_step: bool = False, monitor: bool = True) -> None:
+    def __init__(self, loss: WatchedLoss, *, per_step: bool = False, monitor: bool = True) -> None:
         self.loss = loss
         self.per_step = per_step
         self.has_monitor = monitor
@@ -47,7 +87,7 @@ class TrainerLossCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **others: Any) -> None:
         """Start with the model that is trained, and with nothing counted."""
-        self.loss.attach(model, args)
+        self.loss.begin(model, args)
         self.loss.num_training_calls = 0
         self.loss.num_targets = None
         self.loss.terms = LoggedTerms(self.loss.criterion, monitor=self.has_monitor)
@@ -95,6 +135,5 @@ class TrainerLossCallback(TrainerCallback):
     def _check_used(self) -> None:
         if self.loss.num_training_calls == 0:
             raise RuntimeError(
-                "the loss must be called in every training step; got no call in the first. Pass compute_loss_func=loss "
-                "to the Trainer, and do not override compute_loss without calling it."
+                f"the loss must be called in every training step; got no call in the first. {self.loss.unused}"
             )

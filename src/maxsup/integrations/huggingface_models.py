@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -40,6 +41,18 @@ def trainer_counts_shifted(model: Any) -> bool:
     from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
     return LOSS_MAPPING.get(str(getattr(unwrapped(model), "loss_type", None))) is ForCausalLMLoss
+
+
+def warn_of_counted_first_labels(model: Any) -> None:
+    """Warn where a causal model gets a denominator from ``Trainer`` that counts a label too many in each row."""
+    if not trainer_counts_shifted(model):
+        warnings.warn(
+            f"Trainer counts the first label of each row of {type(unwrapped(model)).__name__}, which nothing "
+            "predicts, so the training loss is a little small. Set model.loss_type = 'ForCausalLM' before creating "
+            "the Trainer, or set the first label of each row to -100.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 class Rules(NamedTuple):

@@ -6,17 +6,21 @@ import math
 import warnings
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.monitor import DecompositionMonitor
 
-# The terms take a few copies of the logits they look at; large vocabularies are looked at in parts.
-_NUMEL = 2**22
+# The terms take a few passes over the logits they look at, which for a vocabulary would cost more than the loss.
+_NUMEL = 2**21
 
 
 class LoggedTerms:
     """Strength of a loss and the terms of label smoothing since the last log, as ``maxsup/alpha`` and so on.
+
+    Of a batch of more than two million logits every second row is looked at, every third and so on, beginning with
+    another one each time; ``maxsup/num_samples`` says how many rows there were.
 
     Args:
         criterion: The loss.
@@ -35,6 +39,7 @@ class LoggedTerms:
         self.criterion = criterion
         self._monitor = DecompositionMonitor.of(criterion) if monitor else None
         self._has_met_mixed_labels = False
+        self._turn = -1
 
     def update(self, logits: Tensor, target: Tensor) -> None:
         """Count a training batch; mixed labels are left out, with one warning."""
@@ -46,9 +51,21 @@ class LoggedTerms:
         alpha = getattr(self.criterion, "alpha", 1.0)
         if logits.dim() == 1:
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
-        size = max(1, _NUMEL * len(logits) // max(logits.numel(), 1))
-        for part, labels in zip(logits.split(size), target.split(size), strict=True):
-            self._monitor.update(part, labels, alpha=alpha)
+        chosen = self._chosen(len(logits), logits.numel())
+        self._monitor.update(logits[chosen], target[chosen], alpha=alpha)
+
+    @torch.no_grad()
+    def update_head(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
+        """Count a training batch ``hidden (N, D)`` of a linear head, of whose logits the sample alone is formed."""
+        if self._monitor is not None:
+            chosen = self._chosen(len(hidden), len(hidden) * len(weight))
+            alpha = getattr(self.criterion, "alpha", 1.0)
+            self._monitor.update(F.linear(hidden[chosen], weight, bias), target[chosen], alpha=alpha)
+
+    def _chosen(self, num_rows: int, numel: int) -> slice:
+        step = max(1, min(-(-numel // _NUMEL), num_rows))
+        self._turn += 1
+        return slice(self._turn % step, None, step)
 
     def reset(self) -> None:
         """Start counting anew."""

@@ -116,6 +116,12 @@ def test_two_processes_take_the_step_of_one(task: str, two_ranks: dict[str, Tens
 
 
 @pytest.mark.distributed
+@pytest.mark.parametrize("way", ["head_step", "head_sharded_with_the_rest", "head_sharded_apart"])
+def test_two_processes_with_a_loss_in_the_head_take_the_step_of_one(way: str, two_ranks: dict[str, Tensor]) -> None:
+    assert (two_ranks[way] - gradient_of_the_whole("llama")).abs().max() <= TOLERANCE
+
+
+@pytest.mark.distributed
 @pytest.mark.parametrize("task", TASKS)
 def test_two_processes_evaluate_plain_cross_entropy(task: str, two_ranks: dict[str, Tensor]) -> None:
     with torch.no_grad():

@@ -209,13 +209,22 @@ def test_an_auxiliary_loss_is_not_dropped_in_silence() -> None:
 )
 def test_arguments_that_would_be_ignored_are_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        TrainerLoss().attach(nn.Linear(2, 2), arguments(**changes))
+        TrainerLoss().begin(nn.Linear(2, 2), arguments(**changes))
+
+
+def test_a_liger_that_is_still_to_be_told_is_accepted_until_training_begins() -> None:
+    # TRL takes the fused loss out of Liger's settings after callbacks have heard of the new Trainer.
+    loss, args = TrainerLoss(), arguments(use_liger_kernel=True)
+    loss.attach(nn.Linear(2, 2), args)
+    args.liger_kernel_config = {"fused_linear_cross_entropy": False}
+    loss.begin(nn.Linear(2, 2), args)
+    assert loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1])).requires_grad
 
 
 def test_a_liger_without_its_loss_is_accepted() -> None:
     loss = TrainerLoss()
     config = {"fused_linear_cross_entropy": False, "cross_entropy": False}
-    loss.attach(nn.Linear(2, 2), arguments(use_liger_kernel=True, liger_kernel_config=config))
+    loss.begin(nn.Linear(2, 2), arguments(use_liger_kernel=True, liger_kernel_config=config))
     assert loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1])).requires_grad
 
 

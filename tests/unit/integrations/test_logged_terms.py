@@ -12,17 +12,38 @@ from maxsup.losses import MaxSupLoss, create_loss
 from maxsup.monitor import DecompositionMonitor
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 2, 3)])
-def test_parts_of_a_batch_add_up_to_the_whole(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, target = torch.randn(shape), torch.randint(5, (shape[0], *shape[2:]))
-    target[0] = -100
+@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 2, 3), (5,)])
+def test_small_batches_are_counted_whole(shape: tuple[int, ...]) -> None:
+    logits, target = torch.randn(shape), torch.randint(5, (*shape[:-1],) if len(shape) < 3 else (shape[0], *shape[2:]))
     whole = DecompositionMonitor()
-    whole.update(logits, target, alpha=0.1)
-    monkeypatch.setattr(logged_terms, "_NUMEL", 2 * logits[0].numel())
+    whole.update(logits if len(shape) > 1 else logits[None], target if len(shape) > 1 else target[None], alpha=0.1)
     terms = LoggedTerms(MaxSupLoss(alpha=0.1))
     terms.update(logits, target)
-    expected = {f"maxsup/{name}": value for name, value in whole.compute().items()}
+    expected = {f"maxsup/{name}": value for name, value in whole.compute().items() if value == value}
     assert terms.collected() == pytest.approx(expected | {"maxsup/alpha": 0.1}, abs=1e-6)
+
+
+@pytest.mark.parametrize("is_head", [True, False])
+def test_of_large_batches_each_row_gets_its_turn(is_head: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight, target = torch.randn(7, 2), torch.randn(5, 2), torch.randint(5, (7,))
+    monkeypatch.setattr(logged_terms, "_NUMEL", 12)  # of 35 logits: every third row
+    terms, whole = LoggedTerms(MaxSupLoss(alpha=0.1)), DecompositionMonitor()
+    whole.update(hidden @ weight.T, target, alpha=0.1)
+    for _ in range(3):
+        if is_head:
+            terms.update_head(hidden, weight, None, target)
+        else:
+            terms.update(hidden @ weight.T, target)
+    expected = {f"maxsup/{name}": value for name, value in whole.compute().items() if value == value}
+    assert terms.collected() == pytest.approx(expected | {"maxsup/alpha": 0.1}, abs=1e-6)
+
+
+def test_a_row_is_looked_at_however_many_classes_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_terms, "_NUMEL", 1)
+    terms = LoggedTerms(MaxSupLoss(alpha=0.1))
+    terms.update(torch.randn(2, 3), torch.tensor([0, 1]))
+    terms.update(torch.randn(0, 3), torch.tensor([], dtype=torch.long))
+    assert terms.collected()["maxsup/num_samples"] == 1
 
 
 def test_counting_starts_anew_after_a_log() -> None:

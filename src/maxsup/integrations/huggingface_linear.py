@@ -1,0 +1,215 @@
+"""The loss of a Hugging Face causal model from its head itself, so that the logits of a batch never exist.
+
+**Use it** as ``use_linear_loss(model, MaxSupLoss(alpha=0.1))`` before the model goes to a Trainer, to Accelerate or
+into a loop of your own. From then on ``model(**batch).loss`` is that loss while the model trains.
+**Seam.** In a training call with labels the head computes the loss from its input and answers with it in the place of
+logits, and ``model.loss_function`` hands that answer on. The head is called as a module, so whatever gathers, casts or
+moves its weight (FSDP2, autocast, offloading) does so here as well.
+**Untouched**: evaluation, generation, calls without labels or without gradients, checkpoints and tied weights.
+**Refused** at once or in the first call, in one sentence: whatever stands between head and loss, such as a scale of the
+logits or an adapter on the head, and whatever takes the labels away from the model.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from maxsup.integrations.huggingface_callback import WatchedLoss
+from maxsup.integrations.huggingface_labels import rows_and_targets
+from maxsup.integrations.huggingface_models import shifts_labels, unwrapped, warn_of_counted_first_labels
+from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MaxSupLoss, RegularizedLoss
+from maxsup.losses.linear_head import linear_maxsup_cross_entropy
+
+# What transformers leaves out of a loss and of num_items_in_batch.
+_IGNORED = -100
+
+
+def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
+    """Have a causal model of transformers compute ``loss`` in its head whenever it is trained with labels.
+
+    Args:
+        model: A causal language model, in PEFT or not, with a plain ``nn.Linear`` for a head.
+        loss: ``MaxSupLoss`` or ``CrossEntropyLoss`` with options that a linear head can carry.
+
+    Returns:
+        What knows of the loss: ``callback()`` for a Trainer that is to advance a schedule or to log the terms, and
+        ``remove()``.
+    """
+    _check_loss(loss)
+    inner = unwrapped(model)
+    _check_model(inner)
+    head = inner.get_output_embeddings()
+    _check_head(head)
+    before = getattr(head.forward, "__self__", None)
+    if isinstance(before, LinearLoss):
+        before.remove()
+    warn_of_counted_first_labels(inner)
+    return LinearLoss(inner, head, loss)
+
+
+class _Call(NamedTuple):
+    """What a training call of the model was given."""
+
+    labels: Tensor
+    shift_labels: Tensor | None
+    num_items: int | Tensor | None
+
+
+class LinearLoss(WatchedLoss):
+    """A loss in the head of a model; made by :func:`use_linear_loss`.
+
+    Everything that hangs on the model is a bound method, so that a deep copy of the model has a loss of its own.
+    """
+
+    unused = "Train the model that was given to use_linear_loss, with its labels in the batch."
+
+    def __init__(self, model: Any, head: Any, criterion: RegularizedLoss) -> None:
+        super().__init__(criterion)
+        self._model = model
+        self._head = head
+        self._call: _Call | None = None
+        self._answer: Tensor | None = None
+        self._was_asked = False
+        self._own_forward = head.__dict__.get("forward")
+        self._forward = head.forward
+        self._loss_function = model.loss_function
+        head.forward = self._answer_of_the_head
+        model.loss_function = self._loss_of_the_model
+        self._handles = [
+            model.register_forward_pre_hook(self._begin, with_kwargs=True),
+            model.register_forward_hook(self._end),
+        ]
+
+    def remove(self) -> None:
+        """Give the model its own loss back."""
+        for handle in self._handles:
+            handle.remove()
+        del self._head.forward
+        if self._own_forward is not None:
+            self._head.forward = self._own_forward
+        self._model.loss_function = self._loss_function
+
+    def _begin(self, model: nn.Module, positional: Any, named: dict[str, Any]) -> None:
+        self._call = self._answer = None
+        self._was_asked = False
+        if not (model.training and torch.is_grad_enabled()):
+            return
+        labels = named.get("labels")
+        if labels is None:
+            _check_labels_were_not_taken(named)
+            return
+        if named.get("fused_lm_head"):
+            raise ValueError(
+                "SFTTrainer of TRL computes the loss itself and leaves the model's unused. Use "
+                "maxsup.integrations.trl.LinearSFTTrainer(..., loss=MaxSupLoss(alpha=0.1)) in its place."
+            )
+        if model is not self._model:
+            raise RuntimeError(
+                "A loss in the head does not work under nn.DataParallel, whose copies of the model share it. Start one "
+                "process for each device with torchrun, or show the process one device."
+            )
+        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"))
+
+    def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
+        call, self._call, self._answer = self._call, None, None
+        if call is None:
+            return None
+        if not self._was_asked:
+            raise RuntimeError(
+                f"{type(model).__name__} did not ask for model.loss_function, so its loss is another one. Switch off "
+                "what replaces its forward, such as use_liger_kernel=True."
+            )
+        # The answer of the head is no logits; whoever looks for them is to find none.
+        return type(output)(**{**output, "logits": None}) if isinstance(output, dict) else None
+
+    def _answer_of_the_head(self, hidden: Tensor) -> Tensor:
+        if self._call is None:
+            return self._forward(hidden)
+        loss = self._computed(hidden, self._call)
+        self._answer = loss.expand(*hidden.shape[:-1], 1)
+        return self._answer
+
+    def _loss_of_the_model(self, logits: Tensor, labels: Tensor, *others: Any, **options: Any) -> Tensor:
+        if self._call is None:
+            if self._model.training and torch.is_grad_enabled():
+                raise ValueError("labels must be given to the model by name, so that its head sees them.")
+            return self._loss_function(logits, labels, *others, **options)
+        if self._answer is None or logits is not self._answer:
+            raise ValueError(
+                f"{type(self._model).__name__} changes what its head gives before the loss (a scale, a soft-cap, an "
+                "adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
+            )
+        self._was_asked = True
+        # A copy, because models add further losses in place.
+        return self._answer.flatten()[0].clone()
+
+    def _computed(self, hidden: Tensor, call: _Call) -> Tensor:
+        is_shifted = call.shift_labels is not None
+        labels = call.shift_labels if is_shifted else call.labels
+        rows, target = rows_and_targets(hidden, labels, not is_shifted, _IGNORED)
+        target = target.to(rows.device)
+        num_items = call.num_items
+        if num_items is not None:
+            num_items = self.counted(num_items.to(rows.device) if isinstance(num_items, Tensor) else num_items)
+        self.num_training_calls += 1
+        counts = target != _IGNORED
+        if not torch.compiler.is_compiling():
+            rows, target = rows[counts], target[counts]
+        weight, bias = self._head.weight, self._head.bias
+        if self.terms is not None:
+            self.terms.update_head(rows, weight, bias, target)
+        return linear_maxsup_cross_entropy(
+            rows, weight, target, self._strength(), bias=bias, ignore_index=_IGNORED, num_items=num_items
+        )
+
+    def _strength(self) -> Any:
+        if not self.criterion.training or self.criterion.strength is None:
+            return 0.0
+        self.criterion._check_advanced()
+        return self.criterion._value
+
+
+def _check_labels_were_not_taken(named: dict[str, Any]) -> None:
+    # Trainer tells the model how many labels count, and gives it none, where it computes a loss by itself.
+    if named.get("num_items_in_batch") is not None:
+        raise ValueError(
+            "Trainer has taken the labels away from the model, whose head is to compute the loss. Remove "
+            "label_smoothing_factor and compute_loss_func; MaxSupLoss(alpha=...) takes their place."
+        )
+
+
+def _check_loss(loss: Any) -> None:
+    if not isinstance(loss, MaxSupLoss | LinearMaxSupLoss | CrossEntropyLoss):
+        raise ValueError(
+            f"loss must be one that a linear head can carry; got {type(loss).__name__}. Use MaxSupLoss(alpha=0.1), or "
+            "TrainerLoss, which takes the logits."
+        )
+    for name, plain in (("weight", None), ("ignore_index", _IGNORED), ("reduction", "mean"), ("adaptive", False)):
+        value = getattr(loss, name, plain)
+        if value is not plain and value != plain:
+            shown = "a tensor" if isinstance(value, Tensor) else repr(value)
+            raise ValueError(
+                f"{name} of a loss in the head must be {plain!r}; got {shown}. Leave it out, or use TrainerLoss."
+            )
+
+
+def _check_model(model: Any) -> None:
+    is_causal = hasattr(model, "get_output_embeddings") and shifts_labels(model)
+    if not is_causal or "loss_function" not in inspect.unwrap(type(model).forward).__code__.co_names:
+        raise ValueError(
+            "model must be a causal language model of transformers that asks model.loss_function for its loss; got "
+            f"{type(model).__name__}. Use TrainerLoss, which takes the logits."
+        )
+
+
+def _check_head(head: Any) -> None:
+    is_plain = isinstance(head, nn.Linear) and type(head).forward is nn.Linear.forward
+    if not is_plain or not head.weight.is_floating_point():
+        raise ValueError(
+            f"the head of the model must be a plain nn.Linear; got {type(head).__module__}.{type(head).__name__}. "
+            "Leave the head out of LoRA (target_modules, modules_to_save) and of quantisation, or use TrainerLoss."
+        )

@@ -1,0 +1,346 @@
+"""A loss in the head of real transformers models, against the same loss of their logits."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from maxsup.functional import maxsup_cross_entropy
+from maxsup.integrations.huggingface import TrainerLoss, use_linear_loss
+from maxsup.losses import LabelSmoothingLoss, MaxSupLoss, create_loss
+from maxsup.schedules import Linear
+from tests.integration.integrations.tiny_transformers import (
+    ALPHA,
+    BERT,
+    LENGTH,
+    NUM_SAMPLES,
+    VOCABULARY,
+    arguments,
+    created,
+    gpt2_counted,
+    gradient_of_the_whole,
+    samples,
+    t5,
+    trainer_for,
+)
+
+TOLERANCE = 1e-5
+SMALL = {"vocab_size": VOCABULARY, "num_key_value_heads": 2, **BERT}
+
+
+def tied() -> nn.Module:
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=True, **SMALL))
+
+
+def with_bias() -> nn.Module:
+    config = transformers.PhiConfig(resid_pdrop=0.0, embd_pdrop=0.0, **SMALL)
+    model = transformers.PhiForCausalLM(config)
+    nn.init.normal_(model.lm_head.bias)
+    return model
+
+
+def mixture() -> nn.Module:
+    config = transformers.MixtralConfig(
+        num_local_experts=2, output_router_logits=True, router_aux_loss_coef=0.5, pad_token_id=0, **SMALL
+    )
+    return transformers.MixtralForCausalLM(config)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "gpt2": gpt2_counted,
+    "tied llama": tied,
+    "head with bias": with_bias,
+    "mixture of experts": mixture,
+    "bfloat16": lambda: tied().to(torch.bfloat16),
+}
+
+
+def made(name: str) -> nn.Module:
+    torch.manual_seed(3)
+    return MODELS[name]().train()
+
+
+def batch() -> dict[str, Tensor]:
+    return dict(transformers.default_data_collator(samples("llama")))
+
+
+def logits_loss(model: nn.Module, inputs: dict[str, Tensor], alpha: float = ALPHA, **options: Any) -> Tensor:
+    """The loss by way of the logits, shifted by slicing; further losses of the model are added as it says itself."""
+    outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+    logits, labels = outputs.logits[:, :-1].float(), inputs["labels"][:, 1:]
+    loss = maxsup_cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), alpha, **options)
+    if outputs.get("aux_loss") is not None:
+        loss = loss + model.config.router_aux_loss_coef * outputs.aux_loss
+    return loss
+
+
+def gradient(model: nn.Module) -> Tensor:
+    return torch.cat([each.grad.float().flatten() for each in model.parameters() if each.grad is not None])
+
+
+# Values and gradients
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradient_are_those_of_the_logits(name: str) -> None:
+    ours, theirs = made(name), made(name)
+    use_linear_loss(ours, MaxSupLoss(alpha=ALPHA))
+    outputs = ours(**batch())
+    expected = logits_loss(theirs, batch())
+    outputs.loss.backward()
+    expected.backward()
+    tolerance = 0.02 if name == "bfloat16" else TOLERANCE
+    assert outputs.logits is None
+    assert outputs.loss.item() == pytest.approx(expected.item(), abs=tolerance)
+    assert gradient(theirs).abs().max() > 0.01
+    assert (gradient(ours) - gradient(theirs)).abs().max() <= tolerance
+
+
+@pytest.mark.parametrize("way", ["checkpointing", "autocast", "compile", "tuple", "shift_labels", "deepcopy"])
+def test_ways_to_call_the_model_give_the_same_gradient(way: str) -> None:
+    model, inputs = made("tied llama"), batch()
+    reference = made("tied llama")
+    use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
+    called: Any = model
+    if way == "checkpointing":
+        model.gradient_checkpointing_enable()
+    elif way == "compile":
+        called = torch.compile(model, backend="eager")
+    elif way == "tuple":
+        inputs["return_dict"] = False
+    elif way == "shift_labels":
+        inputs["shift_labels"] = nn.functional.pad(inputs["labels"], (0, 1), value=-100)[:, 1:]
+    elif way == "deepcopy":
+        called = model = copy.deepcopy(model)
+    with torch.autocast("cpu", enabled=way == "autocast"):
+        called(**inputs)[0].backward()
+        logits_loss(reference, batch()).backward()
+    assert (gradient(model) - gradient(reference)).abs().max() <= (0.02 if way == "autocast" else TOLERANCE)
+
+
+def test_a_copy_of_the_model_has_a_head_of_its_own() -> None:
+    model = made("tied llama")
+    use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+        assert other.eval()(**batch()).logits.abs().max() == 0
+    other.train()(**batch()).loss.backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class _LargestTensor(TorchDispatchMode):
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.numel = max([self.numel, *sizes])
+        return result
+
+
+def test_no_tensor_of_the_size_of_the_logits_ever_exists() -> None:
+    num_tokens, vocabulary = 1024, 500
+    config = transformers.LlamaConfig(**{**SMALL, "vocab_size": vocabulary, "max_position_embeddings": num_tokens})
+    model = transformers.LlamaForCausalLM(config).train()
+    linear = use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
+    tokens = torch.randint(vocabulary, (num_tokens // 64, 64))
+    with _LargestTensor() as largest:
+        model(input_ids=tokens, labels=tokens).loss.backward()
+    linear.remove()
+    with _LargestTensor() as own:
+        model(input_ids=tokens, labels=tokens).loss.backward()
+    assert largest.numel < num_tokens * vocabulary / 2 < own.numel
+
+
+# What stays as it was
+
+
+def test_evaluation_generation_and_calls_without_labels_are_untouched() -> None:
+    model, plain = made("tied llama"), made("tied llama")
+    use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
+    inputs = batch()
+    unlabelled = {"input_ids": inputs["input_ids"]}
+    assert torch.equal(model(**unlabelled).logits, plain(**unlabelled).logits)
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).loss, plain(**inputs).loss)
+    model.eval(), plain.eval()
+    ours, theirs = model(**inputs), plain(**inputs)
+    assert torch.equal(ours.loss, theirs.loss)
+    assert torch.equal(ours.logits, theirs.logits)
+    generated = [each.generate(inputs["input_ids"][:2], max_new_tokens=3, do_sample=False) for each in (model, plain)]
+    assert torch.equal(*generated)
+    assert model.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_a_loss_that_is_removed_leaves_the_models_own() -> None:
+    model, plain = made("tied llama"), made("tied llama")
+    use_linear_loss(model, MaxSupLoss(alpha=0.9))
+    use_linear_loss(model, MaxSupLoss(alpha=ALPHA)).remove()
+    assert torch.equal(model(**batch()).loss, plain(**batch()).loss)
+    assert "forward" not in vars(model.lm_head)
+    assert not model._forward_hooks
+
+
+def test_plain_cross_entropy_in_the_head_is_the_models_own_loss() -> None:
+    model, plain = made("tied llama"), made("tied llama")
+    use_linear_loss(model, create_loss("ce"))
+    assert model(**batch()).loss.item() == pytest.approx(plain(**batch()).loss.item(), abs=1e-6)
+
+
+# Trainer
+
+
+def step_of_the_head(folder: Path, num_parts: int, *, loss: MaxSupLoss | None = None, **options: Any) -> Any:
+    model = created("llama")
+    linear = use_linear_loss(model, loss or MaxSupLoss(alpha=ALPHA))
+    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    settings = {
+        "per_device_train_batch_size": NUM_SAMPLES // num_parts,
+        "gradient_accumulation_steps": num_parts,
+    } | options
+    trainer = trainer_for(model, "llama", None, arguments(folder, **settings), callbacks=[linear.callback()])
+    trainer.train()
+    return trainer, before - nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_parts", [1, 4])
+def test_a_trainer_takes_the_step_of_the_whole_batch(num_parts: int, tmp_path: Path) -> None:
+    trainer, step = step_of_the_head(tmp_path, num_parts)
+    assert (step - gradient_of_the_whole("llama")).abs().max() <= TOLERANCE
+    model = created("llama")
+    expected = logits_loss(model, batch()).item()
+    [entry] = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert entry["loss"] == pytest.approx(expected, abs=1e-4)
+    assert entry["maxsup/alpha"] == ALPHA
+    assert entry["maxsup/num_samples"] == (batch()["labels"][:, 1:] != -100).sum()
+    trainer.model.load_state_dict(model.state_dict())
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(logits_loss(model, batch(), alpha=0.0).item(), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_callback_advances_a_schedule_and_logs_what_the_trainer_loss_logs(tmp_path: Path) -> None:
+    alpha = Linear(0.1, 0.2)
+    trainer, _ = step_of_the_head(tmp_path, 1, loss=MaxSupLoss(alpha=alpha), max_steps=4, per_device_train_batch_size=8)
+    loss = TrainerLoss(alpha=alpha)
+    other = trainer_for(
+        created("llama"), "llama", loss, arguments(tmp_path, max_steps=4, per_device_train_batch_size=8)
+    )
+    other.train()
+    for ours, theirs in zip(trainer.state.log_history, other.state.log_history, strict=True):
+        assert ours.keys() == theirs.keys()
+        names = [name for name in ours if name.startswith("maxsup/")]
+        assert {name: ours[name] for name in names} == pytest.approx({name: theirs[name] for name in names}, abs=1e-4)
+
+
+# Refusals
+
+
+def adapted(*modules: str) -> nn.Module:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=list(modules), r=2, init_lora_weights=False)
+    torch.manual_seed(7)
+    return peft.get_peft_model(created("llama"), config).train()
+
+
+def test_an_adapter_below_the_head_gets_the_gradient_of_the_logits() -> None:
+    ours, theirs = adapted("v_proj"), adapted("v_proj")
+    use_linear_loss(ours, MaxSupLoss(alpha=ALPHA))
+    ours(**batch()).loss.backward()
+    logits_loss(theirs, batch()).backward()
+    assert gradient(theirs).abs().max() > 0.01
+    assert (gradient(ours) - gradient(theirs)).abs().max() <= TOLERANCE
+
+
+def test_an_adapter_on_the_head_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"head of the model must be a plain nn\.Linear; got peft.+out of LoRA"):
+        use_linear_loss(adapted("lm_head"), MaxSupLoss())
+
+
+def test_an_adapter_that_comes_to_the_head_later_is_refused_in_the_first_call() -> None:
+    model = adapted("q_proj")
+    use_linear_loss(model, MaxSupLoss())
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    later = peft.get_peft_model(model.get_base_model(), peft.LoraConfig(target_modules=["lm_head"], r=2))
+    with pytest.raises(ValueError, match="changes what its head gives before the loss"):
+        later.train()(**batch())
+
+
+def test_a_scale_between_head_and_loss_is_refused() -> None:
+    model = transformers.GraniteForCausalLM(transformers.GraniteConfig(logits_scaling=2.0, **SMALL)).train()
+    use_linear_loss(model, MaxSupLoss())
+    with pytest.raises(ValueError, match=r"GraniteForCausalLM changes what its head gives.+Use TrainerLoss"):
+        model(**batch())
+
+
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        (LabelSmoothingLoss(), "loss must be one that a linear head can carry; got LabelSmoothingLoss"),
+        (MaxSupLoss(weight=torch.ones(VOCABULARY)), "weight of a loss in the head must be None; got a tensor"),
+        (MaxSupLoss(ignore_index=0), "ignore_index of a loss in the head must be -100; got 0"),
+        (MaxSupLoss(reduction="sum"), "reduction of a loss in the head must be 'mean'; got 'sum'"),
+        (MaxSupLoss(adaptive=True), "adaptive of a loss in the head must be False; got True"),
+    ],
+    ids=["ls", "weight", "ignore_index", "reduction", "adaptive"],
+)
+def test_losses_that_the_head_cannot_carry_are_refused(loss: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        use_linear_loss(created("llama"), loss)
+
+
+@pytest.mark.parametrize("model", [t5, lambda: nn.Linear(2, 2)], ids=["encoder-decoder", "no transformer"])
+def test_other_models_are_refused(model: Callable[[], nn.Module]) -> None:
+    with pytest.raises(ValueError, match=r"model must be a causal language model.+Use TrainerLoss"):
+        use_linear_loss(model(), MaxSupLoss())
+
+
+@pytest.mark.parametrize("options", [{"label_smoothing_factor": 0.1}, {}], ids=["smoothing", "compute_loss_func"])
+def test_a_trainer_that_takes_the_labels_away_is_refused(options: dict[str, float], tmp_path: Path) -> None:
+    model = created("llama")
+    use_linear_loss(model, MaxSupLoss())
+    more = {} if options else {"compute_loss_func": TrainerLoss(shift=True)}
+    trainer = trainer_for(model, "llama", None, arguments(tmp_path, **options), **more)
+    with pytest.raises(ValueError, match=r"Trainer has taken the labels away.+Remove label_smoothing_factor"):
+        trainer.train()
+
+
+def test_the_callback_refuses_label_smoothing_when_the_trainer_is_made(tmp_path: Path) -> None:
+    model = created("llama")
+    callback = use_linear_loss(model, MaxSupLoss()).callback()
+    with pytest.raises(ValueError, match=r"label_smoothing_factor must be 0.+got 0\.1"):
+        trainer_for(model, "llama", None, arguments(tmp_path, label_smoothing_factor=0.1), callbacks=[callback])
+
+
+def test_calls_that_would_get_another_loss_are_refused() -> None:
+    model = created("llama").train()
+    use_linear_loss(model, MaxSupLoss())
+    inputs = batch()
+    with pytest.raises(ValueError, match="labels must be given to the model by name"):
+        model(inputs["input_ids"], None, None, None, None, inputs["labels"])
+    with pytest.raises(ValueError, match=r"maxsup\.integrations\.trl\.LinearSFTTrainer"):
+        model(**inputs, fused_lm_head=True)
+    with pytest.raises(RuntimeError, match=r"does not work under nn\.DataParallel"):
+        model._replicate_for_data_parallel()(**inputs)
+    with pytest.raises(ValueError, match=rf"got \(16, 1, 16\) and \(16, {LENGTH}\)"):
+        model(**inputs, logits_to_keep=1)
+    own_forward = model.model.forward
+    model.forward = lambda **named: {"loss": own_forward(named["input_ids"]).last_hidden_state.sum()}
+    with pytest.raises(RuntimeError, match=r"did not ask for model\.loss_function.+use_liger_kernel"):
+        model(**inputs)
+
+
+def test_a_schedule_that_nobody_advances_is_refused() -> None:
+    model = created("llama").train()
+    use_linear_loss(model, MaxSupLoss(alpha=Linear(0.1, 0.2)))
+    with pytest.raises(RuntimeError, match="set_progress must be called before training with a schedule"):
+        model(**batch())
