@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import head, launch, losses, metrics, probe, train_loop
+from benchmarks import head, launch, lm_head, losses, metrics, probe, train_loop
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
@@ -17,6 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 PARTS = {
     "losses": losses.run,
     "head": head.run,
+    "lm_head": lm_head.run,
     "train_loop": train_loop.run,
     "metrics": metrics.run,
     "probe": probe.run,

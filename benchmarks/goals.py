@@ -45,6 +45,13 @@ HEAD_GOALS = {
     "large_gigabytes": ("GB beyond inputs and weight gradient, large head", 1.2),
 }
 
+# The same of a training step of a language model.
+LM_HEAD_GOALS = {
+    "peak_ratio": ("growth under Trainer against the model's own loss", 0.15),
+    "peak_ratio_trl": ("growth under TRL against the model's own loss", 0.15),
+    "gradient_error": ("gradients of both against those of the logits", 1e-5),
+}
+
 
 def goals_for(num_classes: int, dtype: str, layout: str, form: str) -> list[Goal]:
     """The goals that our loss has in one case; of two on the same quantity the stricter one."""

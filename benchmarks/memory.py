@@ -11,16 +11,27 @@ from maxsup.core.peak_memory import peak_memory
 PROCESS = Path("/proc/self")
 
 
+class PeakSince:
+    """Growth of the process from here on; Linux only."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        (PROCESS / "clear_refs").write_text("5")  # sets the high-water mark back to what is resident now
+        self._before = _status("VmRSS")
+
+    def grown(self) -> int:
+        """Bytes by which the process has grown at its peak."""
+        return _status("VmHWM") - self._before
+
+
 def resident_peak(work: Callable[[], object]) -> int:
     """Bytes by which the process grows at its peak; elsewhere than on Linux, what torch allocates."""
-    gc.collect()
     try:
-        (PROCESS / "clear_refs").write_text("5")  # sets the high-water mark back to what is resident now
+        peak = PeakSince()
     except OSError:
         return peak_memory(work)
-    before = _status("VmRSS")
     work()
-    return _status("VmHWM") - before
+    return peak.grown()
 
 
 def _status(field: str) -> int:
