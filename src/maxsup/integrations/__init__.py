@@ -1,6 +1,7 @@
 """Adapters for other people's trainers, one module each; importing one never drags the laboratory in.
 
-``replace_label_smoothing`` needs torch only and is here by name; the other adapters are imported by their module.
+``replace_label_smoothing`` and ``follow_model`` need torch only and are here by name; the other adapters are imported
+by their module.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maxsup.integrations.pytorch import replace_label_smoothing
+    from maxsup.integrations.pytorch import follow_model, replace_label_smoothing
 
-__all__ = ["replace_label_smoothing"]
+__all__ = ["follow_model", "replace_label_smoothing"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,46 @@
-"""Plain PyTorch: a criterion with label smoothing becomes the MaxSup loss of equal strength."""
+"""Plain PyTorch: a criterion with label smoothing becomes the MaxSup loss of equal strength, in the model's mode."""
 
 from __future__ import annotations
 
-from typing import overload
+from typing import Any, overload
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from maxsup.core.schedules import Schedule
-from maxsup.losses import MaxSupLoss
+from maxsup.losses import MaxSupLoss, RegularizedLoss
 
-__all__ = ["replace_label_smoothing"]
+__all__ = ["follow_model", "replace_label_smoothing"]
+
+
+def follow_model(criterion: RegularizedLoss, model: nn.Module) -> RemovableHandle:
+    """Have a criterion be in training mode whenever the model is, for trainers that switch the model alone.
+
+    Args:
+        criterion: A loss of this package.
+        model: The model whose outputs it is given.
+
+    Returns:
+        A handle whose ``remove()`` ends it.
+
+    Example:
+        >>> criterion, model = MaxSupLoss(alpha=0.1), torch.nn.Linear(2, 3)
+        >>> handle = follow_model(criterion, model)
+        >>> logits = model.eval()(torch.zeros(1, 2))
+        >>> criterion.training
+        False
+    """
+    if not isinstance(criterion, RegularizedLoss):
+        raise TypeError(
+            f"criterion must be a loss of maxsup, which knows evaluation; got {type(criterion).__name__}. Torch's own "
+            "compute the same in both modes."
+        )
+
+    def switch(module: nn.Module, given: Any) -> None:
+        if criterion.training != module.training:
+            criterion.train(module.training)
+
+    return model.register_forward_pre_hook(switch)
 
 
 @overload

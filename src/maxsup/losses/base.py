@@ -84,6 +84,7 @@ class RegularizedLoss(nn.Module):
             self.register_buffer("progress_units", torch.tensor(_NEVER_ADVANCED))
         self._advanced = self.schedule is None
         self._targets_checked = False
+        self._mode_checked = False
 
     @property
     def current_strength(self) -> float:
@@ -137,6 +138,7 @@ class RegularizedLoss(nn.Module):
             "empty": self.empty,
         }
         self._check_extras(extras)
+        self._check_mode()
         if not self.training:
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
@@ -179,6 +181,20 @@ class RegularizedLoss(nn.Module):
         if self.training and missing:
             need = missing[0]
             raise ValueError(f"{name} must be given {need}; got None. Call criterion(logits, target, {need}=...).")
+
+    def _check_mode(self) -> None:
+        if not self.training or self._mode_checked or torch.is_grad_enabled():
+            return
+        if torch.compiler.is_compiling() or self._value is None or self.current_strength == 0:
+            return
+        self._mode_checked = True
+        warnings.warn(
+            f"{type(self).__name__} is in training mode and gradients are off: if this is a validation loss, it is the "
+            "training objective. Call criterion.eval() first, or once maxsup.integrations.follow_model(criterion, "
+            "model).",
+            UserWarning,
+            stacklevel=user_stacklevel(),
+        )
 
     def _warn_if_smoothed(self, target: Tensor) -> None:
         if torch.compiler.is_compiling():

@@ -1,5 +1,6 @@
 """A criterion with label smoothing becomes MaxSup of equal strength."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from torch.nn import functional as F
 
 import maxsup.integrations
 from maxsup import MaxSupLoss
-from maxsup.functional import maxsup_penalty
-from maxsup.integrations import replace_label_smoothing
+from maxsup.functional import maxsup_cross_entropy, maxsup_penalty
+from maxsup.integrations import follow_model, replace_label_smoothing
 from maxsup.schedules import Linear
 from tests.reference.losses import argmax
 from tests.reference.losses import maxsup as reference_maxsup
@@ -174,3 +175,38 @@ def test_the_penalty_can_be_added_to_any_other_loss() -> None:
     logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
     added = F.cross_entropy(logits, target) + 0.3 * maxsup_penalty(logits).mean()
     torch.testing.assert_close(added, MaxSupLoss(alpha=0.3)(logits, target), rtol=0, atol=1e-12)
+
+
+# The mode of the model
+
+
+def test_a_criterion_that_follows_is_plain_when_the_model_is_evaluated() -> None:
+    model, criterion = nn.Linear(2, 3), MaxSupLoss(alpha=0.5)
+    handle = follow_model(criterion, model)
+    inputs, labels = torch.randn(4, 2), torch.tensor([0, 1, 2, 0])
+    for is_training in (True, False, True):
+        logits = model.train(is_training)(inputs)
+        expected = maxsup_cross_entropy(logits, labels, 0.5 if is_training else 0.0)
+        assert torch.equal(criterion(logits, labels), expected)
+    handle.remove()
+    model.eval()(inputs)
+    assert criterion.training
+
+
+def test_only_losses_that_know_evaluation_can_follow() -> None:
+    with pytest.raises(TypeError, match=r"criterion must be a loss of maxsup.+got CrossEntropyLoss"):
+        follow_model(nn.CrossEntropyLoss(), nn.Linear(2, 3))
+
+
+def test_an_objective_without_gradients_is_told_of_once() -> None:
+    criterion, logits, labels = MaxSupLoss(alpha=0.1), torch.randn(2, 3), torch.tensor([0, 1])
+    with warnings.catch_warnings(record=True) as seen, torch.no_grad():
+        warnings.simplefilter("always")
+        criterion.eval()(logits, labels)
+        assert seen == []
+        for _ in range(3):
+            criterion.train()(logits, labels)
+    assert [str(each.message).partition(":")[0] for each in seen] == [
+        "MaxSupLoss is in training mode and gradients are off"
+    ]
+    assert seen[0].filename == __file__
