@@ -130,7 +130,8 @@ class LinearLoss(WatchedLoss):
         if self._call is None:
             return self._forward(hidden)
         loss = self._computed(hidden, self._call)
-        self._answer = loss.expand(*hidden.shape[:-1], 1)
+        # Contiguous, because a model that asks for that is to get the same tensor.
+        self._answer = loss.expand(*hidden.shape[:-1], 1).contiguous()
         return self._answer
 
     def _loss_of_the_model(self, logits: Tensor, labels: Tensor, *others: Any, **options: Any) -> Tensor:
