@@ -25,7 +25,14 @@ _CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "Max
 _STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
 _EVALUATION = ("val", "eval", "test")
-_ADVANCING = ("set_progress", "MaxSupCallback", "TrainerLoss", "TrainerLossCallback")
+_ADVANCING = (
+    "set_progress",
+    "MaxSupCallback",
+    "TrainerLoss",
+    "TrainerLossCallback",
+    "use_linear_loss",
+    "LinearSFTTrainer",
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ def examine_script(source: str) -> list[Finding]:
     losses = [call for call in calls if call.name in CRITERIA]
     training = [loss for loss in losses if not loss.is_evaluation]
     found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
+    found += _examine_probabilities(tree)
     for loss in training:
         found += _located(loss, examine_criterion(loss.text))
         for other in calls:
@@ -247,6 +255,24 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
                         "first step in training mode will refuse.",
                         "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch.",
                     )
+
+
+def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
+    """A classifier of skorch with a criterion whose outputs it takes for probabilities."""
+    names = imported_as(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or called(node, names) != "NeuralNetClassifier":
+            continue
+        given = {word.arg: word.value for word in node.keywords}
+        criterion = given.get("criterion")
+        is_ours = isinstance(criterion, ast.Name) and names.get(criterion.id, criterion.id) == "MaxSupLoss"
+        if is_ours and "predict_nonlinearity" not in given:
+            yield Finding(
+                "logits_as_probabilities",
+                "error",
+                f"Line {node.lineno}: predict_proba of NeuralNetClassifier gives logits with MaxSupLoss.",
+                "Use RegularizedClassifier of maxsup.integrations.skorch in its place.",
+            )
 
 
 def _is_softmax(node: ast.AST, names: dict[str, str]) -> bool:
