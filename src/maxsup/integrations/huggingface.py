@@ -91,16 +91,6 @@ class TrainerLoss(WatchedLoss):
         if rules.shifts_labels:
             warn_of_counted_first_labels(model)
 
-    def begin(self, model: Any, args: Any) -> None:
-        """Refuse a fused head of Liger too, which TRL switches off after it has made its Trainer."""
-        self.attach(model, args)
-        liger = getattr(args, "liger_kernel_config", None) or {}
-        if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
-            raise ValueError(
-                "use_liger_kernel must not replace the loss; got True, whose fused head would never see the labels. "
-                "Add liger_kernel_config={'fused_linear_cross_entropy': False, 'cross_entropy': False}."
-            )
-
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
         """The loss of a batch, as ``Trainer`` asks for it."""
         rules = self._rules.current

@@ -53,8 +53,14 @@ class WatchedLoss:
             )
 
     def begin(self, model: Any, args: Any) -> None:
-        """The same when training begins: trainers may have changed their arguments by then."""
+        """The same when training begins, and refuse a fused loss of Liger, which TRL has switched off by then."""
         self.attach(model, args)
+        liger = getattr(args, "liger_kernel_config", None) or {}
+        if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
+            raise ValueError(
+                "use_liger_kernel must not replace the loss; got True, whose fused head would never see the labels. "
+                "Add liger_kernel_config={'fused_linear_cross_entropy': False, 'cross_entropy': False}."
+            )
 
     def counted(self, num_items: int | Tensor) -> int | Tensor:
         """The denominator of a training call that Trainer has counted, noted for the next log."""
