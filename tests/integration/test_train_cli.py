@@ -207,7 +207,7 @@ def test_cp_makes_folders_and_names_the_file_like_the_recipe(cli: Callable[..., 
     [
         (["cifar10_quick"], 0, "data: not found at data/cifar10.npz or data/cifar-10-batches-py; say with --data-root"),
         (["cifar10_quick", "data.download=true"], 0, "training will fetch it."),
-        (["digits_cnn", "data.name=folder:/nonexistent"], 0, "data: not found at /nonexistent; "),
+        (["digits_cnn", "data.name=folder:/nonexistent"], 4, "data must be at /nonexistent; got nothing there"),
         (["cifar10_quick", "--data-root", "gone"], 4, "must be in the data root that was given; got nothing at "),
         (["cifar10_quick", "data.root=gone"], 4, "got nothing at gone/cifar10.npz or gone/cifar-10-batches-py."),
         (["cifar10_quick", "data.root=gone", "data.download=true"], 0, "training will fetch it."),

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         with SignalGuard():
             if argv is None:
                 _guard_streams()
+                if not debug:
+                    # A sentence for people, without the line of code that said it.
+                    warnings.formatwarning = lambda message, *_: f"maxsup: warning: {message}\n"
             # Late: without the extra there is no typer, and that too deserves a sentence.
             from maxsup.cli.app import run
 

@@ -9,6 +9,7 @@ import typer
 
 from maxsup.cli.completion import complete_data, complete_model, complete_recipe
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json, with_data_root
+from maxsup.core.errors import DataError
 
 if TYPE_CHECKING:
     from maxsup.core.config import Recipe
@@ -83,9 +84,9 @@ def validate(
         print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
     else:
         typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
+    if missing and ":" in checked.data.name:  # a place that the user has named
+        raise DataError(f"data must be at {missing}; got nothing there. Check the path.")
     if missing and checked.data.root and not checked.data.download:
-        from maxsup.core.errors import DataError
-
         raise DataError(
             f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
             "Choose another --data-root or add data.download=true."
