@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import head, launch, lm_head, losses, metrics, probe, train_loop
+from benchmarks import head, launch, lm_head, losses, metrics, probe, train_loop, z_loss
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
@@ -18,6 +18,7 @@ PARTS = {
     "losses": losses.run,
     "head": head.run,
     "lm_head": lm_head.run,
+    "z_loss": z_loss.run,
     "train_loop": train_loop.run,
     "metrics": metrics.run,
     "probe": probe.run,

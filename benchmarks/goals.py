@@ -52,6 +52,12 @@ LM_HEAD_GOALS = {
     "gradient_error": ("gradients of both against those of the logits", 1e-5),
 }
 
+# What a z-loss may cost on the head.
+Z_LOSS_GOALS = {
+    "time_ratio": ("time of the head with a z-loss against without", 1.02),
+    "peak_ratio": ("peak memory of the head with a z-loss against without", 1.02),
+}
+
 
 def goals_for(num_classes: int, dtype: str, layout: str, form: str) -> list[Goal]:
     """The goals that our loss has in one case; of two on the same quantity the stricter one."""

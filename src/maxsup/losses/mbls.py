@@ -1,7 +1,7 @@
 """Margin-based label smoothing (MbLS): pull down the top logit only from what lies further below it than a margin.
 
 **Formula.** ``CE + alpha mean_k relu(z_max - z_k - margin)``. With ``margin=0`` every term is open and their mean is
-``z_max - mean z``: MaxSup, computed by its own code and equal to it to the bit.
+``z_max - mean z``: MaxSup, computed by its own code and equal to it to the bit (docs/mbls.md).
 **Use it** where MaxSup pushes all logits together more than you like: distances below the margin are free.
 **Default** ``alpha=0.1``, ``margin=10``, as released. On data whose logits never spread that far the term is 0; the
 monitor says which share of them lies beyond a margin.
