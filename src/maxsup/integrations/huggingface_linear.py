@@ -7,7 +7,8 @@ logits, and ``model.loss_function`` hands that answer on. The head is called as 
 moves its weight (FSDP2, autocast, offloading) does so here as well.
 **Untouched**: evaluation, generation, calls without labels or without gradients, checkpoints and tied weights.
 **Refused** at once or in the first call, in one sentence: whatever stands between head and loss, such as a scale of the
-logits or an adapter on the head, and whatever takes the labels away from the model.
+logits or an adapter on the head, and whatever takes the labels away from the model. A soft-cap under the name that
+Gemma gave it, ``final_logit_softcapping``, is known and goes into the head.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from torch import Tensor, nn
 from maxsup.integrations.huggingface_callback import WatchedLoss
 from maxsup.integrations.huggingface_labels import rows_and_targets
 from maxsup.integrations.huggingface_models import shifts_labels, unwrapped, warn_of_counted_first_labels
-from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MaxSupLoss, RegularizedLoss
+from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss
 from maxsup.losses.linear_head import linear_maxsup_cross_entropy
 
 # What transformers leaves out of a loss and of num_items_in_batch.
 _IGNORED = -100
+# The name in the config; models that call theirs otherwise are refused like those that scale their logits.
+_SOFT_CAP = "final_logit_softcapping"
+# What a loss in the head leaves as it is; the soft-cap is the model's.
+_PLAIN_OPTIONS = {"weight": None, "ignore_index": _IGNORED, "reduction": "mean", "adaptive": False, "soft_cap": 0.0}
 
 
 def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
@@ -33,7 +38,8 @@ def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
 
     Args:
         model: A causal language model, in PEFT or not, with a plain ``nn.Linear`` for a head.
-        loss: ``MaxSupLoss`` or ``CrossEntropyLoss`` with options that a linear head can carry.
+        loss: ``MaxSupLoss``, ``MarginLabelSmoothingLoss`` or ``CrossEntropyLoss``, with a ``z_loss`` or without, and no
+            options that a linear head cannot carry.
 
     Returns:
         What knows of the loss: ``callback()`` for a Trainer that is to advance a schedule or to log the terms, and
@@ -74,6 +80,7 @@ class LinearLoss(WatchedLoss):
         self._call: _Call | None = None
         self._answer: Tensor | None = None
         self._was_asked = False
+        self._soft_cap: float | None = None
         self._own_forward = head.__dict__.get("forward")
         self._forward = head.forward
         self._loss_function = model.loss_function
@@ -81,7 +88,7 @@ class LinearLoss(WatchedLoss):
         model.loss_function = self._loss_of_the_model
         self._handles = [
             model.register_forward_pre_hook(self._begin, with_kwargs=True),
-            model.register_forward_hook(self._end),
+            model.register_forward_hook(self._end, always_call=True),
         ]
 
     def remove(self) -> None:
@@ -113,10 +120,18 @@ class LinearLoss(WatchedLoss):
                 "process for each device with torchrun, or show the process one device."
             )
         self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"))
+        # While the head has the cap, the model is not to put it on what the head answers.
+        self._soft_cap = getattr(self._config, _SOFT_CAP, None)
+        if self._soft_cap is not None:
+            setattr(self._config, _SOFT_CAP, None)
 
     def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
         call, self._call, self._answer = self._call, None, None
         if call is None:
+            return None
+        if self._soft_cap is not None:
+            setattr(self._config, _SOFT_CAP, self._soft_cap)
+        if output is None:  # the model has failed, and says why itself
             return None
         if not self._was_asked:
             raise RuntimeError(
@@ -125,6 +140,10 @@ class LinearLoss(WatchedLoss):
             )
         # The answer of the head is no logits; whoever looks for them is to find none.
         return type(output)(**{**output, "logits": None}) if isinstance(output, dict) else None
+
+    @property
+    def _config(self) -> Any:
+        return self._model.config.get_text_config()
 
     def _answer_of_the_head(self, hidden: Tensor) -> Tensor:
         if self._call is None:
@@ -141,8 +160,8 @@ class LinearLoss(WatchedLoss):
             return self._loss_function(logits, labels, *others, **options)
         if self._answer is None or logits is not self._answer:
             raise ValueError(
-                f"{type(self._model).__name__} changes what its head gives before the loss (a scale, a soft-cap, an "
-                "adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
+                f"{type(self._model).__name__} changes what its head gives before the loss (a scale, another soft-cap, "
+                "an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
             )
         self._was_asked = True
         # A copy, because models add further losses in place.
@@ -160,11 +179,20 @@ class LinearLoss(WatchedLoss):
         counts = target != _IGNORED
         if not torch.compiler.is_compiling():
             rows, target = rows[counts], target[counts]
-        weight, bias = self._head.weight, self._head.bias
+        weight, bias, soft_cap = self._head.weight, self._head.bias, self._soft_cap or 0.0
         if self.terms is not None:
-            self.terms.update_head(rows, weight, bias, target)
+            self.terms.update_head(rows, weight, bias, target, soft_cap)
         return linear_maxsup_cross_entropy(
-            rows, weight, target, self._strength(), bias=bias, ignore_index=_IGNORED, num_items=num_items
+            rows,
+            weight,
+            target,
+            self._strength(),
+            bias=bias,
+            ignore_index=_IGNORED,
+            num_items=num_items,
+            margin=getattr(self.criterion, "margin", 0.0),
+            z_loss=self.criterion.z_loss if self.criterion.training else 0.0,
+            soft_cap=soft_cap,
         )
 
     def _strength(self) -> Any:
@@ -184,12 +212,12 @@ def _check_labels_were_not_taken(named: dict[str, Any]) -> None:
 
 
 def _check_loss(loss: Any) -> None:
-    if not isinstance(loss, MaxSupLoss | LinearMaxSupLoss | CrossEntropyLoss):
+    if not isinstance(loss, MaxSupLoss | MarginLabelSmoothingLoss | LinearMaxSupLoss | CrossEntropyLoss):
         raise ValueError(
             f"loss must be one that a linear head can carry; got {type(loss).__name__}. Use MaxSupLoss(alpha=0.1), or "
             "TrainerLoss, which takes the logits."
         )
-    for name, plain in (("weight", None), ("ignore_index", _IGNORED), ("reduction", "mean"), ("adaptive", False)):
+    for name, plain in _PLAIN_OPTIONS.items():
         value = getattr(loss, name, plain)
         if value is not plain and value != plain:
             shown = "a tensor" if isinstance(value, Tensor) else repr(value)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.monitor import DecompositionMonitor
+from maxsup.losses.soft_cap import soft_capped
 
 # The terms take a few passes over the logits they look at, which for a vocabulary would cost more than the loss.
 _NUMEL = 2**21
@@ -55,12 +56,15 @@ class LoggedTerms:
         self._monitor.update(logits[chosen], target[chosen], alpha=alpha)
 
     @torch.no_grad()
-    def update_head(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
+    def update_head(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, soft_cap: float = 0.0
+    ) -> None:
         """Count a training batch ``hidden (N, D)`` of a linear head, of whose logits the sample alone is formed."""
         if self._monitor is not None:
             chosen = self._chosen(len(hidden), len(hidden) * len(weight))
-            alpha = getattr(self.criterion, "alpha", 1.0)
-            self._monitor.update(F.linear(hidden[chosen], weight, bias), target[chosen], alpha=alpha)
+            logits = F.linear(hidden[chosen], weight, bias)
+            logits = soft_capped(logits, soft_cap) if soft_cap else logits
+            self._monitor.update(logits, target[chosen], alpha=getattr(self.criterion, "alpha", 1.0))
 
     def _chosen(self, num_rows: int, numel: int) -> slice:
         step = max(1, min(-(-numel // _NUMEL), num_rows))

@@ -185,7 +185,8 @@ class RegularizedLoss(nn.Module):
     def _check_mode(self) -> None:
         if not self.training or self._mode_checked or torch.is_grad_enabled():
             return
-        if torch.compiler.is_compiling() or self._value is None or self.current_strength == 0:
+        is_plain = self.z_loss == 0 and (self._value is None or self.current_strength == 0)
+        if torch.compiler.is_compiling() or is_plain:
             return
         self._mode_checked = True
         warnings.warn(

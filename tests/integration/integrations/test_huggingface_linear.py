@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from maxsup.functional import maxsup_cross_entropy
+from maxsup.functional import maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.integrations.huggingface import TrainerLoss, use_linear_loss
-from maxsup.losses import LabelSmoothingLoss, MaxSupLoss, create_loss
+from maxsup.losses import (
+    LabelSmoothingLoss,
+    LinearMaxSupLoss,
+    MarginLabelSmoothingLoss,
+    MaxSupLoss,
+    RegularizedLoss,
+    create_loss,
+)
 from maxsup.schedules import Linear
 from tests.integration.integrations.tiny_transformers import (
     ALPHA,
@@ -53,11 +61,17 @@ def mixture() -> nn.Module:
     return transformers.MixtralForCausalLM(config)
 
 
+def capped() -> nn.Module:
+    config = transformers.Gemma2Config(final_logit_softcapping=0.2, head_dim=8, pad_token_id=0, **SMALL)
+    return transformers.Gemma2ForCausalLM(config)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "gpt2": gpt2_counted,
     "tied llama": tied,
     "head with bias": with_bias,
     "mixture of experts": mixture,
+    "soft-cap": capped,
     "bfloat16": lambda: tied().to(torch.bfloat16),
 }
 
@@ -190,6 +204,38 @@ def test_a_loss_that_is_removed_leaves_the_models_own() -> None:
     assert not model._forward_hooks
 
 
+@pytest.mark.parametrize(
+    ("loss", "function"),
+    [
+        (MarginLabelSmoothingLoss(ALPHA, margin=0.05), lambda *given: mbls_cross_entropy(*given, ALPHA, margin=0.05)),
+        (MaxSupLoss(ALPHA, z_loss=0.1), lambda *given: maxsup_cross_entropy(*given, ALPHA, z_loss=0.1)),
+        (create_loss("ce", z_loss=0.1), lambda *given: maxsup_cross_entropy(*given, 0.0, z_loss=0.1)),
+        (MaxSupLoss(ALPHA).eval(), F.cross_entropy),
+    ],
+    ids=["margin", "z-loss", "z-loss alone", "evaluation"],
+)
+def test_other_losses_of_the_head_are_those_of_the_logits(loss: RegularizedLoss, function: Any) -> None:
+    ours, theirs = made("soft-cap"), made("soft-cap")
+    use_linear_loss(ours, loss)
+    found = ours(**batch()).loss
+    logits, labels = theirs(input_ids=batch()["input_ids"]).logits[:, :-1], batch()["labels"][:, 1:]
+    expected = function(logits.flatten(0, 1), labels.flatten())
+    found.backward(), expected.backward()
+    assert found.item() == pytest.approx(expected.item(), abs=TOLERANCE)
+    assert (gradient(ours) - gradient(theirs)).abs().max() <= TOLERANCE
+
+
+def test_a_soft_cap_comes_back_whatever_happens() -> None:
+    model, plain = made("soft-cap"), made("soft-cap")
+    use_linear_loss(model, MaxSupLoss(ALPHA))
+    with pytest.raises(ValueError, match="must have shapes"):
+        model(**batch(), logits_to_keep=1)
+    assert model.config.final_logit_softcapping == 0.2
+    model(**batch())
+    with torch.no_grad():
+        assert torch.equal(model.eval()(**batch()).logits, plain.eval()(**batch()).logits)
+
+
 def test_plain_cross_entropy_in_the_head_is_the_models_own_loss() -> None:
     model, plain = made("tied llama"), made("tied llama")
     use_linear_loss(model, create_loss("ce"))
@@ -290,8 +336,9 @@ def test_a_scale_between_head_and_loss_is_refused() -> None:
         (MaxSupLoss(ignore_index=0), "ignore_index of a loss in the head must be -100; got 0"),
         (MaxSupLoss(reduction="sum"), "reduction of a loss in the head must be 'mean'; got 'sum'"),
         (MaxSupLoss(adaptive=True), "adaptive of a loss in the head must be False; got True"),
+        (LinearMaxSupLoss(soft_cap=3.0), "soft_cap of a loss in the head must be 0.0; got 3.0"),
     ],
-    ids=["ls", "weight", "ignore_index", "reduction", "adaptive"],
+    ids=["ls", "weight", "ignore_index", "reduction", "adaptive", "soft_cap"],
 )
 def test_losses_that_the_head_cannot_carry_are_refused(loss: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
