@@ -1,6 +1,7 @@
 """A loss in the head of real transformers models, against the same loss of their logits."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -61,6 +63,13 @@ def mixture() -> nn.Module:
     return transformers.MixtralForCausalLM(config)
 
 
+def contiguous() -> nn.Module:
+    sizes = {"hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 16, "num_hidden_layers": 1}
+    return transformers.OPTForCausalLM(
+        transformers.OPTConfig(vocab_size=VOCABULARY, num_attention_heads=2, dropout=0.0, **sizes)
+    )
+
+
 def capped() -> nn.Module:
     config = transformers.Gemma2Config(final_logit_softcapping=0.2, head_dim=8, pad_token_id=0, **SMALL)
     return transformers.Gemma2ForCausalLM(config)
@@ -71,6 +80,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "tied llama": tied,
     "head with bias": with_bias,
     "mixture of experts": mixture,
+    "contiguous logits": contiguous,
     "soft-cap": capped,
     "bfloat16": lambda: tied().to(torch.bfloat16),
 }
@@ -117,13 +127,17 @@ def test_loss_and_gradient_are_those_of_the_logits(name: str) -> None:
     assert (gradient(ours) - gradient(theirs)).abs().max() <= tolerance
 
 
-@pytest.mark.parametrize("way", ["checkpointing", "autocast", "compile", "tuple", "shift_labels", "deepcopy"])
+@pytest.mark.parametrize(
+    "way", ["accelerate", "checkpointing", "autocast", "compile", "tuple", "shift_labels", "deepcopy", "pickle"]
+)
 def test_ways_to_call_the_model_give_the_same_gradient(way: str) -> None:
     model, inputs = made("tied llama"), batch()
     reference = made("tied llama")
     use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
     called: Any = model
-    if way == "checkpointing":
+    if way == "accelerate":
+        called = Accelerator(cpu=True).prepare(model)
+    elif way == "checkpointing":
         model.gradient_checkpointing_enable()
     elif way == "compile":
         called = torch.compile(model, backend="eager")
@@ -133,6 +147,8 @@ def test_ways_to_call_the_model_give_the_same_gradient(way: str) -> None:
         inputs["shift_labels"] = nn.functional.pad(inputs["labels"], (0, 1), value=-100)[:, 1:]
     elif way == "deepcopy":
         called = model = copy.deepcopy(model)
+    elif way == "pickle":
+        called = model = pickle.loads(pickle.dumps(model))
     with torch.autocast("cpu", enabled=way == "autocast"):
         called(**inputs)[0].backward()
         logits_loss(reference, batch()).backward()
