@@ -125,3 +125,15 @@ def test_a_listing_and_help_take_half_a_second_of_processor_time(words: tuple[st
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(taken) < MAX_SECONDS
+
+
+@pytest.mark.parametrize("flags", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_what_is_said_last_is_read_before_the_process_leaves(flags: dict[str, str]) -> None:
+    # Leaving is in a hurry where torch was loaded; the name stands for it.
+    code = (
+        "import sys; sys.modules['torch'] = sys; import maxsup.cli.app as app, maxsup.cli as cli; "
+        "app.run = lambda words: (print('out'), print('said', file=sys.stderr), sys.exit(0)); cli.main()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | flags
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("out\n", "said\n")

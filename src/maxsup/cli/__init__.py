@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
         # All is written. Python would spend seconds on taking torch apart, and triton would print pages about it.
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)
 
@@ -105,7 +106,8 @@ def _guard_streams() -> None:
             buffer,
             encoding=stream.encoding if stream else "utf-8",
             errors="backslashreplace",
-            line_buffering=stream is not None and stream.line_buffering,
+            # Unbuffered (python -u) is by line here.
+            line_buffering=stream is not None and (stream.line_buffering or stream.write_through),
         )
         setattr(sys, name, text)
 
