@@ -11,6 +11,7 @@ from maxsup.losses.focal import (
     focal_label_smoothing_cross_entropy,
     focal_maxsup_cross_entropy,
 )
+from maxsup.losses.forms import implementation
 from maxsup.losses.label_smoothing import LabelSmoothingTerms, label_smoothing_cross_entropy, label_smoothing_terms
 from maxsup.losses.linear_head import linear_maxsup_cross_entropy
 from maxsup.losses.logit_norm import logit_norm_cross_entropy
@@ -23,7 +24,6 @@ from maxsup.losses.ls_ablations import (
 from maxsup.losses.maxsup import maxsup_cross_entropy, maxsup_penalty
 from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.online_label_smoothing import online_label_smoothing_cross_entropy
-from maxsup.losses.penalized import implementation
 from maxsup.losses.poly1 import poly1_cross_entropy
 from maxsup.losses.zipf_label_smoothing import dense_votes, zipf_label_smoothing_cross_entropy
 

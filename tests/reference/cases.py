@@ -18,6 +18,7 @@ class LossCase:
         needs: What it takes besides logits and targets.
         is_shift_invariant: Unchanged when a constant is added to all logits of a sample.
         is_smooth: Twice differentiable away from ties.
+        is_fused: Has a closed gradient, and so several ways to compute it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class LossCase:
     needs: tuple[str, ...] = ()
     is_shift_invariant: bool = True
     is_smooth: bool = True
+    is_fused: bool = False
 
 
 ALPHA_OFF = {"alpha": 0.0}
@@ -36,9 +38,16 @@ ALPHA_ON = {"alpha": 0.3}
 
 CASES = (
     LossCase("ce", "CrossEntropyLoss", "cross_entropy", off={}),
-    LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON),
-    LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON),
-    LossCase("mbls", "MarginLabelSmoothingLoss", "mbls_cross_entropy", ALPHA_OFF, {"alpha": 0.3, "margin": 1.2}),
+    LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
+    LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
+    LossCase(
+        "mbls",
+        "MarginLabelSmoothingLoss",
+        "mbls_cross_entropy",
+        ALPHA_OFF,
+        {"alpha": 0.3, "margin": 1.2},
+        is_fused=True,
+    ),
     LossCase("reg_only", "RegularizationOnlyLoss", "regularization_only_cross_entropy", ALPHA_OFF, ALPHA_ON, False),
     LossCase(
         "err_amp_mean",
@@ -63,6 +72,7 @@ CASES = (
         {"beta": 0.0},
         {"beta": 0.02},
         is_shift_invariant=False,
+        is_fused=True,
     ),
     LossCase(
         "logit_norm",
@@ -77,6 +87,7 @@ CASES = (
         "confidence_penalty_cross_entropy",
         {"beta": 0.0},
         {"beta": 0.3},
+        is_fused=True,
     ),
     LossCase("ols", "OnlineLabelSmoothingLoss", "online_label_smoothing_cross_entropy", ALPHA_OFF, {"alpha": 0.4}),
     LossCase(

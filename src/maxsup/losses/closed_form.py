@@ -57,13 +57,16 @@ class FusedPenalty(NamedTuple):
     ``value`` gives it for each sample of a block, ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz`` to
     ``grad`` in place, except for the ``-push/K`` on every class that ``is_centred`` announces. Where a batch is small,
     a pass over it is nothing and every call into torch counts: ``small_loss(rows, labels, strength, factor)`` is
-    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite.
+    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite. ``kernel``
+    is what the kernels for a device call it, ``margin`` a number that some take.
     """
 
     value: Callable[[Block], Tensor]
     add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
     is_centred: bool
+    kernel: str
     small_loss: Callable[[Tensor, Tensor, float, float], Tensor] | None = None
+    margin: float = 0.0
 
 
 class Job(NamedTuple):
@@ -138,9 +141,7 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
         pull = torch.where(job.valid, pull, 0)
     push = pull * job.strength
     shift = -push / block.num_present if job.penalty.is_centred else 0.0
-    share: Factor = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
-    if job.z_loss != 0:  # the gradient of log-sum-exp is the probabilities, which cross-entropy has too
-        share = share + 2 * job.z_loss * block.log_norm
+    share = probability_share(block, job.z_loss)
     grad = _scaled_and_shifted(block.exponentials, share * pull / block.norm, shift, out)
     if block.masked is not None:
         grad = grad.masked_fill_(block.masked, 0.0)
@@ -152,6 +153,13 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
     if block.masked is not None and job.valid is not None:
         grad.masked_fill_(~job.valid, 0.0)
     return grad
+
+
+def probability_share(block: Block, z_loss: float) -> Factor:
+    """How many times the probabilities are in the gradient, before the penalty."""
+    share: Factor = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
+    # The gradient of log-sum-exp is the probabilities, which cross-entropy has too.
+    return share if z_loss == 0 else share + 2 * z_loss * block.log_norm
 
 
 def working_dtype(input: Tensor) -> torch.dtype:

@@ -27,7 +27,7 @@ def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Facto
     grad.add_(probabilities(block) * (block.logits - block.log_norm - value) * push)
 
 
-FUSED = FusedPenalty(value=_negative_entropy, add_gradient=_add_entropy_gradient, is_centred=False)
+FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False, kernel="confidence_penalty")
 
 
 def confidence_penalty_cross_entropy(

@@ -36,18 +36,29 @@ class Call(NamedTuple):
 
     target: Tensor
     strength: Factor
-    weight: Tensor | None
-    ignore_index: int
-    reduction: str
-    num_items: Factor | None
-    empty: str
-    z_loss: float
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    num_items: Factor | None = None
+    empty: str = "nan"
+    z_loss: float = 0.0
+
+    def with_numbers_now(self) -> Call:
+        """The same with numbers in place of tensors on the host, whatever happens to those before backward."""
+        if not isinstance(self.strength, Tensor) and not isinstance(self.num_items, Tensor):
+            return self
+        return self._replace(strength=_number(self.strength), num_items=_number(self.num_items))
+
+
+def _number(value: Any) -> Any:
+    """A number in a tensor on the host costs nothing to read; what is on a device stays there."""
+    return float(value) if isinstance(value, Tensor) and value.device.type == "cpu" else value
 
 
 def is_ordinary(*values: Any) -> bool:
     """Whether autograd functions written in Python serve these arguments.
 
-    They do not serve tensor subclasses, tensors without data, transforms, tracers and forward derivatives.
+    They do not serve tensor subclasses, transforms, tracers and forward derivatives.
     """
     for value in values:
         if type(value) is not Tensor and isinstance(value, Tensor) and type(value) is not torch.nn.Parameter:
@@ -59,10 +70,8 @@ def is_ordinary(*values: Any) -> bool:
         )
     if torch._C._are_functorch_transforms_active() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
-    return not any(
-        value.is_meta or forward_ad.unpack_dual(value).tangent is not None
-        for value in values
-        if isinstance(value, Tensor)
+    return forward_ad._current_level < 0 or not any(
+        forward_ad.unpack_dual(value).tangent is not None for value in values if isinstance(value, Tensor)
     )
 
 
@@ -76,38 +85,25 @@ def can_fuse(input: Tensor, *others: Any) -> bool:
     return not any(isinstance(other, Tensor) and other.requires_grad for other in others)
 
 
-def fused_loss(
-    input: Tensor,
-    target: Tensor,
-    strength: Factor,
-    penalty: FusedPenalty,
-    formula: Formula,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: Factor | None = None,
-    empty: str = "nan",
-    z_loss: float = 0.0,
-) -> Tensor:
+def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
     """``CE + strength * penalty`` in one pass; ``formula`` is the same loss for autograd to follow."""
-    call = Call(target, strength, weight, ignore_index, reduction, num_items, empty, z_loss)
     if torch.compiler.is_compiling():
-        job, denominator = _job(input, call, penalty)
-        values = traced_values(input, job)
-        if reduction == "none":
-            return values.reshape(sample_shape(input))
-        return values.sum() / denominator if reduction == "mean" else values.sum()
+        job, denominator = job_of(input, call, penalty)
+        return reduced(traced_values(input, job), denominator, input, call.reduction)
     if _may_look(input):
-        # Numbers as they are now, whatever happens to the tensors before backward.
-        strength = float(strength)
-        num_items = float(num_items) if isinstance(num_items, Tensor) else num_items
-        if weight is None and num_items is None and z_loss == 0:
-            loss = _small_loss(input, target, strength, penalty, ignore_index, reduction)
+        call = call.with_numbers_now()
+        if call.weight is None and call.num_items is None and call.z_loss == 0:
+            loss = _small_loss(input, call, penalty)
             if loss is not None:
                 return loss
-        call = call._replace(strength=strength, num_items=num_items)
     return _EagerLoss.apply(input, call, penalty, formula)
+
+
+def reduced(values: Tensor, denominator: Factor | None, input: Tensor, reduction: str) -> Tensor:
+    """The loss of all samples."""
+    if reduction == "none":
+        return values.reshape(sample_shape(input))
+    return values.sum() / denominator if reduction == "mean" and denominator is not None else values.sum()
 
 
 def _may_look(input: Tensor) -> bool:
@@ -115,23 +111,22 @@ def _may_look(input: Tensor) -> bool:
     return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _small_loss(
-    input: Tensor, target: Tensor, strength: float, penalty: FusedPenalty, ignore_index: int, reduction: str
-) -> Tensor | None:
+def _small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss in few calls where the batch is small and every sample and class counts, else None."""
     if penalty.small_loss is None or input.dim() != 2 or input.numel() > SMALL_NUMEL:
         return None
-    if reduction == "none" or target.dtype != torch.int64:
+    target, ignore_index = call.target, call.ignore_index
+    if call.reduction == "none" or target.dtype != torch.int64:
         return None
     is_counted = int(target.min()) >= 0 if ignore_index < 0 else bool((target != ignore_index).all())
     if not is_counted:
         return None
-    factor = 1.0 / len(input) if reduction == "mean" else 1.0
-    loss = penalty.small_loss(input.to(working_dtype(input)), target, strength, factor)
+    factor = 1.0 / len(input) if call.reduction == "mean" else 1.0
+    loss = penalty.small_loss(input.to(working_dtype(input)), target, float(call.strength), factor)
     return loss if math.isfinite(float(loss.detach())) else None
 
 
-def _job(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]:
+def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]:
     """What a call asks of the logits, before any factor, and the denominator of its mean."""
     may_look, dtype = _may_look(input), working_dtype(input)
     valid = None
@@ -146,8 +141,10 @@ def _job(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]
         if may_look and bool(valid.all()):
             valid = None
         else:
-            target = target.where(valid, 0)
-        if call.weight is not None or valid is not None:
+            target = target * valid
+        if call.weight is None and valid is not None and not may_look:  # ``valid`` leaves out what does not count
+            denominator = valid.sum(dtype=dtype)
+        elif call.weight is not None or valid is not None:
             ones = torch.ones(target.shape[0], dtype=dtype, device=input.device)
             scale = ones if call.weight is None else call.weight.to(dtype)[target]
             scale = scale if valid is None else scale.where(valid, 0)
@@ -161,7 +158,7 @@ def _job(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]
 
 def _eager_job(input: Tensor, call: Call, penalty: FusedPenalty) -> Job:
     """The job of a call with the factor of its reduction."""
-    job, denominator = _job(input, call, penalty)
+    job, denominator = job_of(input, call, penalty)
     if call.reduction != "mean":
         return job
     factor: Factor

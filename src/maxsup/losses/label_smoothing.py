@@ -86,7 +86,9 @@ def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None
         add_at(grad, block.axis, block.target, push)
 
 
-FUSED = FusedPenalty(value=lambda block: target_logit(block) - block.mean, add_gradient=_add_target, is_centred=True)
+FUSED = FusedPenalty(
+    value=lambda block: target_logit(block) - block.mean, add_gradient=_add_target, is_centred=True, kernel="ls"
+)
 
 
 def label_smoothing_cross_entropy(

@@ -80,7 +80,7 @@ def linear_maxsup_cross_entropy(
             "processes and use mbls_cross_entropy."
         )
     is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
-    if is_learnt or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
+    if is_learnt or hidden.is_meta or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
         if group is not None:
             raise ValueError(
                 "A head that is split over processes needs ordinary tensors and an alpha without gradient. Gather the "

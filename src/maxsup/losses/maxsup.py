@@ -58,6 +58,7 @@ FUSED = FusedPenalty(
     add_gradient=lambda block, value, grad, push: add_at(grad, block.axis, block.top_index, push),
     is_centred=True,
     small_loss=_small_loss,
+    kernel="maxsup",
 )
 
 

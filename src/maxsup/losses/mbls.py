@@ -57,6 +57,8 @@ def fused_penalty(margin: float) -> FusedPenalty:
         value=lambda block: excess(block).sum(block.axis, keepdim=True) / block.num_present,
         add_gradient=add_gradient,
         is_centred=False,
+        kernel="mbls",
+        margin=margin,
     )
 
 

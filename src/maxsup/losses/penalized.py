@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.core.checks import check_choice
 from maxsup.losses.closed_form import Factor, FusedPenalty
-from maxsup.losses.fused import can_fuse, fused_loss
+from maxsup.losses.device.loss import device_loss
+from maxsup.losses.forms import form_for
+from maxsup.losses.fused import Call, can_fuse, fused_loss
 from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import (
     ReductionOptions,
@@ -26,33 +24,8 @@ from maxsup.losses.reduction import (
     whole,
 )
 
-IMPLEMENTATIONS = ("fused", "reference")
-# A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
-_implementation: ContextVar[str] = ContextVar("implementation", default="fused")
-
 Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(rows of logits, their log-probabilities, targets) -> penalty ``(N,)``."""
-
-
-@contextmanager
-def implementation(name: str) -> Iterator[None]:
-    """Choose how losses are computed in a ``with`` block: ``"fused"`` (one pass, default) or ``"reference"`` (formula).
-
-    Both give the same numbers; the reference is slower, larger and easy to read. Each thread chooses for itself, and a
-    compiled loss keeps to its own form.
-
-    Example:
-        >>> from maxsup.functional import implementation, maxsup_cross_entropy
-        >>> with implementation("reference"):
-        ...     maxsup_cross_entropy(torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0]))
-        tensor(0.2949)
-    """
-    check_choice("implementation", name, IMPLEMENTATIONS)
-    token = _implementation.set(name)
-    try:
-        yield
-    finally:
-        _implementation.reset(token)
 
 
 def penalized_cross_entropy(
@@ -90,14 +63,16 @@ def penalized_cross_entropy(
 
         return reduced_loss(input, target, terms, **options)
 
-    # Not every version of torch that is promised can trace a context variable.
-    is_reference = not torch.compiler.is_compiling() and _implementation.get() == "reference"
+    form = form_for(input)
     others = (target, strength, options.get("weight"), options.get("num_items"))
-    if fused is None or is_reference or not can_fuse(input, *others):
+    if fused is None or form == "reference" or not can_fuse(input, *others):
         return formula(input, target, strength, **options)
     check_options(input, target, **options)
     try:
-        return fused_loss(input, target, strength, fused, formula, **options)
+        call = Call(target, strength, **options)
+        if form == "fused":
+            return fused_loss(input, call, fused, formula)
+        return device_loss(input, call, fused, formula, form)
     except (IndexError, RuntimeError):
         raise_if_out_of_range(target, options.get("ignore_index", -100), num_classes(input))
         raise

@@ -1,0 +1,120 @@
+"""All samples at once in few operators, for a device without kernels of ours.
+
+Soft-max is taken once, in single precision whatever the input is. What backward scales is kept already corrected at the
+true and at the top class, so that half precision rounds it once. Masked classes cost a few passes more; whether there
+are any is the one thing that is looked at, where looking is possible.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.losses.blocks import laid_as, laid_out, restored
+from maxsup.losses.closed_form import Block, Factor, Job, add_at, probability_share, target_logit, working_dtype
+
+
+class Kept(NamedTuple):
+    """What backward needs: the gradient without the push on every class, and what that push depends on."""
+
+    direction: Tensor
+    masked: Tensor | None
+    num_present: Factor | None
+
+
+def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | None]:
+    """Values of all samples, one after the other, and what backward needs."""
+    laid, is_rows = laid_out(input)
+    is_soft = job.target.is_floating_point()
+    job = job._replace(
+        target=laid_as(job.target, is_rows) if is_soft else _beside(job.target, laid),
+        valid=_beside(job.valid, laid),
+        scale=_beside(job.scale, laid),
+    )
+    block, penalty, data = _measured_block(laid, job)
+    if isinstance(job.strength, Tensor):
+        values = data + job.strength * penalty
+    else:
+        values = torch.add(data, penalty, alpha=job.strength)
+    if job.z_loss != 0:
+        values = values + job.z_loss * block.log_norm.square()
+    if isinstance(job.scale, Tensor):
+        values = job.scale * values
+    if job.valid is not None:  # 0 times what an ignored sample holds may not be 0
+        values = values * job.valid if block.masked is None else torch.where(job.valid, values, 0)
+    return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
+
+
+def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor) -> Tensor:
+    """Gradient in the shape and type of the input; ``pull`` is what each sample, or all of them, count."""
+    laid, is_rows = laid_out(input)
+    pull = _beside(pull, laid)
+    out = torch.empty_like(laid)
+    if kept.num_present is None:
+        torch.mul(kept.direction, pull, out=out)
+    else:
+        torch.addcmul(pull * (-strength / kept.num_present), kept.direction, pull, out=out)
+    if kept.masked is not None:
+        out.masked_fill_(kept.masked, 0.0)
+    return restored(out, is_rows, input)
+
+
+def _beside(value: Any, laid: Tensor) -> Any:
+    """What there is one of for each sample, shaped to meet the logits."""
+    is_one = not isinstance(value, Tensor) or value.dim() == 0
+    return value if is_one else value.reshape(laid.shape[0], 1, *laid.shape[2:])
+
+
+def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
+    dtype = working_dtype(laid)
+    present, masked = laid, None
+    count: Factor = laid.shape[1]
+    mean = laid.mean(1, keepdim=True, dtype=dtype)
+    if not _is_finite(mean):
+        masked = laid == -math.inf
+        count = laid.shape[1] - masked.sum(1, keepdim=True, dtype=dtype)
+        present = torch.nan_to_num(laid, nan=math.nan, posinf=math.inf, neginf=0.0)
+        mean = present.sum(1, keepdim=True, dtype=dtype) / count
+    top, top_index = laid.max(1, keepdim=True)
+    probs = _softmax(laid, dtype)
+    # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
+    log_norm = top - probs.gather(1, top_index).log()
+    if not job.penalty.is_centred:  # it does arithmetic with the logits
+        present = present.to(dtype)
+    block = Block(present, probs, 1.0, log_norm, top, top_index, mean, count, masked, job.target, axis=1)
+    if job.target.is_floating_point():
+        data = job.target.sum(1, keepdim=True) * log_norm - target_logit(block)
+    else:
+        data = log_norm - laid.gather(1, job.target)
+    return block, job.penalty.value(block), data
+
+
+def _is_finite(means: Tensor) -> bool:
+    """Whether no logit is masked, by a look at their means; on ``meta`` there is nothing to look at."""
+    kind = means.device.type
+    # Elsewhere a look may cost more than the passes: a lazy device would compile what it has recorded so far.
+    may_look = kind in ("cpu", "mps", "cuda") and not (kind == "cuda" and torch.cuda.is_current_stream_capturing())
+    return kind == "meta" or (may_look and math.isfinite(float(means.sum())))
+
+
+def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:
+    if laid.is_meta and laid.dtype != dtype:  # a GPU widens on the way, without a copy
+        return torch.ops.aten._softmax(laid, 1, True)
+    return torch.softmax(laid, 1, dtype=dtype)
+
+
+def _kept(block: Block, penalty: Tensor, job: Job) -> Kept:
+    direction, masked = block.exponentials, block.masked
+    if block.target.is_floating_point() or job.z_loss != 0:
+        direction = direction * probability_share(block, job.z_loss)
+    job.penalty.add_gradient(block, penalty, direction, job.strength)
+    if block.target.is_floating_point():
+        direction.sub_(block.target)
+    else:
+        add_at(direction, 1, block.target, -1.0)
+    if masked is not None and job.valid is not None:
+        masked = masked | ~job.valid
+    return Kept(direction, masked, block.num_present if job.penalty.is_centred else None)

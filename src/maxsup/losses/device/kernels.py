@@ -1,0 +1,312 @@
+"""Triton kernels over samples of logits: one gives values and what the gradient needs, the other the gradient.
+
+A program takes ``ROWS`` samples and goes through their classes in tiles of ``BLOCK``. Logits are ``(planes, classes,
+positions)`` by strides: rows ``(N, K)`` are one plane with N positions, dense logits ``(N, K, H, W)`` are N planes.
+Arithmetic is in single precision at least. Only ``losses/device/rows.py`` imports this file, where Triton is present.
+
+What a penalty is stands in device functions (:func:`_penalty`, :func:`_push_on_class`) and in what the true and the top
+class get; its name is a constant of the compilation. Its strength is read from memory: a schedule neither compiles anew
+nor waits.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: RET505 - a constant chooses what is compiled, and that needs an else
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Sizes that are a multiple of this allow loads of 128 bits in every precision. Triton by itself only asks for 16.
+VECTOR = tl.constexpr(8)
+
+
+@triton.jit
+def _penalty(PENALTY: tl.constexpr, top, mean, true_logit, squares, expected, log_norm, excess):
+    """R of a sample."""
+    if PENALTY == "maxsup":
+        return top - mean
+    elif PENALTY == "ls":
+        return true_logit - mean
+    elif PENALTY == "logit_penalty":
+        return squares / 2
+    elif PENALTY == "confidence_penalty":
+        return expected - log_norm
+    else:  # mbls
+        return excess
+
+
+@triton.jit
+def _push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count, log_norm, penalty, top):
+    """dR/dz of every class, without what only the true or the top class gets."""
+    if PENALTY == "maxsup" or PENALTY == "ls":
+        return -1.0 / count
+    elif PENALTY == "logit_penalty":
+        return z
+    elif PENALTY == "confidence_penalty":
+        return probs * (z - log_norm - penalty)
+    else:  # mbls
+        return tl.where(top - z > MARGIN, -1.0 / count, 0.0)
+
+
+@triton.jit
+def _sizes(num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED: tl.constexpr):
+    """Sizes as they are: an aligned one comes divided, so that the compiler sees what it is a multiple of."""
+    if ALIGNED == "classes":
+        num_classes *= VECTOR
+        position_stride *= VECTOR
+    elif ALIGNED == "positions":
+        num_positions *= VECTOR
+        plane_stride *= VECTOR
+        class_stride *= VECTOR
+    return num_classes, num_positions, plane_stride, position_stride, class_stride
+
+
+@triton.jit
+def _tile(start_of_sample, classes, class_stride, num_classes, is_sample, DTYPE: tl.constexpr):
+    """Logits of a tile; -inf outside."""
+    is_inside = is_sample[:, None] & (classes < num_classes)[None, :]
+    return tl.load(
+        start_of_sample[:, None] + (classes * class_stride)[None, :], mask=is_inside, other=-float("inf")
+    ).to(DTYPE)
+
+
+@triton.jit
+def _target_mass(start_of_target, classes, target_stride, num_classes, is_sample, weight, DTYPE: tl.constexpr):
+    """Probability times class weight in a tile; 0 outside."""
+    is_class = classes < num_classes
+    is_inside = is_sample[:, None] & is_class[None, :]
+    mass = tl.load(start_of_target[:, None] + (classes * target_stride)[None, :], mask=is_inside, other=0.0).to(DTYPE)
+    if weight is not None:
+        mass *= tl.load(weight + classes, mask=is_class, other=0.0).to(DTYPE)[None, :]
+    return mass
+
+
+@triton.jit
+def statistics_kernel(
+    logits,
+    target,
+    weight,
+    strength,
+    values,
+    scales,
+    statistics,
+    top_indices,
+    num_classes,
+    num_positions,
+    plane_stride,
+    position_stride,
+    class_stride,
+    target_plane_stride,
+    target_position_stride,
+    target_class_stride,
+    ignore_index,
+    PENALTY: tl.constexpr,
+    MARGIN: tl.constexpr,
+    Z_LOSS: tl.constexpr,
+    IS_SOFT: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    IS_DOUBLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Value and weight of each sample, and what its gradient needs."""
+    DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
+    num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
+        num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
+    )
+    plane = tl.program_id(1).to(tl.int64)
+    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    is_sample = position < num_positions
+    sample = plane * num_positions + position
+    start = logits + plane * plane_stride + position.to(tl.int64) * position_stride
+    start_of_target = target + plane * target_plane_stride + position.to(tl.int64) * target_position_stride
+
+    top = tl.full([ROWS], -float("inf"), DTYPE)
+    top_index = tl.zeros([ROWS], tl.int32)
+    norm = tl.zeros([ROWS], DTYPE)
+    total = tl.zeros([ROWS], DTYPE)
+    count = tl.zeros([ROWS], DTYPE)
+    squares = tl.zeros([ROWS], DTYPE)
+    weighted = tl.zeros([ROWS], DTYPE)
+    mass_sum = tl.zeros([ROWS], DTYPE)
+    mass_logit = tl.zeros([ROWS], DTYPE)
+    for first in range(0, num_classes, BLOCK):
+        classes = first + tl.arange(0, BLOCK)
+        z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
+        is_present = z != -float("inf")
+        present = tl.where(is_present, z, 0.0)
+        block_top, block_index = tl.max(z, 1, return_indices=True, return_indices_tie_break_left=True)
+        # Strictly greater: of equal logits the first one is the top.
+        top_index = tl.where(block_top > top, first + block_index, top_index)
+        new_top = tl.maximum(top, block_top)
+        # A sample that is masked so far would be -inf minus -inf, which is nan.
+        pivot = tl.where(new_top == -float("inf"), 0.0, new_top)
+        exponentials = tl.exp(z - pivot[:, None])
+        shrink = tl.exp(top - pivot)
+        norm = norm * shrink + tl.sum(exponentials, 1)
+        total += tl.sum(present, 1)
+        count += tl.sum(is_present.to(DTYPE), 1)
+        if PENALTY == "logit_penalty":
+            squares += tl.sum(present * present, 1)
+        if PENALTY == "confidence_penalty":
+            weighted = weighted * shrink + tl.sum(exponentials * present, 1)
+        if IS_SOFT:
+            mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
+            mass_sum += tl.sum(mass, 1)
+            mass_logit += tl.sum(tl.where(mass == 0, 0.0, mass * z), 1)
+        top = new_top
+    log_norm = tl.where(top == -float("inf"), 0.0, top) + tl.log(norm)
+
+    excess = tl.zeros([ROWS], DTYPE)
+    num_open = tl.zeros([ROWS], DTYPE)
+    if PENALTY == "mbls":  # what lies beyond the margin is known when the top is
+        for first in range(0, num_classes, BLOCK):
+            classes = first + tl.arange(0, BLOCK)
+            z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
+            distance = top[:, None] - z - MARGIN
+            is_open = (z != -float("inf")) & (distance > 0)
+            excess += tl.sum(tl.where(is_open, distance, 0.0), 1)
+            num_open += tl.sum(is_open.to(DTYPE), 1)
+        excess /= count
+
+    if IS_SOFT:
+        scale = mass_sum if weight is not None else (mass_sum != 0).to(DTYPE)
+        share = mass_sum
+        true_logit = mass_logit
+        if weight is not None:
+            divisor = tl.where(mass_sum == 0, 1.0, mass_sum)
+            share = mass_sum / divisor
+            true_logit = mass_logit / divisor
+        is_counted = is_sample & (scale != 0)
+        data = share * log_norm - true_logit
+    else:
+        label = tl.load(start_of_target, mask=is_sample, other=0).to(tl.int64)
+        is_counted = is_sample & (label != ignore_index)
+        is_known = is_counted & (label >= 0) & (label < num_classes)
+        # A label that is no class makes its sample nan: nothing is read there, and nobody is made to wait.
+        true_logit = tl.load(start + label * class_stride, mask=is_known, other=float("nan")).to(DTYPE)
+        if weight is not None:
+            scale = tl.load(weight + label, mask=is_known, other=0.0).to(DTYPE)
+        else:
+            scale = is_counted.to(DTYPE)
+        share = tl.full([ROWS], 1.0, DTYPE)
+        data = log_norm - true_logit
+    penalty = _penalty(PENALTY, top, total / count, true_logit, squares, weighted / norm, log_norm, excess)
+    value = data + tl.load(strength).to(DTYPE) * penalty
+    if Z_LOSS != 0:
+        value += Z_LOSS * log_norm * log_norm
+    num_samples = tl.num_programs(1).to(tl.int64) * num_positions
+    tl.store(values + sample, tl.where(is_counted, scale * value, 0.0), mask=is_sample)
+    tl.store(scales + sample, tl.where(is_counted, scale, 0.0), mask=is_sample)
+    tl.store(statistics + sample, log_norm, mask=is_sample)
+    tl.store(statistics + num_samples + sample, count, mask=is_sample)
+    tl.store(statistics + 2 * num_samples + sample, top, mask=is_sample)
+    tl.store(statistics + 3 * num_samples + sample, num_open if PENALTY == "mbls" else penalty, mask=is_sample)
+    tl.store(top_indices + sample, top_index, mask=is_sample)
+    if IS_SOFT:
+        tl.store(statistics + 4 * num_samples + sample, mass_sum, mask=is_sample)
+
+
+@triton.jit
+def gradient_kernel(
+    logits,
+    target,
+    weight,
+    strength,
+    scales,
+    statistics,
+    top_indices,
+    upstream,
+    denominator,
+    gradient,
+    num_classes,
+    num_positions,
+    plane_stride,
+    position_stride,
+    class_stride,
+    gradient_plane_stride,
+    gradient_position_stride,
+    gradient_class_stride,
+    target_plane_stride,
+    target_position_stride,
+    target_class_stride,
+    upstream_stride,
+    ignore_index,
+    PENALTY: tl.constexpr,
+    MARGIN: tl.constexpr,
+    Z_LOSS: tl.constexpr,
+    IS_SOFT: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    IS_DOUBLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Gradient of ``upstream / denominator`` times the values, which may be written over the logits."""
+    DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
+    if ALIGNED == "classes":
+        gradient_position_stride *= VECTOR
+    elif ALIGNED == "positions":
+        gradient_plane_stride *= VECTOR
+        gradient_class_stride *= VECTOR
+    num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
+        num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
+    )
+    plane = tl.program_id(1).to(tl.int64)
+    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    is_sample = position < num_positions
+    sample = plane * num_positions + position
+    num_samples = tl.num_programs(1).to(tl.int64) * num_positions
+    start = logits + plane * plane_stride + position.to(tl.int64) * position_stride
+    start_of_gradient = gradient + plane * gradient_plane_stride + position.to(tl.int64) * gradient_position_stride
+    start_of_target = target + plane * target_plane_stride + position.to(tl.int64) * target_position_stride
+
+    log_norm = tl.load(statistics + sample, mask=is_sample, other=0.0)
+    count = tl.load(statistics + num_samples + sample, mask=is_sample, other=1.0)
+    top = tl.load(statistics + 2 * num_samples + sample, mask=is_sample, other=0.0)
+    extra = tl.load(statistics + 3 * num_samples + sample, mask=is_sample, other=0.0)
+    top_index = tl.load(top_indices + sample, mask=is_sample, other=0)
+    scale = tl.load(scales + sample, mask=is_sample, other=0.0)
+    alpha = tl.load(strength).to(DTYPE)
+    pull = tl.load(upstream + sample * upstream_stride, mask=is_sample, other=0.0).to(DTYPE) * scale
+    if denominator is not None:
+        pull /= tl.load(denominator).to(DTYPE)
+    divisor = tl.full([ROWS], 1.0, DTYPE)
+    share = tl.full([ROWS], 1.0, DTYPE)
+    label = tl.zeros([ROWS], tl.int64)
+    if IS_SOFT:
+        is_counted = is_sample & (scale != 0)
+        share = tl.load(statistics + 4 * num_samples + sample, mask=is_sample, other=0.0)
+        if weight is not None:
+            divisor = tl.where(share == 0, 1.0, share)
+            share = share / divisor
+    else:
+        label = tl.load(start_of_target, mask=is_sample, other=0).to(tl.int64)
+        is_counted = is_sample & (label != ignore_index)
+        pull = tl.where((label >= 0) & (label < num_classes), pull, float("nan"))
+    # 0 times an upstream, or a factor, that is not finite is not 0.
+    pull = tl.where(is_counted, pull, 0.0)
+    push = pull * alpha
+    slope = pull * (share + 2 * Z_LOSS * log_norm) if Z_LOSS != 0 else pull * share
+    on_target = push - pull if PENALTY == "ls" else -pull
+    on_top = push * (extra / count) if PENALTY == "mbls" else push
+
+    for first in range(0, num_classes, BLOCK):
+        classes = first + tl.arange(0, BLOCK)
+        z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
+        probs = tl.exp(z - log_norm[:, None])
+        dense = _push_on_class(
+            PENALTY, MARGIN, z, probs, count[:, None], log_norm[:, None], extra[:, None], top[:, None]
+        )
+        grad = tl.where(z != -float("inf"), slope[:, None] * probs + push[:, None] * dense, 0.0)
+        if IS_SOFT:
+            mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
+            grad += (on_target / divisor)[:, None] * mass
+        else:
+            grad += tl.where(classes[None, :] == label[:, None], on_target[:, None], 0.0)
+        if PENALTY == "maxsup" or PENALTY == "mbls":
+            grad += tl.where(classes[None, :] == top_index[:, None], on_top[:, None], 0.0)
+        grad = tl.where(is_counted[:, None], grad, 0.0)
+        is_inside = is_sample[:, None] & (classes < num_classes)[None, :]
+        pointers = start_of_gradient[:, None] + (classes * gradient_class_stride)[None, :]
+        tl.store(pointers, grad.to(gradient.dtype.element_ty), mask=is_inside)

@@ -1,0 +1,107 @@
+"""Which form computes a loss: by the device of the logits, unless somebody chooses.
+
+| form | what it is | default on |
+|---|---|---|
+| ``"fused"`` | blocks that fit the cache, loss and gradient together | CPU |
+| ``"triton"`` | two kernels over the rows: one read, then one read and one write | GPUs that Triton serves |
+| ``"eager"`` | few operators over all logits at once | all other devices, and ``meta`` |
+| ``"reference"`` | the formula, for autograd to follow | nothing; the tests compare with it |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.core.checks import check_choice
+
+IMPLEMENTATIONS = ("fused", "triton", "eager", "reference")
+# The kinds of device that Triton has a back end for; torch calls AMD's GPUs cuda too.
+TRITON_DEVICES = ("cuda", "xpu")
+# Older GPUs are not served by Triton.
+OLDEST_CAPABILITY = (7, 0)
+# A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
+_implementation: ContextVar[str | None] = ContextVar("implementation", default=None)
+
+
+class Form(NamedTuple):
+    """A form and why it is the one."""
+
+    name: str
+    reason: str
+
+
+@contextmanager
+def implementation(name: str) -> Iterator[None]:
+    """Choose how losses are computed in a ``with`` block, in place of the form that fits the device.
+
+    ``"fused"`` goes through blocks that fit a CPU's cache, ``"triton"`` through kernels for a GPU, ``"eager"`` through
+    few operators, ``"reference"`` through the formula. All give the same numbers; the reference is slower, larger and
+    easy to read. Each thread chooses for itself, and a compiled loss keeps to its own form.
+
+    Example:
+        >>> from maxsup.functional import implementation, maxsup_cross_entropy
+        >>> with implementation("reference"):
+        ...     maxsup_cross_entropy(torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([0]))
+        tensor(0.2949)
+    """
+    check_choice("implementation", name, IMPLEMENTATIONS)
+    token = _implementation.set(name)
+    try:
+        yield
+    finally:
+        _implementation.reset(token)
+
+
+def form_for(logits: Tensor) -> str:
+    """Name of the form in force for some logits; a compiled loss has its own (``traced.py``) where no kernel is."""
+    kind = logits.device.type
+    if torch.compiler.is_compiling():
+        # Not every version of torch that is promised can trace a context variable.
+        return "triton" if kind in TRITON_DEVICES and default_form(kind).name == "triton" else "fused"
+    chosen = _implementation.get()
+    if chosen is None:
+        return "fused" if kind == "cpu" else default_form(kind).name
+    obstacle = triton_obstacle(kind) if chosen == "triton" and kind != "meta" else None
+    if obstacle is not None:
+        raise RuntimeError(f"implementation('triton') cannot serve logits on {kind}: {obstacle}.")
+    return chosen
+
+
+@cache
+def default_form(device_type: str) -> Form:
+    """The form for logits on a kind of device.
+
+    Example:
+        >>> default_form("cpu")
+        Form(name='fused', reason='blocks of logits fit the cache of a CPU')
+    """
+    if device_type == "cpu":
+        return Form("fused", "blocks of logits fit the cache of a CPU")
+    obstacle = triton_obstacle(device_type)
+    return Form("triton", "Triton serves this device") if obstacle is None else Form("eager", obstacle)
+
+
+def triton_obstacle(device_type: str) -> str | None:
+    """Why the kernels cannot run on a kind of device; None where they can."""
+    if find_spec("triton") is None:
+        return "the package triton is not installed"
+    if device_type == "cpu":
+        is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+        return None if is_interpreted else "on a CPU Triton only runs in a process with TRITON_INTERPRET=1"
+    if device_type not in TRITON_DEVICES:
+        return f"Triton has no back end for {device_type}"
+    if device_type == "cuda" and torch.version.hip is None:
+        if not torch.cuda.is_available():
+            return "torch finds no GPU"
+        if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
+            return "Triton needs a GPU of compute capability 7.0"
+    return None

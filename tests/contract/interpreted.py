@@ -1,0 +1,128 @@
+"""The Triton kernels on CPU tensors, in a process that interprets them; ``test_triton.py`` starts it.
+
+The interpreter takes a twentieth of a second a kernel, so every case here asks several questions.
+"""
+
+import math
+
+import pytest
+import torch
+
+from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.losses.device import rows
+from tests.contract.calls import call_function
+from tests.reference.cases import CASES
+
+FUSED = [case.name for case in CASES if case.is_fused]
+TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 1e-6, torch.float16: 1e-6}
+"""Of the loss against float64, relative. Gradients have the precision of their type."""
+
+
+def value_and_gradient(name: str, form: str, logits: torch.Tensor, target: torch.Tensor, **options):
+    leaf = logits.detach().requires_grad_()
+    with implementation(form):
+        value = call_function(name, leaf, target, **options)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), gradient
+
+
+def assert_same(name: str, logits: torch.Tensor, target: torch.Tensor, **options) -> None:
+    """Value and gradient are those of the formula in float64."""
+    value, gradient = value_and_gradient(name, "triton", logits, target, **options)
+    expected, expected_gradient = value_and_gradient(name, "reference", logits.double(), target, **options)
+    assert gradient.dtype == logits.dtype
+    assert torch.allclose(value.double(), expected, rtol=TOLERANCE[logits.dtype], atol=1e-6), name
+    epsilon = torch.finfo(logits.dtype).eps
+    assert torch.allclose(gradient.double(), expected_gradient, rtol=2 * epsilon, atol=max(2e-7, epsilon / 64)), name
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_rows_longer_than_a_tile_with_a_tile_that_is_masked_equal_the_formula(name: str):
+    logits = 3 * torch.randn(3, 8200)
+    logits[0, :4096] = -math.inf
+    logits[1, 4096:8192] = -math.inf
+    logits[2, 17] = logits[2, 8199] = 20.0  # a tie across tiles: the first is the top
+    assert_same(name, logits, torch.tensor([5000, 3, 8199]), z_loss=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", FUSED)
+def test_half_precision_equals_the_formula_in_double(name: str, dtype: torch.dtype):
+    logits = (3 * torch.randn(3, 1001)).to(dtype)
+    logits[1, 7] = 12.0  # a true class that is nearly certain: its gradient must not cancel
+    assert_same(name, logits, torch.tensor([4, 7, -100]))
+
+
+LAYOUTS = {
+    "rows of a wider matrix": torch.randn(5, 40)[:, :17],
+    "columns": torch.randn(12, 5).t(),
+    "a single sample": torch.randn(9),
+    "planes": torch.randn(2, 6, 3, 4),
+    "planes that vectors fit": torch.randn(2, 3, 16),
+    "channels last": torch.randn(2, 6, 3, 4).to(memory_format=torch.channels_last),
+    "strides of no plane": torch.randn(2, 4, 3, 5).transpose(2, 3),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_equals_the_formula(layout: str):
+    logits = LAYOUTS[layout]
+    axis = 0 if logits.dim() == 1 else 1
+    labels = logits.argmin(axis)
+    weight = torch.rand(logits.shape[axis])
+    for reduction in ("none", "mean"):
+        assert_same("maxsup", logits, labels, weight=weight, reduction=reduction)
+        assert_same("ls", logits, torch.randn(logits.shape).softmax(axis), weight=weight, reduction=reduction)
+
+
+def test_a_fp16_gradient_meets_the_loss_scaler_before_it_is_rounded():
+    logits = torch.zeros(1, 1000, dtype=torch.float16, requires_grad=True)
+    with implementation("triton"):
+        loss = maxsup_cross_entropy(logits, torch.tensor([0]), num_items=4096)
+    (gradient,) = torch.autograd.grad(loss * 2.0**16, logits)
+    expected = 2.0**16 * (0.001 - 0.1 / 1000) / 4096
+    assert torch.allclose(gradient[0, 1:].float(), torch.tensor(expected), rtol=1e-3)
+
+
+def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():
+    logits, target = torch.randn(2, 5), torch.tensor([1, 7])
+    with implementation("triton"), pytest.raises(ValueError, match="got 7 in row 1"):
+        maxsup_cross_entropy(logits, target)
+    terms = (-100, "maxsup", 0.0, 0.0)
+    values, *kept = rows.row_values(logits, target, None, torch.tensor(0.1), *terms)
+    gradient = rows.row_gradient(logits, target, None, torch.tensor(0.1), *kept, torch.tensor(1.0), None, *terms)
+    assert values.isnan().tolist() == [False, True]
+    assert gradient.isnan().all(1).tolist() == [False, True]
+
+
+def operator_arguments(*shape: int) -> tuple:
+    logits = torch.randn(shape, requires_grad=True)
+    return logits, logits.detach().argmin(1), None, torch.tensor(0.1), -100, "maxsup", 0.0, 0.0
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3, 5)], ids=str)
+def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...]):
+    arguments = operator_arguments(*shape)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(rows.row_values, arguments, test_utils=checks)
+    logits, target, weight, strength, *terms = arguments
+    _, *kept = rows.row_values(*arguments)
+    detached = [tensor.detach() for tensor in (logits, *kept)]
+    others = (target, weight, strength, *detached[1:], torch.tensor(1.0), None, *terms)
+    torch.library.opcheck(rows.row_gradient, (detached[0], *others), test_utils=checks[:1] + checks[2:3])
+
+
+def test_a_compiled_function_goes_through_the_operators_once_for_all_strengths_and_sizes():
+    def loss(logits: torch.Tensor, target: torch.Tensor, strength: torch.Tensor) -> torch.Tensor:
+        return rows.row_values(logits, target, None, strength, -100, "maxsup", 0.0, 0.0)[0].mean()
+
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend=counter)
+    for num_rows, alpha in ((4, 0.1), (7, 0.3)):
+        logits, target, *_ = operator_arguments(num_rows, 6)
+        value = compiled(logits, target, torch.tensor(alpha))
+        expected = maxsup_cross_entropy(logits, target, alpha)
+        gradients = [torch.autograd.grad(each, logits)[0] for each in (value, expected)]
+        assert torch.allclose(value, expected, rtol=1e-6)
+        assert torch.allclose(*gradients, rtol=1e-5, atol=1e-7)
+    assert counter.frame_count == 1

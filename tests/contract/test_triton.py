@@ -1,0 +1,41 @@
+"""The Triton kernels hold what every form of a loss holds, in a process that interprets them on a CPU.
+
+Triton decides when it is imported whether it interprets, hence the process of its own. It runs what needs kernels
+(``interpreted.py``) and the tests of other files that go over every form.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = (
+    "tests/contract/interpreted.py",
+    "tests/contract/test_masked_and_ignored.py",
+    "tests/contract/test_weights.py",
+    "tests/properties/test_against_reference.py::test_a_loss_equals_its_plain_loop",
+)
+# What the files hold for the losses with kernels; fewer would mean that the selection has come apart.
+LEAST = 150
+
+
+def test_the_kernels_hold_what_every_form_holds():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore", *TESTS],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert passed is not None
+    assert int(passed[1]) >= LEAST

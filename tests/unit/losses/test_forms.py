@@ -1,0 +1,108 @@
+"""Which form computes a loss on which device, and what the form for a device without kernels moves."""
+
+import sys
+
+import pytest
+import torch
+
+from maxsup.core.peers import torch_label_smoothing
+from maxsup.core.traffic import traffic
+from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.losses import forms, penalized
+from maxsup.losses.forms import default_form, form_for, triton_obstacle
+from tests.contract.calls import call_function
+from tests.reference.cases import CASES
+
+SHAPES = [
+    ((256, 1000), torch.float32),
+    ((256, 1000), torch.bfloat16),
+    ((4096, 32000), torch.bfloat16),
+    ((256, 128256), torch.bfloat16),
+]
+
+
+@pytest.fixture(autouse=True)
+def forget_defaults():
+    default_form.cache_clear()
+    yield
+    default_form.cache_clear()
+
+
+def batch_on_meta(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
+    return logits, torch.empty(shape[:1], dtype=torch.int64, device="meta")
+
+
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
+def test_few_operators_move_less_than_label_smoothing(shape: tuple[int, int], dtype: torch.dtype):
+    logits, target = batch_on_meta(shape, dtype)
+    ours, theirs = (
+        traffic(lambda loss=loss: torch.autograd.grad(loss(logits, target), logits))
+        for loss in (maxsup_cross_entropy, torch_label_smoothing)
+    )
+    assert ours.num_bytes < theirs.num_bytes
+    # Soft-max, its write, the top, the mean, and the gradient; in bf16 what is kept is twice as wide.
+    assert ours.num_bytes / logits.nbytes == pytest.approx(6 if dtype == torch.float32 else 8, abs=0.2)
+    assert len(ours.kernels) <= 24
+
+
+@pytest.mark.parametrize("form", ["eager", "triton"])
+@pytest.mark.parametrize("name", [case.name for case in CASES if case.is_fused])
+def test_nothing_on_a_device_is_looked_at(name: str, form: str):
+    # A value on meta cannot be read: any .item(), bool() or float() of one would raise.
+    logits = torch.empty(6, 4, device="meta", requires_grad=True)
+    labels = torch.empty(6, dtype=torch.int64, device="meta")
+    mixed = torch.empty(6, 4, device="meta")
+    weight, count = torch.empty(4, device="meta"), torch.empty((), device="meta")
+    with implementation(form):
+        for target, options in [(labels, {}), (labels, {"weight": weight}), (mixed, {"num_items": count})]:
+            loss = call_function(name, logits, target, **options)
+            (gradient,) = torch.autograd.grad(loss, logits)
+            assert (loss.shape, gradient.shape) == ((), (6, 4))
+
+
+def test_the_kernels_keep_a_few_numbers_a_sample():
+    logits, target = batch_on_meta((64, 1000), torch.bfloat16)
+    kept = []
+    with implementation("triton"), torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        maxsup_cross_entropy(logits, target)
+    assert sum(tensor.numel() for tensor in kept if tensor is not logits and tensor.numel() >= 64) <= 7 * 64
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_cases_say_which_losses_have_a_closed_gradient(case, monkeypatch: pytest.MonkeyPatch):
+    called = []
+    for name in ("fused_loss", "device_loss"):
+        monkeypatch.setattr(penalized, name, lambda *args: called.append(args) or torch.zeros(()))
+    call_function(case.name, torch.randn(6, 4), torch.arange(6) % 4)
+    assert bool(called) == case.is_fused
+
+
+def test_a_device_gets_its_form_with_a_reason(monkeypatch: pytest.MonkeyPatch):
+    assert default_form("cpu").name == "fused"
+    assert default_form("mps") == ("eager", "Triton has no back end for mps")
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    if sys.platform == "linux" and forms.find_spec("triton"):
+        assert default_form("cuda").name == "triton"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
+    assert "compute capability 7.0" in triton_obstacle("cuda")
+    monkeypatch.setattr(forms, "find_spec", lambda name: None)
+    assert triton_obstacle("cuda") == "the package triton is not installed"
+
+
+def test_kernels_that_cannot_run_are_refused_with_a_reason():
+    with (
+        implementation("triton"),
+        pytest.raises(RuntimeError, match=r"cannot serve logits on cpu: .*TRITON_INTERPRET=1"),
+    ):
+        maxsup_cross_entropy(torch.randn(2, 3), torch.tensor([0, 1]))
+
+
+def test_a_compiled_loss_on_a_gpu_uses_the_kernels_and_elsewhere_its_own_form(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert form_for(torch.randn(2, 3)) == "fused"
+    monkeypatch.setattr(forms, "triton_obstacle", lambda kind: None)
+    with torch._subclasses.FakeTensorMode():
+        assert form_for(torch.empty(2, 3, device="cuda")) == "triton"
