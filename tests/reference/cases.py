@@ -131,7 +131,7 @@ CASES = (
         is_shift_invariant=False,
         is_smooth=False,
     ),
-    LossCase("poly1", "Poly1Loss", "poly1_cross_entropy", {"epsilon": 0.0}, {"epsilon": 2.0}),
+    LossCase("poly1", "Poly1Loss", "poly1_cross_entropy", {"epsilon": 0.0}, {"epsilon": 2.0}, is_fused=True),
     LossCase("dual_focal", "DualFocalLoss", "dual_focal_cross_entropy", {"gamma": 0.0}, {"gamma": 3.0}),
     LossCase(
         "distillation",

@@ -108,7 +108,8 @@ def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _kept(block: Block, penalty: Tensor, job: Job) -> Kept:
     direction, masked = block.exponentials, block.masked
-    if block.target.is_floating_point() or job.z_loss != 0:
+    if block.target.is_floating_point() or job.z_loss != 0 or not job.penalty.is_centred:
+        # In memory of its own, too, because a penalty that is not centred looks at probabilities while it adds.
         direction = direction * probability_share(block, job.z_loss)
     job.penalty.add_gradient(block, penalty, direction, job.strength)
     if block.target.is_floating_point():

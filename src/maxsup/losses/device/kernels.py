@@ -32,6 +32,8 @@ def _penalty(PENALTY: tl.constexpr, top, mean, true_logit, squares, expected, lo
         return squares / 2
     elif PENALTY == "confidence_penalty":
         return expected - log_norm
+    elif PENALTY == "poly1":
+        return 1.0 - expected
     else:  # mbls
         return excess
 
@@ -45,6 +47,8 @@ def _push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count,
         return z
     elif PENALTY == "confidence_penalty":
         return probs * (z - log_norm - penalty)
+    elif PENALTY == "poly1":
+        return probs * (1.0 - penalty)
     else:  # mbls
         return tl.where(top - z > MARGIN, -1.0 / count, 0.0)
 
@@ -52,12 +56,13 @@ def _push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count,
 @triton.jit
 def _sizes(num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED: tl.constexpr):
     """Sizes as they are: an aligned one comes divided, so that the compiler sees what it is a multiple of."""
+    if ALIGNED != "none":
+        plane_stride *= VECTOR
     if ALIGNED == "classes":
         num_classes *= VECTOR
         position_stride *= VECTOR
     elif ALIGNED == "positions":
         num_positions *= VECTOR
-        plane_stride *= VECTOR
         class_stride *= VECTOR
     return num_classes, num_positions, plane_stride, position_stride, class_stride
 
@@ -155,6 +160,8 @@ def statistics_kernel(
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             mass_sum += tl.sum(mass, 1)
             mass_logit += tl.sum(tl.where(mass == 0, 0.0, mass * z), 1)
+            if PENALTY == "poly1":
+                weighted = weighted * shrink + tl.sum(exponentials * mass, 1)
         top = new_top
     log_norm = tl.where(top == -float("inf"), 0.0, top) + tl.log(norm)
 
@@ -172,12 +179,12 @@ def statistics_kernel(
 
     if IS_SOFT:
         scale = mass_sum if weight is not None else (mass_sum != 0).to(DTYPE)
-        share = mass_sum
-        true_logit = mass_logit
+        # Weights move the target towards the heavy classes, and its mass becomes the weight of the sample.
+        divisor = tl.full([ROWS], 1.0, DTYPE)
         if weight is not None:
             divisor = tl.where(mass_sum == 0, 1.0, mass_sum)
-            share = mass_sum / divisor
-            true_logit = mass_logit / divisor
+        share = mass_sum / divisor
+        true_logit = mass_logit / divisor
         is_counted = is_sample & (scale != 0)
         data = share * log_norm - true_logit
     else:
@@ -190,9 +197,11 @@ def statistics_kernel(
             scale = tl.load(weight + label, mask=is_known, other=0.0).to(DTYPE)
         else:
             scale = is_counted.to(DTYPE)
-        share = tl.full([ROWS], 1.0, DTYPE)
         data = log_norm - true_logit
-    penalty = _penalty(PENALTY, top, total / count, true_logit, squares, weighted / norm, log_norm, excess)
+    expected = weighted / norm  # of the logits, or of the target under the prediction
+    if PENALTY == "poly1":
+        expected = expected / divisor if IS_SOFT else tl.exp(true_logit - log_norm)
+    penalty = _penalty(PENALTY, top, total / count, true_logit, squares, expected, log_norm, excess)
     value = data + tl.load(strength).to(DTYPE) * penalty
     if Z_LOSS != 0:
         value += Z_LOSS * log_norm * log_norm
@@ -244,11 +253,9 @@ def gradient_kernel(
 ):
     """Gradient of ``upstream / denominator`` times the values, which may be written over the logits."""
     DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
-    if ALIGNED == "classes":
-        gradient_position_stride *= VECTOR
-    elif ALIGNED == "positions":
-        gradient_plane_stride *= VECTOR
-        gradient_class_stride *= VECTOR
+    _, _, gradient_plane_stride, gradient_position_stride, gradient_class_stride = _sizes(
+        num_classes, num_positions, gradient_plane_stride, gradient_position_stride, gradient_class_stride, ALIGNED
+    )
     num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
         num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
     )
@@ -288,7 +295,11 @@ def gradient_kernel(
     pull = tl.where(is_counted, pull, 0.0)
     push = pull * alpha
     slope = pull * (share + 2 * Z_LOSS * log_norm) if Z_LOSS != 0 else pull * share
-    on_target = push - pull if PENALTY == "ls" else -pull
+    on_target = -pull
+    if PENALTY == "ls":
+        on_target += push
+    if PENALTY == "poly1" and not IS_SOFT:
+        on_target -= push * (1.0 - extra)
     on_top = push * (extra / count) if PENALTY == "mbls" else push
 
     for first in range(0, num_classes, BLOCK):
@@ -302,6 +313,8 @@ def gradient_kernel(
         if IS_SOFT:
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             grad += (on_target / divisor)[:, None] * mass
+            if PENALTY == "poly1":
+                grad -= (push / divisor)[:, None] * probs * mass
         else:
             grad += tl.where(classes[None, :] == label[:, None], on_target[:, None], 0.0)
         if PENALTY == "maxsup" or PENALTY == "mbls":

@@ -1,0 +1,103 @@
+"""The Triton kernels compiled for GPUs that are not here, and what the compiler says of them.
+
+A compilation needs a target, not a device. Registers and spills come from the assemblers' own reports, the width of
+loads from the code they made.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from maxsup.losses.device import kernels
+from maxsup.losses.device.rows import VECTOR, launch_of
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+"""A100, H100, B200 and MI300X."""
+KERNELS = {"statistics": kernels.statistics_kernel, "gradient": kernels.gradient_kernel}
+_POINTERS = {"target": "*i64", "top_indices": "*i32"}
+_SINGLE = ("weight", "strength", "values", "scales", "statistics", "upstream", "denominator")
+
+
+class Compiled(NamedTuple):
+    """What the compiler says of one kernel."""
+
+    registers: int
+    spills: int
+    wide_loads: int
+    """Loads of 128 bits."""
+
+
+def compiled(
+    target: str, kernel: str, dtype: str, num_classes: int, *, is_rows: bool = True, penalty: str = "maxsup"
+) -> Compiled:
+    """One kernel for logits of ``num_classes`` in ``"bf16"``, ``"fp16"`` or ``"fp32"``, launched as we launch it."""
+    function, launch = KERNELS[kernel], launch_of(num_classes, is_rows, TARGETS[target].warp_size)
+    aligned = "positions" if not is_rows else "classes" if num_classes % VECTOR == 0 else "none"
+    unit = "class_stride" if is_rows else "position_stride"
+    constants: dict[str, Any] = {
+        "PENALTY": penalty,
+        "MARGIN": 10.0 if penalty == "mbls" else 0.0,
+        "Z_LOSS": 0.0,
+        "IS_SOFT": False,
+        "ALIGNED": aligned,
+        "IS_DOUBLE": False,
+        "ROWS": launch.rows,
+        "BLOCK": launch.block,
+        # What a launch specialises on: a stride of 1, and what is absent.
+        unit: 1,
+        f"gradient_{unit}": 1,
+        "target_class_stride": 0,
+        "upstream_stride": 0,
+        "weight": None,
+    }
+    names = function.arg_names
+    constants = {name: value for name, value in constants.items() if name in names}
+    signature = {name: "constexpr" if name in constants else _type_of(name, dtype) for name in names}
+    divisible = {(place,): [["tt.divisibility", 16]] for place, name in enumerate(names) if signature[name][0] == "*"}
+    result = triton.compile(
+        ASTSource(function, signature, constants, divisible),
+        target=TARGETS[target],
+        options={"num_warps": launch.num_warps, "enable_fp_fusion": True},
+    )
+    if "amdgcn" in result.asm:
+        return _read_amd(result.asm["amdgcn"])
+    return _read_nvidia(result.asm["ptx"], TARGETS[target].arch)
+
+
+def _type_of(name: str, dtype: str) -> str:
+    if name in ("logits", "gradient"):
+        return f"*{dtype}"
+    return _POINTERS.get(name, "*fp32" if name in _SINGLE else "i32")
+
+
+def _read_nvidia(code: str, capability: int) -> Compiled:
+    architecture = re.findall(r"\.target (sm_\w+)", code)[0]
+    folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    # The name of the newer one is older than what it serves.
+    assembler = folder / ("ptxas-blackwell" if capability >= 90 else "ptxas")
+    with tempfile.TemporaryDirectory() as place:
+        source = Path(place, "kernel.ptx")
+        source.write_text(code)
+        words = [str(assembler), "-v", f"--gpu-name={architecture}", str(source), "-o", str(source.with_suffix(".o"))]
+        report = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    registers, spills = (int(re.findall(form, report)[0]) for form in (r"Used (\d+) reg", r"(\d+) bytes spill stores"))
+    return Compiled(registers, spills, len(re.findall(r"ld\.global\S*\.v4\.b32|ld\.global\S*\.v2\.b64", code)))
+
+
+def _read_amd(code: str) -> Compiled:
+    registers, spills = (int(re.findall(rf"\.{name}: +(\d+)", code)[0]) for name in ("vgpr_count", "vgpr_spill_count"))
+    # Loads of scalars are wide too, and come in another kind.
+    return Compiled(registers, spills, len(re.findall(r"(?:buffer|global|flat)_load_dwordx4", code)))
