@@ -8,7 +8,8 @@ import math
 import pytest
 import torch
 
-from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
+from maxsup.losses import head_blocks
 from maxsup.losses.device import rows
 from tests.contract.calls import call_function
 from tests.reference.cases import CASES
@@ -93,6 +94,28 @@ def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():
     gradient = rows.row_gradient(logits, target, None, torch.tensor(0.1), *kept, torch.tensor(1.0), None, *terms)
     assert values.isnan().tolist() == [False, True]
     assert gradient.isnan().all(1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_head_overwrites_its_logits_by_their_gradient(
+    reduction: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)  # three blocks, the last one smaller
+    hidden, weight, bias = torch.randn(9, 5), torch.randn(33, 5), torch.randn(33)
+    target = torch.randint(33, (9,))
+    target[2] = -100
+    hidden[2] = math.nan
+    found = {}
+    for form in ("triton", "fused"):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in (hidden, weight, bias)]
+        options = {"bias": leaves[2], "reduction": reduction, "margin": 0.5, "z_loss": 1e-2, "soft_cap": 5.0}
+        with implementation(form):
+            loss = linear_maxsup_cross_entropy(leaves[0], leaves[1], target, 0.2, **options)
+            found[form] = [loss.detach(), *torch.autograd.grad(loss.sum(), leaves)]
+    tolerance = 1e-5 if dtype == torch.float32 else 4e-2
+    for own, other in zip(*found.values(), strict=True):
+        assert torch.allclose(own.nan_to_num(), other.nan_to_num(), rtol=tolerance, atol=tolerance)
 
 
 def operator_arguments(*shape: int) -> tuple:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from maxsup.losses.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.closed_form import Factor, Job, block_loss, working_dtype
+from maxsup.losses.device.rows import Terms, overwrite_with_gradient, strength_on
+from maxsup.losses.forms import form_for
 from maxsup.losses.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
 from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
 from maxsup.losses.reduction import raise_if_out_of_range
@@ -20,6 +22,9 @@ from maxsup.losses.vocabulary_parallel import Shard, parallel_block_loss
 
 # Thinner blocks make the matrix products slow, thicker ones only cost memory.
 BLOCK_ROWS = 256
+# On a device a block this large keeps the products busy; what it costs does not depend on the number of rows.
+DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
+NO_LABEL = -100
 
 
 class Head(NamedTuple):
@@ -206,20 +211,26 @@ def _by_blocks(
         torch.zeros_like(bias, dtype=dtype) if bias is not None and wanted[2] else None,
     )
     values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-    buffer = torch.empty(min(BLOCK_ROWS, max(len(hidden), 1)), len(weight), dtype=dtype, device=hidden.device)
+    # The kernels read and write logits as the products make them; elsewhere a block is in single precision.
+    has_kernel = shard is None and form_for(hidden) == "triton"
+    kept = products if has_kernel else dtype
+    size = _block_rows(len(weight) * kept.itemsize, hidden.device)
+    buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
     with torch.autocast(hidden.device.type, enabled=False):
         matrix = weight.to(products)
-        for start in range(0, len(hidden), BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, len(hidden)))
+        for start in range(0, len(hidden), size):
+            rows = slice(start, min(start + size, len(hidden)))
             inputs, logits = hidden[rows].to(products), buffer[: rows.stop - rows.start]
-            if products == dtype:
+            if products == kept:
                 torch.mm(inputs, matrix.t(), out=logits)
             else:
                 logits.copy_(inputs @ matrix.t())
             if bias is not None:
                 logits.add_(bias)
             labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
-            if shard is None:
+            if has_kernel:
+                values[rows] = _overwritten_by_kernel(logits, labels, valid, mass, alpha, objective)
+            elif shard is None:
                 values[rows] = _overwritten_by_gradient(logits, labels, valid, mass, alpha, objective)
             else:
                 slope = cap_in_place(logits, valid, objective.soft_cap)
@@ -269,6 +280,23 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list
     return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
 
 
+def _block_rows(row_bytes: int, device: torch.device) -> int:
+    return BLOCK_ROWS if device.type == "cpu" else max(BLOCK_ROWS, DEVICE_BLOCK_BYTES // row_bytes)
+
+
+def _overwritten_by_kernel(
+    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
+) -> Tensor:
+    slope = cap_in_place(logits, valid, objective.soft_cap)
+    terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
+    labels = labels.where(valid, NO_LABEL).squeeze(1)
+    strength = strength_on(logits, alpha)
+    values = overwrite_with_gradient(logits, labels, strength, mass.squeeze(1).contiguous(), terms)
+    if slope is not None:
+        logits.mul_(slope)
+    return values
+
+
 def _overwritten_by_gradient(
     logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
 ) -> Tensor:
@@ -307,4 +335,4 @@ def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Te
         else:
             gradients.weight.add_(narrow.t() @ inputs)
     if gradients.bias is not None:
-        gradients.bias.add_(grad.sum(dim=0))
+        gradients.bias.add_(grad.sum(dim=0, dtype=gradients.bias.dtype))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.losses.closed_form import Factor, FusedPenalty, working_dtype
+from maxsup.losses.closed_form import Factor, FusedPenalty
 from maxsup.losses.device import eager, rows
 from maxsup.losses.fused import Call, Formula, is_vectorised, job_of, joined, others_of, reduced, tensors_of
 from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range
@@ -74,12 +74,7 @@ class _TritonLoss(torch.autograd.Function):
 
 def _kernel_arguments(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Any, ...]:
     """What the operators take besides the logits."""
-    dtype = working_dtype(input)
-    # full, not tensor: a number goes to the device with the kernel that writes it, and nobody waits for a copy.
-    if isinstance(call.strength, Tensor):
-        strength = call.strength.to(input.device, dtype, non_blocking=True)
-    else:
-        strength = input.new_full((), call.strength, dtype=dtype)
+    strength = rows.strength_on(input, call.strength)
     return call.target, call.weight, strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from maxsup.losses.blocks import laid_as, restored
-from maxsup.losses.closed_form import working_dtype
+from maxsup.losses.closed_form import Factor, working_dtype
 from maxsup.losses.reduction import num_classes
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
@@ -184,6 +184,22 @@ def write_gradient(
             terms[0],
             **_constants(layout, target, aligned, Terms(*terms)),
         )
+
+
+def strength_on(logits: Tensor, strength: Factor) -> Tensor:
+    """A strength in the memory of the logits' device."""
+    dtype = working_dtype(logits)
+    if isinstance(strength, Tensor):
+        return strength.to(logits.device, dtype, non_blocking=True)
+    # full, not tensor: a number goes to the device with the kernel that writes it, and nobody waits for a copy.
+    return logits.new_full((), strength, dtype=dtype)
+
+
+def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Tensor, mass: Tensor, terms: Terms) -> Tensor:
+    """Values of rows; the gradient of their sum, in which every row counts ``mass``, takes the place of the logits."""
+    values, *kept = row_values(logits, labels, None, strength, *terms)
+    write_gradient(layout_of(logits), logits, labels, None, strength, *kept, mass, None, *terms)
+    return values
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
