@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from triton.runtime import interpreter
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
 from maxsup.losses import head_blocks
@@ -74,6 +75,29 @@ def test_every_layout_equals_the_formula(layout: str):
     for reduction in ("none", "mean"):
         assert_same("maxsup", logits, labels, weight=weight, reduction=reduction)
         assert_same("ls", logits, torch.randn(logits.shape).softmax(axis), weight=weight, reduction=reduction)
+
+
+def test_the_kernels_load_and_store_what_the_count_on_meta_says(monkeypatch: pytest.MonkeyPatch):
+    moved = []
+    builder = interpreter.InterpreterBuilder
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def counted_load(self, pointers, mask, *others):
+        loaded = load(self, pointers, mask, *others)
+        moved.append(int(mask.data.sum()) * loaded.data.itemsize)
+        return loaded
+
+    def counted_store(self, pointers, value, mask, *others):
+        moved.append(int(mask.data.sum()) * value.data.itemsize)
+        return store(self, pointers, value, mask, *others)
+
+    monkeypatch.setattr(builder, "create_masked_load", counted_load)
+    monkeypatch.setattr(builder, "create_masked_store", counted_store)
+    for num_classes in (1000, 5000):  # one tile, and two with a rest
+        moved.clear()
+        logits = torch.randn(2, num_classes)
+        value_and_gradient("maxsup", "triton", logits, torch.tensor([1, 7]))
+        assert sum(moved) / logits.nbytes == pytest.approx(3, abs=0.05)  # two reads, one write
 
 
 def test_a_fp16_gradient_meets_the_loss_scaler_before_it_is_rounded():

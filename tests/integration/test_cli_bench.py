@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from maxsup.cli import main
-from maxsup.core import timing
+from maxsup.cli import bench, main
+from maxsup.core import repro, timing
+from maxsup.losses.forms import default_form
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +69,49 @@ def test_the_table_fits_80_columns_and_nothing_else_is_printed(capfd: pytest.Cap
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert max(len(line) for line in lines[1:]) <= 80
-    assert [line.split("  ")[0] for line in lines[5:9]] == LOSSES
+    assert lines[3] == "maxsup in the form 'fused': blocks of logits fit the cache of a CPU"
+    assert [line.split("  ")[0] for line in lines[6:10]] == LOSSES
+
+
+class Clock:
+    """An event of a GPU, with the clock of the host."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.seconds = time.perf_counter()
+
+    def elapsed_time(self, end: "Clock") -> float:
+        return 1000 * (end.seconds - self.seconds)
+
+
+def test_a_gpu_is_measured_by_its_own_clock_and_memory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    held = iter(range(0, 10**9, 10**6))
+    monkeypatch.setitem(bench.DEVICES, "cuda", "cpu")
+    default_form.cache_clear()
+    for name, stand_in in {
+        "is_available": lambda: True,
+        "get_device_capability": lambda: (9, 0),
+        "synchronize": lambda: None,
+        "Event": Clock,
+        "memory_allocated": lambda: next(held),
+        "max_memory_allocated": lambda: next(held),
+        "reset_peak_memory_stats": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(repro, "environment", lambda: {"device": "a GPU", "packages": {"torch": "2"}})
+    try:
+        code, out, _ = run(capsys, *SMALL, "--device", "cuda", "--json")
+    finally:
+        default_form.cache_clear()
+    result = json.loads(out)
+    assert (code, result["hardware"], result["form"]["name"]) == (0, "a GPU", "triton")
+    assert [row["name"] for row in result["losses"]] == LOSSES
+    assert all(row["milliseconds"] > 0 for row in result["losses"])
+    assert {row["peak_memory_ratio"] for row in result["losses"]} == {10**6 / (8 * 50 * 4)}
 
 
 def test_the_number_of_threads_is_left_as_it_was(capsys: pytest.CaptureFixture[str]):

@@ -186,7 +186,7 @@ def test_logits_without_targets_are_one_sentence(answer: Answer, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "input must be a file, --criterion or --loss; got none"),
+        ([], "input must be a file, --criterion, --loss or --device; got none"),
         (["--mixup", "Mixup()"], "input must be a file"),
         (["--loss", "ce", "--alpha", "0.1"], "--alpha must come with --loss ls or maxsup"),
         (["--alpha", "0.1", "--criterion", "MaxSupLoss()"], "--alpha must come with --loss"),
@@ -202,6 +202,13 @@ def test_words_that_do_not_fit_together_are_one_sentence(answer: Answer, words: 
     code, out, err = answer(*words)
     assert (code, out) == (2, "")
     assert sentence in err
+
+
+def test_a_device_gets_the_form_of_its_losses_and_why(answer: Answer) -> None:
+    code, out, _ = answer("--device", "mps", "--json")
+    (finding,) = json.loads(out)["examined"][0]["findings"]
+    assert (code, finding["severity"]) == (0, "note")
+    assert "on mps are computed in the form 'eager': Triton has no back end for mps." in finding["sentence"]
 
 
 def test_the_help_names_the_exit_codes(answer: Answer) -> None:

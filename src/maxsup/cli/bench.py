@@ -14,7 +14,8 @@ from maxsup.core.checks import check_choice
 if TYPE_CHECKING:
     from torch import Tensor
 
-DEVICES = ("cpu", "cuda")
+DEVICES = {"cpu": "cpu", "cuda": "cuda"}
+"""Kind of device and where its tensors are."""
 DTYPES = ("float32", "bfloat16")
 YARDSTICK = "torch label smoothing"
 MAX_SIDE = 10**9
@@ -31,7 +32,7 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure time and memory of MaxSup beside label smoothing."""
-    check_choice("device", device, DEVICES)
+    check_choice("device", device, tuple(DEVICES))
     check_choice("dtype", dtype, DTYPES)
     # Late: this import costs torch.
     import torch
@@ -69,12 +70,13 @@ def _measured(device: str, shape: tuple[int, int], dtype: str, compiled: bool, r
     from maxsup.core.peak_memory import peak_memory
     from maxsup.core.repro import environment
     from maxsup.core.timing import interleaved_times, one_thread, time_ratio
+    from maxsup.losses.forms import default_form
 
     losses = _losses()
     if compiled:
         losses |= {f"{name}, compiled": torch.compile(loss, dynamic=False) for name, loss in losses.items()}
-    logits = (3.0 * torch.randn(shape)).to(device, getattr(torch, dtype)).requires_grad_()
-    target = torch.randint(shape[1], shape[:1], device=device)
+    logits = (3.0 * torch.randn(shape)).to(DEVICES[device], getattr(torch, dtype)).requires_grad_()
+    target = torch.randint(shape[1], shape[:1]).to(DEVICES[device])
 
     def forward_and_backward(loss: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, ...]:
         return torch.autograd.grad(loss(logits, target), logits)
@@ -92,6 +94,7 @@ def _measured(device: str, shape: tuple[int, int], dtype: str, compiled: bool, r
         "classes": shape[1],
         "dtype": dtype,
         "rounds": rounds,
+        "form": default_form(device)._asdict(),
         "losses": [
             {
                 "name": name,
@@ -111,6 +114,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{result['hardware']}, torch {result['torch']}",
         f"{result['batch']} samples, {result['classes']} classes, {result['dtype']}",
         f"forward and backward, {clock}",
+        f"maxsup in the form {result['form']['name']!r}: {result['form']['reason']}",
         "",
         f"{'loss':<{width}}  {'best ms':>9}  {'time / LS':>18}  {'memory / logits':>15}",
     ]

@@ -22,6 +22,9 @@ _ARRAYS = (".npy", ".npz", ".safetensors", ".csv")
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
 class _Examined(NamedTuple):
     """One thing that was looked at; ``exit_code`` is that of an error in it."""
 
@@ -64,6 +67,10 @@ def doctor(
     is_accumulated: Annotated[
         bool, typer.Option("--accumulated", help="The batches are micro-batches of one optimiser step.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="|".join(_DEVICES), help="Say in which form a loss runs there, and why."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find double smoothing, a softmax too many, wrong labels.
@@ -73,9 +80,10 @@ def doctor(
     """
     words = _criterion_words(criterion, loss, alpha)
     paths = files or []
-    if not paths and words is None:
+    if not paths and words is None and device is None:
         raise ValueError(
-            "input must be a file, --criterion or --loss; got none. Write for instance maxsup doctor args.yaml."
+            "input must be a file, --criterion, --loss or --device; got none. "
+            "Write for instance maxsup doctor args.yaml."
         )
     batches = [path for path in paths if _is_arrays(path)]
     around = {"--evaluation-criterion": evaluation_criterion, "--mixup": mixup}
@@ -87,6 +95,8 @@ def doctor(
     if words is not None:
         examined.append(_criterion(words, evaluation_criterion, mixup))
     examined += _batches(batches, labels, words, ignore_index, num_classes, is_accumulated=is_accumulated)
+    if device is not None:
+        examined.append(_device(device))
     if as_json:
         print_json({"examined": [_as_json(one) for one in examined]})
     else:
@@ -182,6 +192,15 @@ def _criterion(words: str, evaluation_criterion: str | None, mixup: str | None) 
 
     found = examine_criterion(words, evaluation_criterion=evaluation_criterion, mixup=mixup)
     return _Examined(words, "criterion", found, 2)
+
+
+def _device(kind: str) -> _Examined:
+    from maxsup.core.checks import check_choice
+    from maxsup.integrations.doctor_finding import computed_as
+    from maxsup.losses.forms import default_form
+
+    check_choice("--device", kind, _DEVICES)
+    return _Examined(kind, "device", [computed_as(kind, *default_form(kind))], 2)
 
 
 def _batches(

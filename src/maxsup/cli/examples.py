@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup doctor batch.npz --loss maxsup",
         'maxsup doctor --loss maxsup --mixup "Mixup()"',
         "maxsup doctor first.npz second.npz --accumulated",
+        "maxsup doctor --device cuda",
     ),
     "bench": ("maxsup bench", "maxsup bench --classes 32000 --batch 512 --compile"),
     "study": ("maxsup study ls", "maxsup study show tab_alpha", "maxsup study run tab_alpha"),

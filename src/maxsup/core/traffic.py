@@ -18,6 +18,8 @@ _GATHERS = {"gather", "index", "index_select", "nll_loss_forward", "nll_loss2d_f
 _SCATTERS = {"scatter", "scatter_add"}
 # They write without reading what was there before.
 _FILLS = {"fill", "zero", "copy"}
+# They take a tensor for its size and type.
+_MADE_LIKE = {"new_full", "new_zeros", "new_ones", "full_like", "zeros_like", "ones_like"}
 _FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 
 
@@ -72,6 +74,8 @@ def _moved(name: str, is_in_place: bool, inputs: list[Tensor], outputs: list[Ten
         places, *sources = inputs[1:]
         touched = _num_bytes(places) + sum(map(_num_bytes, sources)) + 2 * places.numel() * inputs[0].element_size()
         return touched if is_in_place else touched + _num_bytes(inputs[0]) + written
+    if name in _MADE_LIKE:
+        return written
     if name in _FILLS and is_in_place:
         inputs = inputs[1:]
     if name == "nll_loss_backward":  # the gradient of one entry a row, the labels, and zeros elsewhere

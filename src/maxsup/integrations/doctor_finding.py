@@ -30,6 +30,12 @@ def double_smoothing(first: str, second: str, fix: str) -> Finding:
     return Finding("double_smoothing", "error", f"Targets are smoothed twice: by {first} and by {second}.", fix)
 
 
+def computed_as(device: str, form: str, reason: str) -> Finding:
+    """Which form of a loss a device gets."""
+    sentence = f"Losses of logits on {device} are computed in the form {form!r}: {reason}."
+    return Finding("form", "note", sentence, "Nothing to do; maxsup.functional.implementation() chooses another.")
+
+
 def smoothed_evaluation(what: str, fix: str) -> Finding:
     """An evaluation reports something else than cross-entropy."""
     sentence = f"{what}, so what it reports is not cross-entropy and cannot be compared across losses."

@@ -46,6 +46,16 @@ def test_few_operators_move_less_than_label_smoothing(shape: tuple[int, int], dt
     assert len(ours.kernels) <= 24
 
 
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
+def test_the_kernels_move_the_logits_three_times(shape: tuple[int, int], dtype: torch.dtype):
+    logits, target = batch_on_meta(shape, dtype)
+    with implementation("triton"):
+        moved = traffic(lambda: torch.autograd.grad(maxsup_cross_entropy(logits, target), logits))
+    assert moved.num_bytes / logits.nbytes == pytest.approx(3, abs=0.05)
+    assert [kernel for kernel in moved.kernels if kernel.startswith("row_")] == ["row_values", "row_gradient"]
+    assert len(moved.kernels) <= 7  # the others fill or add up numbers, at most one a sample
+
+
 @pytest.mark.parametrize("form", ["eager", "triton"])
 @pytest.mark.parametrize("name", [case.name for case in CASES if case.is_fused])
 def test_nothing_on_a_device_is_looked_at(name: str, form: str):
