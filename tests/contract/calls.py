@@ -1,6 +1,5 @@
 """Ready-made calls of any registered loss: a configured module, logits without ties, targets, and what it needs."""
 
-import math
 from typing import Any
 
 import torch
@@ -48,7 +47,8 @@ def probabilities_for(logits: Tensor) -> Tensor:
 
 def scattered(shape: tuple[int, ...]) -> Tensor:
     """Numbers between -2 and 2 without a random generator, which vmap does not allow."""
-    numbers = torch.arange(math.prod(shape), dtype=torch.float64)
+    # Not by arange: torch 2.4 cannot export one whose length is not known.
+    numbers = torch.ones(shape, dtype=torch.float64).flatten().cumsum(0) - 1.0
     return 2.0 * (1.7 * numbers + 0.3).sin().reshape(shape)
 
 

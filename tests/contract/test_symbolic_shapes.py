@@ -31,6 +31,7 @@ def values_and_gradients(function, logits: torch.Tensor, *others: torch.Tensor) 
     return [values.detach(), torch.autograd.grad(values, leaf, torch.linspace(1, 2, len(values)).double())[0]]
 
 
+@pytest.mark.skipif(torch.__version__ < "2.6", reason="torch's own log-softmax cannot be traced for such rows there")
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_losses_of_rows_that_a_mask_picks_compile():
     def picked(logits: torch.Tensor, target: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
