@@ -5,6 +5,7 @@ One trace holds all losses, because a trace takes seconds. Losses compiled for a
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from maxsup.functional import linear_maxsup_cross_entropy
 from tests.contract.calls import NAMES, call_function, labels_for, logits_without_ties
@@ -56,7 +57,17 @@ def test_losses_of_a_marked_size_compile_once():
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
+@pytest.mark.parametrize(
+    "strict",
+    [
+        pytest.param(
+            True,
+            id="strict",
+            marks=pytest.mark.skipif(torch.__version__ < "2.6", reason="the gradient of an operator is lost there"),
+        ),
+        pytest.param(False, id="not strict"),
+    ],
+)
 def test_exported_losses_serve_batches_of_any_size(strict: bool):
     logits = logits_without_ties(6, 4)
     batch = torch.export.Dim("batch")
