@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ collect_ignore = [
 ]
 if os.environ["KERAS_BACKEND"] == "jax":
     collect_ignore.clear()
+if find_spec("triton") is None:
+    collect_ignore.append("src/maxsup/losses/device/kernels.py")
 
 
 @pytest.fixture(autouse=True)

