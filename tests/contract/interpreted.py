@@ -7,11 +7,13 @@ import math
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from triton.runtime import interpreter
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
-from maxsup.losses import head_blocks
+from maxsup.losses import MaxSupLoss, forms, head_blocks
 from maxsup.losses.device import rows
+from maxsup.schedules import Linear
 from tests.contract.calls import call_function
 from tests.reference.cases import CASES
 
@@ -159,17 +161,20 @@ def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...]
     torch.library.opcheck(rows.row_gradient, (detached[0], *others), test_utils=checks[:1] + checks[2:3])
 
 
-def test_a_compiled_function_goes_through_the_operators_once_for_all_strengths_and_sizes():
-    def loss(logits: torch.Tensor, target: torch.Tensor, strength: torch.Tensor) -> torch.Tensor:
-        return rows.row_values(logits, target, None, strength, -100, "maxsup", 0.0, 0.0)[0].mean()
-
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+def test_a_compiled_loss_goes_through_the_operators_once_for_all_strengths_and_sizes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(forms, "TRITON_DEVICES", ("cpu",))  # as on a GPU
+    monkeypatch.setattr(forms, "compiled_form", lambda kind: "triton")
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    loss = MaxSupLoss(Linear(0.1, 0.3), weight=torch.rand(6), ignore_index=2)
     compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend=counter)
-    for num_rows, alpha in ((4, 0.1), (7, 0.3)):
-        logits, target, *_ = operator_arguments(num_rows, 6)
-        value = compiled(logits, target, torch.tensor(alpha))
-        expected = maxsup_cross_entropy(logits, target, alpha)
-        gradients = [torch.autograd.grad(each, logits)[0] for each in (value, expected)]
-        assert torch.allclose(value, expected, rtol=1e-6)
+    for num_rows, progress in ((4, 0.0), (7, 1.0)):
+        logits = torch.randn(num_rows, 6, requires_grad=True)
+        target = torch.arange(num_rows) % 6
+        loss.set_progress(progress)
+        values = [each(logits, target, num_items=torch.tensor(5.0)) for each in (compiled, loss)]
+        gradients = [torch.autograd.grad(value, logits)[0] for value in values]
+        assert torch.allclose(*values, rtol=1e-6)
         assert torch.allclose(*gradients, rtol=1e-5, atol=1e-7)
-    assert counter.frame_count == 1
+    graphs = [graph.print_readable(print_output=False) for graph in counter.graphs if len(graph.graph.nodes) > 1]
+    assert ["maxsup.row_values" in graph for graph in graphs] == [True]

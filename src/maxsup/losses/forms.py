@@ -30,6 +30,8 @@ TRITON_DEVICES = ("cuda", "xpu")
 # Older GPUs are not served by Triton; older versions of it were not tried with our kernels.
 OLDEST_CAPABILITY = (7, 0)
 OLDEST_TRITON = (3, 3)
+# The first version that brings such a Triton.
+TRACES_CONSTANTS = torch.__version__ >= "2.7"
 # A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
 _implementation: ContextVar[str | None] = ContextVar("implementation", default=None)
 
@@ -67,8 +69,8 @@ def form_for(logits: Tensor) -> str:
     """Name of the form in force for some logits; a compiled loss has its own (``traced.py``) where no kernel is."""
     kind = logits.device.type
     if torch.compiler.is_compiling():
-        # Not every version of torch that is promised can trace a context variable.
-        return "triton" if kind in TRITON_DEVICES and default_form(kind).name == "triton" else "fused"
+        # Not every version of torch that is promised can trace a context variable, or what is taken for a constant.
+        return compiled_form(kind) if kind in TRITON_DEVICES and TRACES_CONSTANTS else "fused"
     chosen = _implementation.get()
     if chosen is None:
         return "fused" if kind == "cpu" else default_form(kind).name
@@ -76,6 +78,16 @@ def form_for(logits: Tensor) -> str:
     if obstacle is not None:
         raise RuntimeError(f"implementation('triton') cannot serve logits on {kind}: {obstacle}.")
     return chosen
+
+
+def compiled_form(device_type: str) -> str:
+    """Name of the form of a compiled loss on a kind of device that Triton may serve."""
+    return "triton" if default_form(device_type).name == "triton" else "fused"
+
+
+# A compiler takes the answer for a constant and does not look inside. torch.compiler.assume_constant_result says the
+# same, and would import the compiler at once.
+compiled_form._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

@@ -1,7 +1,5 @@
 """Which form computes a loss on which device, and what the form for a device without kernels moves."""
 
-import sys
-
 import pytest
 import torch
 
@@ -9,7 +7,8 @@ from maxsup.core.peers import torch_label_smoothing
 from maxsup.core.traffic import traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
 from maxsup.losses import forms, penalized
-from maxsup.losses.forms import default_form, form_for, triton_obstacle
+from maxsup.losses.device import eager
+from maxsup.losses.forms import compiled_form, default_form, triton_obstacle
 from tests.contract.calls import call_function
 from tests.reference.cases import CASES
 
@@ -33,6 +32,7 @@ def batch_on_meta(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Ten
     return logits, torch.empty(shape[:1], dtype=torch.int64, device="meta")
 
 
+@pytest.mark.skipif(not eager.WIDENS_ON_META, reason="this torch does not count on meta as a GPU does")
 @pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
 def test_few_operators_move_less_than_label_smoothing(shape: tuple[int, int], dtype: torch.dtype):
     logits, target = batch_on_meta(shape, dtype)
@@ -88,23 +88,27 @@ def test_the_cases_say_which_losses_have_a_closed_gradient(case, monkeypatch: py
     assert bool(called) == case.is_fused
 
 
-def test_a_device_gets_its_form_with_a_reason(monkeypatch: pytest.MonkeyPatch):
-    assert default_form("cpu").name == "fused"
-    assert default_form("mps") == ("eager", "Triton has no back end for mps")
+@pytest.mark.skipif(not forms.find_spec("triton"), reason="Triton is not installed")
+def test_a_gpu_gets_the_kernels_unless_something_is_too_old(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    if sys.platform == "linux" and forms.find_spec("triton"):
-        assert default_form("cuda").name == "triton"
-        monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.0.0")
-        assert triton_obstacle("cuda") == "triton is 3.0.0, and the kernels need 3.3"
-        monkeypatch.undo()
-    monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.3.1")
+    assert default_form("cuda").name == "triton"
+    assert compiled_form("cuda") == "triton"
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.0.0")
+    assert triton_obstacle("cuda") == "triton is 3.0.0, and the kernels need 3.3"
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.10.0+git")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
-    assert "7.0" in triton_obstacle("cuda") or not forms.find_spec("triton")
+    assert triton_obstacle("cuda") == "Triton needs a GPU of compute capability 7.0"
+
+
+def test_a_device_without_triton_gets_few_operators_with_a_reason(monkeypatch: pytest.MonkeyPatch):
+    assert default_form("cpu").name == "fused"
+    monkeypatch.setattr(forms, "find_spec", lambda name: True)
+    assert default_form("mps") == ("eager", "Triton has no back end for mps")
     monkeypatch.setattr(forms, "find_spec", lambda name: None)
-    assert triton_obstacle("cuda") == "the package triton is not installed"
+    assert default_form("cuda") == ("eager", "the package triton is not installed")
 
 
 def test_kernels_that_cannot_run_are_refused_with_a_reason():
@@ -115,9 +119,14 @@ def test_kernels_that_cannot_run_are_refused_with_a_reason():
         maxsup_cross_entropy(torch.randn(2, 3), torch.tensor([0, 1]))
 
 
-def test_a_compiled_loss_on_a_gpu_uses_the_kernels_and_elsewhere_its_own_form(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert form_for(torch.randn(2, 3)) == "fused"
-    monkeypatch.setattr(forms, "triton_obstacle", lambda kind: None)
-    with torch._subclasses.FakeTensorMode():
-        assert form_for(torch.empty(2, 3, device="cuda")) == "triton"
+@pytest.mark.skipif(not forms.TRACES_CONSTANTS, reason="a compiled loss does not ask with this torch")
+@pytest.mark.parametrize("obstacle", [None, "none here"])
+def test_a_compiler_takes_the_form_for_a_constant(obstacle: str | None, monkeypatch: pytest.MonkeyPatch):
+    torch.compiler.reset()
+    monkeypatch.setattr(forms, "triton_obstacle", lambda kind: obstacle)
+
+    def chosen(logits: torch.Tensor) -> torch.Tensor:
+        return logits + (1 if compiled_form("cuda") == "triton" else 2)
+
+    compiled = torch.compile(chosen, fullgraph=True, backend="eager")
+    assert compiled(torch.zeros(1)).item() == (1 if obstacle is None else 2)

@@ -16,6 +16,9 @@ from torch import Tensor
 from maxsup.losses.blocks import laid_as, laid_out, restored
 from maxsup.losses.closed_form import Block, Factor, Job, add_at, probability_share, target_logit, working_dtype
 
+# Older versions know soft-max of bfloat16 in single precision on a GPU only, not on meta.
+WIDENS_ON_META = torch.__version__ >= "2.7"
+
 
 class Kept(NamedTuple):
     """What backward needs: the gradient without the push on every class, and what that push depends on."""
@@ -101,7 +104,7 @@ def _is_finite(means: Tensor) -> bool:
 
 
 def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:
-    if laid.is_meta and laid.dtype != dtype:  # a GPU widens on the way, without a copy
+    if laid.is_meta and laid.dtype != dtype and WIDENS_ON_META:  # a GPU widens on the way, without a copy
         return torch.ops.aten._softmax(laid, 1, True)
     return torch.softmax(laid, 1, dtype=dtype)
 
