@@ -92,12 +92,12 @@ def wrong_class_information(logits: Tensor, labels: Tensor, temperature: float =
 
 
 def similarity_symmetry(logits: Tensor, labels: Tensor) -> float:
-    """Correlation of ``M[a, b]`` with ``M[b, a]``, M being the mean centred logits of each class's samples.
+    """Correlation of ``M[a, b]`` with ``M[b, a]``, M being the mean logits of each class's samples, centred over the wrong classes.
 
     Example:
         >>> logits = torch.tensor([[9.0, 3.0, 1.0], [4.0, 9.0, 0.0], [0.0, 1.0, 9.0]])
         >>> round(similarity_symmetry(logits, torch.tensor([0, 1, 2])), 2)
-        0.87
+        0.29
     """
     size = logits.shape[1]
     member = torch.nn.functional.one_hot(labels, size).to(logits)

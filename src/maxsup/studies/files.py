@@ -28,7 +28,7 @@ def study_names() -> list[str]:
 
     Example:
         >>> len(study_names()), "tab_pre" in study_names()
-        (22, True)
+        (23, True)
     """
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
