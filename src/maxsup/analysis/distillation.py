@@ -92,7 +92,7 @@ def wrong_class_information(logits: Tensor, labels: Tensor, temperature: float =
 
 
 def similarity_symmetry(logits: Tensor, labels: Tensor) -> float:
-    """Correlation of ``M[a, b]`` with ``M[b, a]``, M being the mean logits of each class's samples, centred over the wrong classes.
+    """Correlation of ``M[a, b]`` with ``M[b, a]``: M holds the mean logits of each class, centred over the wrong ones.
 
     Example:
         >>> logits = torch.tensor([[9.0, 3.0, 1.0], [4.0, 9.0, 0.0], [0.0, 1.0, 9.0]])
