@@ -20,6 +20,8 @@ collect_ignore = [
 ]
 if os.environ["KERAS_BACKEND"] == "jax":
     collect_ignore.clear()
+# It switches Triton's interpreter on, which must not happen to other tests.
+collect_ignore.append("tests/integration/integrations/liger_numbers.py")
 if find_spec("triton") is None:
     collect_ignore.append("src/maxsup/losses/device/kernels.py")
 

@@ -78,7 +78,7 @@ def test_one_run_shows_intervals(cli: Callable[..., Outcome]) -> None:
 def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: Callable[..., Outcome]) -> None:
     outcome = cli("analyze", "ce", "ls", "maxsup", "--output", "pictures", *CHEAP)
     assert outcome.code == 0
-    applied = set(ANALYSES) - {"longtail", "segmentation"}
+    applied = set(ANALYSES) - {"distillation", "longtail", "segmentation"}
     assert len(applied) == 8
     for loss in ("ce", "ls", "maxsup"):
         stems = {path.name.partition("-")[0] for path in Path(loss, "analysis").iterdir()}
@@ -178,7 +178,7 @@ def test_trained_runs_are_analysed_from_training_to_pictures(cli: Callable[..., 
     outcome = cli("analyze", *names, "--json", "--weights", "best", *CHEAP)
     found = json.loads(outcome.out)["results"]
     assert outcome.code == 0
-    assert set(found) == set(ANALYSES) - {"longtail", "segmentation"}
+    assert set(found) == set(ANALYSES) - {"distillation", "longtail", "segmentation"}
     assert all(set(results) == {"CE", "LS", "MaxSup"} for results in found.values())
     numbers = found["calibration"]["MaxSup"]["numbers"]
     summary = json.loads(Path("trained_maxsup/summary.json").read_text())["test"]["best"]

@@ -57,7 +57,8 @@ def analyze(
 
     Args:
         paths: Run directories.
-        what: Names of analyses; all if None. One that does not apply to a run is left out, which ``skipped`` says.
+        what: Names of analyses; if None, all but those that take as long as training. One that does not apply to a run
+            is left out, which ``skipped`` says.
         output: Folder of the figures; by default that of the run, or ``figures`` here if there are several.
         split: What is judged: ``train``, ``val`` or ``test``.
         weights: ``last``, or ``best`` on the validation split.
@@ -71,7 +72,8 @@ def analyze(
     """
     progress = progress or Progress()
     check_choice("split", split, SPLITS)
-    chosen = list(dict.fromkeys(ANALYSES.names() if what is None else what))
+    everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
+    chosen = list(dict.fromkeys(everything if what is None else what))
     for name in chosen:
         ANALYSES[name]  # an unknown name is an error before anything is computed
     for name, values in (options or {}).items():

@@ -146,4 +146,4 @@ ANALYSES.register(
     "distillation",
     summary="a student of the run: accuracy, agreement with its teacher, what the teacher says of wrong classes",
     paper="-",
-)(Analysis(compute, draw, obstacle=obstacle, trains=True))
+)(Analysis(compute, draw, obstacle=obstacle, trains=True, is_on_request=True))

@@ -49,6 +49,7 @@ class Analysis:
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
         takes_masks: Whether a run whose data has masks can be analysed; most analyses are of labels of whole images.
         trains: Whether it may train a network, which is not tried out before the runs are made.
+        is_on_request: Whether it is made only where it is named, because it takes as long as training.
         counts: Options that are whole numbers of at least 1; None too, where the option says so.
     """
 
@@ -59,6 +60,7 @@ class Analysis:
     share: Callable[..., None] = _nothing
     takes_masks: bool = False
     trains: bool = False
+    is_on_request: bool = False
     counts: tuple[str, ...] = ()
 
     @property
