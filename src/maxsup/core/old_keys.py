@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+ADDED_KEYS = ("teacher",)
+"""Sections that runs of 0.1.0 do not have; without them a recipe means what it did."""
+
 
 def in_new_words(values: dict[str, Any]) -> dict[str, Any]:
     """Nested keys of a recipe, with a ratio in the place of the two absolute sizes that evaluation once had.

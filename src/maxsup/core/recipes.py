@@ -89,13 +89,14 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
-    """The recipe that a run wrote. It has every key: one without is damaged, and defaults would be other numbers.
+    """The recipe that a run wrote. It has every key of its time: one without is damaged, and defaults would be others.
 
     Args:
         run: The run directory.
         overrides: ``key.sub=value`` each.
     """
     from maxsup.core.config import Recipe, parse_recipe
+    from maxsup.core.old_keys import ADDED_KEYS
 
     run.check(run.config)
     try:
@@ -103,7 +104,7 @@ def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
         parse_recipe(values, source=str(run.config))
     except (OSError, ValueError) as error:
         raise damaged(run.config, str(error).rstrip(".")) from error
-    if missing := [key for key in Recipe.model_fields if key not in values]:
+    if missing := [key for key in Recipe.model_fields if key not in values and key not in ADDED_KEYS]:
         raise damaged(run.config, f"no {missing[0]!r}")
     return parse_recipe(values, overrides, source=str(run.config))
 

@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from maxsup.core.recipes import MAX_BYTES, MAX_DEPTH, load_recipe, parse_yaml, read_yaml, recipe_path
+from maxsup.core.config import parse_recipe
+from maxsup.core.errors import StorageError
+from maxsup.core.recipes import MAX_BYTES, MAX_DEPTH, load_recipe, parse_yaml, read_yaml, recipe_path, run_recipe
+from maxsup.core.rundir import RunDir
 
 
 @pytest.mark.parametrize(
@@ -60,3 +64,13 @@ def test_a_name_is_never_a_file_of_the_current_folder(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("digits_cnn").write_text("epochs: 1")
     assert recipe_path("digits_cnn").parent.name == "recipes"
+
+
+def test_a_run_of_an_earlier_version_has_not_every_key_and_is_read(tmp_path: Path) -> None:
+    written = parse_recipe({}).model_dump(mode="json")
+    run = RunDir(tmp_path)
+    run.write_text(run.config, yaml.safe_dump({key: value for key, value in written.items() if key != "teacher"}))
+    assert run_recipe(run) == parse_recipe({})
+    run.write_text(run.config, yaml.safe_dump({key: value for key, value in written.items() if key != "loss"}))
+    with pytest.raises(StorageError, match="got no 'loss'"):
+        run_recipe(run)
