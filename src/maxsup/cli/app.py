@@ -15,6 +15,7 @@ from maxsup.cli.diagnose import diagnose
 from maxsup.cli.doctor import doctor
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.examples import epilog
+from maxsup.cli.explore import explore
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp
 from maxsup.cli.report import report
@@ -43,6 +44,7 @@ app.add_typer(study, name="study")
 app.command("report", epilog=epilog("report"))(report)
 app.command("diagnose", epilog=epilog("diagnose"))(diagnose)
 app.command("doctor", epilog=epilog("doctor"))(doctor)
+app.command("explore", epilog=epilog("explore"))(explore)
 app.command("bench", epilog=epilog("bench"))(bench)
 
 

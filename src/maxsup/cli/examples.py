@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup doctor first.npz second.npz --accumulated",
         "maxsup doctor --device cuda",
     ),
+    "explore": ("maxsup explore", "maxsup explore --output losses.html"),
     "bench": ("maxsup bench", "maxsup bench --classes 32000 --batch 512 --compile"),
     "study": ("maxsup study ls", "maxsup study show tab_alpha", "maxsup study run tab_alpha"),
     "study ls": ("maxsup study ls", "maxsup study ls --json"),

@@ -1,7 +1,19 @@
-"""Pages made from what analyses and runs left: one offline HTML file each."""
+"""Pages made from what analyses and runs left, and one to play with: one offline HTML file each."""
 
 from __future__ import annotations
 
-from maxsup.reports.report import write_report
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxsup.reports.report import write_report
 
 __all__ = ["write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late: a page without results needs no torch.
+    if name == "write_report":
+        from maxsup.reports.report import write_report
+
+        return write_report
+    raise AttributeError(f"module 'maxsup.reports' has no attribute {name!r}")

@@ -146,13 +146,14 @@ class Page:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def render(page: Any, template: str = "page.html", *, extra_style: str = "") -> str:
+def render(page: Any, template: str = "page.html", *, extra_style: str = "", extra_script: str = "") -> str:
     """A page as HTML.
 
     Args:
         page: What the template calls ``page``; a :class:`Page` for the default one.
         template: A file among the templates.
         extra_style: Rules after those of every page.
+        extra_script: Code after that of every page.
 
     Example:
         >>> "<b>" in render(Page("<b>", [Section("One", [Text("<b>")])]))
@@ -165,7 +166,8 @@ def render(page: Any, template: str = "page.html", *, extra_style: str = "") -> 
     html = found.render(
         page=page, style=Markup(_STYLE), script=Markup(_SCRIPT), policy=Markup(_POLICY), version=__version__
     )
-    style, script = template_text("page.css") + extra_style + dark_rules(html), template_text("page.js")
+    style = template_text("page.css") + extra_style + dark_rules(html)
+    script = template_text("page.js") + extra_script
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,0 +1,135 @@
+// Panel 2: three losses train the same network side by side.
+const TRAINING = { limit: 600, perFrame: 4, measureEvery: 10 };
+const TOY_LOSSES = ["ce", "ls", "maxsup"];
+let toys = [];
+let spreads = {};
+let seed = 8;
+let isTraining = false;
+
+function drawShape(context, label, x, y, size) {
+  context.beginPath();
+  if (label === 0) context.arc(x, y, size, 0, 2 * Math.PI);
+  else if (label === 1) context.rect(x - size, y - size, 2 * size, 2 * size);
+  else {
+    context.moveTo(x, y - 1.3 * size);
+    context.lineTo(x + 1.2 * size, y + size);
+    context.lineTo(x - 1.2 * size, y + size);
+    context.closePath();
+  }
+  context.fill();
+}
+
+function drawToy(toy, measured) {
+  const canvas = byId(`toy-${toy.loss}`);
+  const size = Math.round((canvas.clientWidth || 300) * (window.devicePixelRatio || 1));
+  if (canvas.width !== size) canvas.width = canvas.height = size;
+  const context = canvas.getContext("2d");
+  const style = getComputedStyle(document.body);
+  const scale = (0.46 * size) / (measured.reach || 1);
+  context.clearRect(0, 0, size, size);
+  for (const { features, label, isRight } of measured.seen) {
+    const x = size / 2 + scale * (features[0] - measured.middle[0]);
+    const y = size / 2 - scale * (features[1] - measured.middle[1]);
+    context.fillStyle = style.getPropertyValue(`--class-${label}`);
+    context.globalAlpha = 0.8;
+    drawShape(context, label, x, y, size / 75);
+    context.globalAlpha = 1;
+    if (!isRight) {
+      context.strokeStyle = style.getPropertyValue("--bad");
+      context.lineWidth = size / 160;
+      context.beginPath();
+      context.arc(x, y, size / 42, 0, 2 * Math.PI);
+      context.stroke();
+    }
+  }
+}
+
+function showToy(toy) {
+  const measured = measureToy(toy);
+  if (toy.steps % TRAINING.measureEvery === 0 && spreads[toy.loss].length <= toy.steps / TRAINING.measureEvery) {
+    spreads[toy.loss].push([toy.steps, measured.spread]);
+  }
+  drawToy(toy, measured);
+  const facts = {
+    "classified rightly": percent(measured.accuracy),
+    "spread within classes": percent(measured.spread),
+    "confidence when right": percent(measured.whenRight),
+    "confidence when wrong": percent(measured.whenWrong),
+  };
+  const rows = Object.entries(facts).map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text)));
+  byId(`toy-${toy.loss}-facts`).replaceChildren(...rows);
+  const words = Object.entries(facts).map(([name, text]) => `${name} ${text}`);
+  byId(`toy-${toy.loss}`).setAttribute("aria-label", `Features under ${LOSSES[toy.loss].title}: ${words.join(", ")}`);
+}
+
+function showToys() {
+  byId("toy-count").textContent = toys[0].steps;
+  toys.forEach(showToy);
+  drawChart("toy-spread", {
+    title: "Spread within classes over the steps; the numbers under the pictures are those of the last step",
+    lines: spreads,
+    xRange: [0, Math.max(100, toys[0].steps)],
+    yRange: [0, Math.max(...Object.values(spreads).flat().map((point) => point[1])) + 0.05],
+    xLabel: "step",
+    yLabel: "within / whole",
+  });
+}
+
+function stepToys(count) {
+  const alpha = numberOf("toy-alpha");
+  for (let step = 0; step < count; step += 1) for (const toy of toys) trainToy(toy, alpha);
+  showToys();
+}
+
+function setTraining(wanted, status = "") {
+  isTraining = wanted;
+  byId("toy-run").textContent = wanted ? "Pause" : "Train";
+  byId("toy-status").textContent = wanted ? "Training." : status;
+  if (wanted) requestAnimationFrame(trainFrame);
+}
+
+function trainFrame() {
+  if (!isTraining) return;
+  // A frame ends where a measurement is due, so that the chart has one every so many steps.
+  const { perFrame, measureEvery, limit } = TRAINING;
+  stepToys(Math.min(perFrame, measureEvery - (toys[0].steps % measureEvery)));
+  if (toys[0].steps >= limit) setTraining(false, "Trained.");
+  else requestAnimationFrame(trainFrame);
+}
+
+function resetToys() {
+  toys = TOY_LOSSES.map((loss) => makeToy(loss, seed));
+  spreads = Object.fromEntries(TOY_LOSSES.map((loss) => [loss, []]));
+  showToys();
+  setTraining(false);
+}
+
+function startToys() {
+  watchSlider("toy-alpha", 2, () => {});
+  byId("toy-run").addEventListener("click", () => {
+    if (toys[0].steps >= TRAINING.limit) resetToys();
+    setTraining(!isTraining, "Paused.");
+  });
+  byId("toy-step").addEventListener("click", () => {
+    stepToys(1);
+    setTraining(false);
+  });
+  byId("toy-reset").addEventListener("click", resetToys);
+  byId("toy-data").addEventListener("click", () => {
+    seed += 1;
+    resetToys();
+  });
+  resetToys();
+}
+
+function redraw() {
+  chartWidths = {};
+  showPath();
+  showToys();
+}
+
+startPath();
+startLogits();
+startToys();
+window.addEventListener("resize", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
