@@ -38,7 +38,7 @@ SET_AND_READ = """(settings) => settings.map(({ count, logits, target, alpha, ma
   return {
     gradients: losses.map((name) => rows.map((row) => Number(row.querySelector(`.push.${name}`).dataset.value))),
     shown: losses.map((name) => rows.map((row) => row.querySelector(`.push.${name} .slope`).textContent)),
-    values: [...document.querySelectorAll("#terms tbody tr")].map((row) => Number(row.cells[5].dataset.value)),
+    values: [...document.querySelectorAll("#terms tbody tr")].map((row) => Number(row.cells[4].dataset.value)),
   };
 })"""
 
@@ -227,7 +227,13 @@ def test_the_page_fits_a_phone_and_reads_in_light_and_in_dark(browser: Any, path
         page.locator("#count").select_option("10")
         assert page.locator("#classes .row").count() == 10
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert page.locator("#toy-ce").bounding_box()["width"] > 250
+        boxes = [page.locator(f"#toy-{name}").bounding_box() for name in TOY_LOSSES]
+        assert len({box["y"] for box in boxes}) == 1, "pictures are compared side by side"
+        assert min(box["width"] for box in boxes) > 80
+        narrow = page.locator("#path-plane svg").bounding_box()["width"]
+        page.set_viewport_size({"width": 800, "height": 360})
+        page.wait_for_function("chartWidths['path-plane'] > 340")
+        assert page.locator("#path-plane svg").bounding_box()["width"] > narrow
         # Ink on its ground, as the guidelines for accessible pages define contrast.
         selectors = ("p", "label", ".push.ce .slope", ".push.ls .slope", ".push.maxsup .slope", ".push.mbls .slope")
         for selector in (*selectors, ".push .added", "dt", "caption", ".chart text", "button", "tbody th.ls"):

@@ -105,7 +105,7 @@ function showTerms(sample, results) {
   const rows = Object.entries(results).map(([name, { ce, penalty, total }]) => {
     const next = softmax(descend(name, sample.logits, sample, 1))[sample.target];
     const numbers = [ce, penalty, sample.alpha * penalty, total].map((value) => numberCell(value, fixed(value)));
-    return [lossHead(name), element("td", {}, LOSSES[name].term), ...numbers, numberCell(next, percent(next))];
+    return [lossHead(name), ...numbers, numberCell(next, percent(next)), element("td", {}, LOSSES[name].term)];
   });
   fillTable("terms", rows);
   const gaps = sample.logits.map((logit) => sample.logits[sample.target] - logit);

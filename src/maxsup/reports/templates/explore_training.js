@@ -21,7 +21,9 @@ function drawShape(context, label, x, y, size) {
 
 function drawToy(toy, measured) {
   const canvas = byId(`toy-${toy.loss}`);
-  const size = Math.round((canvas.clientWidth || 300) * (window.devicePixelRatio || 1));
+  const density = window.devicePixelRatio || 1;
+  const size = Math.round((canvas.clientWidth || 300) * density);
+  const dot = Math.max(size / 75, 2 * density);
   if (canvas.width !== size) canvas.width = canvas.height = size;
   const context = canvas.getContext("2d");
   const style = getComputedStyle(document.body);
@@ -32,13 +34,13 @@ function drawToy(toy, measured) {
     const y = size / 2 - scale * (features[1] - measured.middle[1]);
     context.fillStyle = style.getPropertyValue(`--class-${label}`);
     context.globalAlpha = 0.8;
-    drawShape(context, label, x, y, size / 75);
+    drawShape(context, label, x, y, dot);
     context.globalAlpha = 1;
     if (!isRight) {
       context.strokeStyle = style.getPropertyValue("--bad");
-      context.lineWidth = size / 160;
+      context.lineWidth = dot / 2;
       context.beginPath();
-      context.arc(x, y, size / 42, 0, 2 * Math.PI);
+      context.arc(x, y, 1.8 * dot, 0, 2 * Math.PI);
       context.stroke();
     }
   }
