@@ -73,7 +73,7 @@ function verdictOf({ logits, target, alpha }) {
   if (alpha === 0) return `${names}. At strength 0 all four losses are cross-entropy.`;
   if (top === target) return `${names}: right. LS and MaxSup are the same loss here, and both hold the true logit back.`;
   if (logits[top] === logits[target]) {
-    return `${names}: a tie, which counts for the first. MaxSup pushes down ${NAMES[top]} alone, the term of LS ${NAMES[target]}.`;
+    return `${names}: a tie, which counts for the first. The term of MaxSup pushes down ${NAMES[top]} alone, that of LS ${NAMES[target]}.`;
   }
   return (
     `${names}: wrong. The term of LS pushes the true logit ${NAMES[target]} down, although it is too low already; ` +
