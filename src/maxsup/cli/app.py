@@ -16,6 +16,7 @@ from maxsup.cli.doctor import doctor
 from maxsup.cli.evaluate import evaluate
 from maxsup.cli.examples import epilog
 from maxsup.cli.explore import explore
+from maxsup.cli.export import export
 from maxsup.cli.ls import ls
 from maxsup.cli.recipes import cp
 from maxsup.cli.report import report
@@ -42,6 +43,7 @@ app.command("analyze", epilog=epilog("analyze"))(analyze)
 app.command("compare", epilog=epilog("compare"))(compare)
 app.add_typer(study, name="study")
 app.command("report", epilog=epilog("report"))(report)
+app.command("export", epilog=epilog("export"))(export)
 app.command("diagnose", epilog=epilog("diagnose"))(diagnose)
 app.command("doctor", epilog=epilog("doctor"))(doctor)
 app.command("explore", epilog=epilog("explore"))(explore)

@@ -32,6 +32,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup compare --losses ls:0.2,maxsup:0.2 --baseline ls:0.2 --dry-run",
     ),
     "report": ("maxsup report comparison", "maxsup report runs/ce runs/maxsup --baseline ce --output page"),
+    "export": (
+        "maxsup export runs/first --to card",
+        "maxsup export runs/first --to card --dataset uoft-cs/cifar10 --output model",
+        "maxsup export comparison --to logbook",
+    ),
     "diagnose": (
         "maxsup diagnose runs/first",
         "maxsup diagnose --logits logits.npy --labels labels.npy",

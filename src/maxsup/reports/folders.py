@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ LOG_FILE = "worker.log"
 LOG_LINES = 30
 """How much of the log of a failed run is shown, from its end."""
 
+_FOLDERS = re.compile(r"(?<![\w.~-])/(?:[^/]*/)+")
 # What XML and UTF-8 cannot hold; a tab and the end of a line can stay.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -162,12 +163,44 @@ def cleaned(value: Any) -> Any:
         >>> cleaned({"a\x00": ["b\ud800", 1]})
         {'a�': ['b�', 1]}
     """
+    return with_texts(value, lambda text: _UNPRINTABLE.sub("\ufffd", text))
+
+
+def without_paths(value: Any) -> Any:
+    """The same value with the last name in the place of every text that is, or ends in, an absolute path.
+
+    Example:
+        >>> without_paths({"data": "folder:/home/me/my photos", "command": ["/usr/bin/maxsup", "train", "hf:a/b"]})
+        {'data': 'folder:my photos', 'command': ['maxsup', 'train', 'hf:a/b']}
+    """
+    return with_texts(value, lambda text: _FOLDERS.sub("", text))
+
+
+def folders_in(value: Any) -> set[str]:
+    """The folders of all absolute paths that texts of a value are, or end in.
+
+    Example:
+        >>> folders_in({"data": "folder:/home/me/my photos", "model": "hf:a/b"})
+        {'/home/me/'}
+    """
+    found: set[str] = set()
+
+    def noted(text: str) -> str:
+        found.update(_FOLDERS.findall(text))
+        return text
+
+    with_texts(value, noted)
+    return found
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The same value with every text in it changed, names of keys too."""
     if isinstance(value, str):
-        return _UNPRINTABLE.sub("\ufffd", value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {cleaned(key): cleaned(inner) for key, inner in value.items()}
+        return {with_texts(key, change): with_texts(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
-        return [cleaned(inner) for inner in value]
+        return [with_texts(inner, change) for inner in value]
     return value
 
 

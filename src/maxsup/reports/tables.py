@@ -151,9 +151,12 @@ class ReportTable:
         num_names = 2 if self.has_groups else 1
         aligned = [True] * num_names + [not head.is_number for head in self._grid_heads()]
         rules = ["---" if is_left else "---:" for is_left in aligned]
-        rows = [[f"**{_markdown(text)}**" if is_bold else _markdown(text) for text, is_bold in line] for line in lines]
-        table = "\n".join(f"| {' | '.join(row)} |" for row in [[_markdown(head) for head in heads], rules, *rows])
-        return f"{table}\n\n{_markdown(self.caption)}\n"
+        rows = [
+            [f"**{markdown_text(text)}**" if is_bold else markdown_text(text) for text, is_bold in line]
+            for line in lines
+        ]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in [[markdown_text(head) for head in heads], rules, *rows])
+        return f"{table}\n\n{markdown_text(self.caption)}\n"
 
     def latex(self) -> str:
         r"""A table for LaTeX; it needs ``\usepackage{booktabs}``."""
@@ -194,7 +197,8 @@ class ReportTable:
         return found
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Text that stays text in Markdown."""
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 

@@ -11,7 +11,7 @@ from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_pat
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
-from maxsup.studies.schema import Study
+from maxsup.studies.schema import ScaleName, Study
 from maxsup.studies.tuning import strength_of
 from maxsup.training.check import check_recipe
 from maxsup.training.parts import build_loss, prepare_for_masks
@@ -116,6 +116,27 @@ def comparison(
         analyses=tuple(analyses),
         scales={"full": scale, "tiny": scale},
     )
+
+
+def command_of(study: Study, scale: ScaleName) -> list[str]:
+    """The words of the command that makes a study again, a comparison among them.
+
+    Example:
+        >>> study = comparison("digits_cnn", ["ls:0.2", "maxsup"], num_seeds=3, overrides=["epochs=2"])
+        >>> " ".join(command_of(study, "full"))
+        'maxsup compare --recipe digits_cnn --losses ls:0.2,maxsup:0.1 --baseline ls:0.2 --seeds 3 epochs=2'
+    """
+    if study.name != "compare":
+        return ["maxsup", "study", "run", study.name, "--scale", scale]
+    words = {}
+    for row in study.rows:
+        assert row.loss is not None
+        value = row.loss.options.get(strength_of(row.loss.name) or "")
+        words[row.name] = row.loss.name if value is None else f"{row.loss.name}:{value:g}"
+    plan = study.scales[scale]
+    losses, baseline = ",".join(words.values()), words[study.baseline]
+    options = ["--recipe", plan.recipe, "--losses", losses, "--baseline", baseline, "--seeds", str(len(plan.seeds))]
+    return ["maxsup", "compare", *options, *plan.overrides]
 
 
 def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:

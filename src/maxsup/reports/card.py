@@ -1,0 +1,252 @@
+"""A run as a folder for a model hub: weights, model card, recipe, environment and numbers.
+
+::
+
+    README.md               the model card: Markdown under the metadata that the Hugging Face hub reads
+    model.safetensors       the weights
+    recipe.yaml             what was trained, as maxsup train takes it
+    results.json            all final numbers
+    environment.json        versions and machine
+    .eval_results/*.yaml    the main number, for the page of a data set of the hub, where one is named
+
+Paths of the machine stay there: of each only the last name is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.checks import check_choice
+from maxsup.core.config import Recipe
+from maxsup.core.errors import MaxsupError
+from maxsup.core.reading import as_written, read_json
+from maxsup.core.recipes import run_recipe
+from maxsup.core.rundir import RunDir
+from maxsup.core.storage import json_text, make_folder, replace_bytes
+from maxsup.losses import LOSSES
+from maxsup.reports.folders import without_paths
+from maxsup.reports.page import anchor, shown
+from maxsup.reports.tables import markdown_text
+from maxsup.training.checkpoint import checkpoint_values
+from maxsup.training.runs import WEIGHTS
+
+_NUMBERS = {
+    "miou": "mIoU",
+    "accuracy": "accuracy",
+    "class_accuracy": "class accuracy",
+    "accuracy_top5": "top-5 accuracy",
+    "nll": "negative log-likelihood",
+    "brier": "Brier score",
+    "ece": "expected calibration error, 15 bins",
+    "confidence_correct": "confidence where right",
+    "confidence_wrong": "confidence where wrong",
+}
+_CARD = """\
+# {name}
+
+{model} ({start}) with {num_classes} classes, trained on {data} with the loss `{loss}`.
+
+## Numbers
+
+Test split, {n} images, {weights} weights. All losses are evaluated alike: no number is a training objective.
+
+| number | value |
+|---|---:|
+{rows}
+
+## Training
+
+| | |
+|---|---|
+| loss | `{loss}`: `{formula}` ({source}) |
+| optimiser | {optimizer}, learning rate {lr:g}, weight decay {weight_decay:g}, schedule {schedule} |
+| length | {epochs} epochs, batches of {batch_size} |
+| seed | {seed} |
+| mean, deviation | {mean}, {std} of pixels between 0 and 1 |
+| environment | maxsup {maxsup}, Python {python}, torch {torch}, {device} |
+
+`recipe.yaml` holds every setting, `environment.json` all versions, `results.json` all numbers. The same training again:
+
+```
+pip install 'maxsup[lab]'
+maxsup train recipe.yaml
+```
+
+## Use
+
+```python
+from safetensors.torch import load_file
+
+from maxsup.core.recipes import load_recipe
+from maxsup.models import {create}
+
+recipe = load_recipe("recipe.yaml")
+model = {create}(
+    recipe.model.name,
+    {num_classes},
+    in_channels={num_channels},
+    image_size=recipe.data.image_size,
+{classifier}    **recipe.model.options,
+)
+model.load_state_dict(load_file("model.safetensors"))
+model.eval()
+```
+
+Images are normalised by the mean and deviation above. Outputs are logits, in the order of the classes of the data
+(folders of classes: by name).
+
+## Limits
+
+- One run with one seed: how much the numbers vary from seed to seed is not in them. `maxsup compare` measures that.
+- The numbers are about the test split of {data}. Nothing was tried on other images.
+"""
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A finished run as others may see it."""
+
+    name: str
+    recipe: dict[str, Any]
+    numbers: Mapping[str, Any]
+    trained_on: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    weights: str
+
+    @property
+    def is_dense(self) -> bool:
+        return "miou" in self.numbers
+
+    @property
+    def main_number(self) -> str:
+        return "miou" if self.is_dense else "accuracy"
+
+    @property
+    def task(self) -> str:
+        return "image-segmentation" if self.is_dense else "image-classification"
+
+
+def write_card(
+    run: Path, output: Path, *, weights: str = "last", dataset: str | None = None, licence: str | None = None
+) -> list[Path]:
+    """Write the folder of a finished run; nothing is sent anywhere.
+
+    Args:
+        run: The run directory.
+        output: The folder.
+        weights: ``last``, or ``best`` on the validation split.
+        dataset: Identifier on the hub, ``owner/name``, of the data that the test split is from.
+        licence: Of the weights, as the hub abbreviates it.
+    """
+    check_choice("weights", weights, WEIGHTS)
+    if dataset is not None and not _HUB_ID.fullmatch(dataset):
+        raise ValueError(
+            f"dataset must be OWNER/NAME as on the hub; got {dataset!r}. Write uoft-cs/cifar10 for instance."
+        )
+    source = RunDir(run).require()
+    if not source.summary.is_file():
+        raise MaxsupError(
+            f"run must be finished before it is shared; got {str(run)!r}, which has no summary.json yet. "
+            "Give the command that trained it again: it goes on where it stopped."
+        )
+    file, summary = source.check(source.weights(weights)), read_json(source.summary)
+    with as_written(source.summary):
+        numbers = {key: value for key, value in summary["test"][weights].items() if value is not None}
+        environment = without_paths(read_json(source.env))
+        trained_on = checkpoint_values(file.parent)["data"]
+        name = run.resolve().name
+        shared = _Shared(name, _public(run_recipe(source)), numbers, trained_on, environment, weights)
+        texts = {
+            "README.md": f"---\n{_yaml(_metadata(shared, dataset, licence))}---\n\n{_card(shared)}",
+            "recipe.yaml": _yaml(shared.recipe),
+            "results.json": json_text(without_paths(summary), indent=2) + "\n",
+            "environment.json": json_text(environment, indent=2) + "\n",
+        }
+        if dataset is not None:
+            texts[f".eval_results/{anchor(dataset)}.yaml"] = _yaml([_eval_result(shared, dataset)])
+    files = {output / path: text.encode() for path, text in texts.items()} | {output / file.name: file.read_bytes()}
+    for path, content in files.items():
+        make_folder(path.parent)
+        replace_bytes(path, content)
+    return list(files)
+
+
+def _public(recipe: Recipe) -> dict[str, Any]:
+    found: dict[str, Any] = without_paths(recipe.model_dump(mode="json"))
+    found["data"]["root"] = None
+    return found
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict[str, Any]:
+    """What the hub reads above the card."""
+    data = shared.recipe["data"]["name"]
+    metrics = [
+        {"type": key, "name": title, "value": shared.numbers[key]}
+        for key, title in _NUMBERS.items()
+        if key in shared.numbers
+    ]
+    results = {
+        "task": {"type": shared.task},
+        "dataset": {"type": dataset or data, "name": data, "split": "test"},
+        "metrics": metrics,
+    }
+    return {
+        "library_name": "maxsup",
+        **({"license": licence} if licence else {}),
+        "pipeline_tag": shared.task,
+        "tags": ["pytorch", "safetensors", shared.recipe["loss"]["name"]],
+        **({"datasets": [dataset]} if dataset else {}),
+        "metrics": [shared.main_number],
+        "model-index": [{"name": shared.name, "results": [results]}],
+    }
+
+
+def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
+    key, num = shared.main_number, shared.numbers["n"]
+    return {
+        "dataset": {"id": dataset, "task_id": "default"},
+        "value": round(100 * shared.numbers[key], 2),
+        "notes": f"{_NUMBERS[key]} in percent, test split, {num} images, {shared.weights} weights",
+    }
+
+
+def _card(shared: _Shared) -> str:
+    recipe, record, trained_on = shared.recipe, shared.environment, shared.trained_on
+    loss, options = recipe["loss"]["name"], {key: value for key, value in recipe["loss"].items() if key != "name"}
+    rows = [(title, shared.numbers[key]) for key, title in _NUMBERS.items() if key in shared.numbers]
+    given = recipe["model"]["pretrained"]
+    return _CARD.format(
+        name=markdown_text(shared.name),
+        model=markdown_text(recipe["model"]["name"]),
+        start=markdown_text(given) if isinstance(given, str) else "from published weights" if given else "from scratch",
+        data=markdown_text(recipe["data"]["name"]),
+        loss=" ".join([loss, *(f"{key}={value}" for key, value in options.items())]),
+        formula=LOSSES.facts(loss)["formula"].replace("|", "\\|"),
+        source=LOSSES.facts(loss)["source"],
+        n=shared.numbers["n"],
+        rows="\n".join(f"| {title} | {shown(value, 4)} |" for title, value in rows),
+        optimizer=recipe["optimizer"]["name"],
+        schedule=recipe["schedule"]["name"],
+        **{key: recipe["optimizer"][key] for key in ("lr", "weight_decay")},
+        **{key: recipe[key] for key in ("epochs", "batch_size", "seed")},
+        **{key: ", ".join(f"{value:.4g}" for value in trained_on[key]) for key in ("mean", "std")},
+        **{key: record.get(key) for key in ("maxsup", "python", "device")},
+        torch=record.get("packages", {}).get("torch"),
+        num_classes=trained_on["num_classes"],
+        num_channels=len(trained_on["mean"]),
+        weights=shared.weights,
+        create="create_segmenter" if shared.is_dense else "create_model",
+        classifier="" if shared.is_dense else "    classifier=recipe.model.classifier,\n",
+    )

@@ -1,0 +1,181 @@
+"""A logbook of comparisons and studies: a page a question, the numbers of every seed, and a list of the pages.
+
+::
+
+    README.md      the questions and what was found
+    NAME.md        question, verdict, command, hardware, scale, table, figure, limits
+    NAME.csv       a line for each loss and seed, one column a number, in stored units
+    figures/       the figures of the pages
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxsup.analysis.style import save
+from maxsup.core.errors import MaxsupError
+from maxsup.core.reading import as_written, read_json
+from maxsup.core.rundir import RunDir
+from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
+from maxsup.reports.page import Column, Table, anchor
+from maxsup.reports.plots import differences_plot, seeds_plot
+from maxsup.reports.sections import ERRATA_PAGE, short_verdicts
+from maxsup.reports.sections_tables import differences_table, results_table
+from maxsup.reports.tables import REDUCED, markdown_text
+
+
+def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[Path]:
+    """Write a page for each comparison or study; gives what was written, the list of pages first.
+
+    Args:
+        commands: The folders, each with a ``summary.json``, and the words of the command that makes it again.
+        output: The logbook.
+    """
+    target, index = RunDir(output), output / "README.md"
+    written, lines = [index], ["# Logbook", "", "| question | what was found |", "|---|---|"]
+    for place, (folder, command) in enumerate(commands.items()):
+        view = read_view(folder)
+        summary = _public(view)
+        if not any(run["status"] == "done" for run in summary["runs"]):
+            raise MaxsupError(
+                f"comparison must have a finished run; got {str(folder)!r}, which has none. "
+                f"Give its command again: {shlex.join(command)}."
+            )
+        name = anchor(" ".join([summary["name"], summary["scale"]])) or "question"
+        name = name if len(commands) == 1 else f"{place + 1}-{name}"
+        figures = []
+        for plot in (differences_plot(summary), seeds_plot(summary)):
+            if plot is not None:
+                written += save(plot.figure, output / "figures", f"{name}-{plot.name}")
+                figures += [f"![{markdown_text(plot.title)}](figures/{name}-{plot.name}.png)", "", plot.description, ""]
+        texts = {f"{name}.md": _page(view, summary, command, figures, name), f"{name}.csv": seeds_csv(summary)}
+        for path, text in texts.items():
+            target.write_text(output / path, text)
+            written.append(output / path)
+        found = " ".join(_verdict(summary))
+        lines.append(f"| [{markdown_text(summary['question'])}]({name}.md) | {found} |")
+    target.write_text(index, "\n".join(lines) + "\n")
+    return written
+
+
+def _public(view: FolderView) -> dict[str, Any]:
+    """The summary without the folders that the recipes of its runs name: its sentences may name them too."""
+    folders = sorted(set().union(*(folders_in(run.recipe) for run in view.runs)), key=len, reverse=True)
+
+    def shortened(text: str) -> str:
+        for folder in folders:
+            text = text.replace(folder, "")
+        return text
+
+    found: dict[str, Any] = with_texts(view.summary, shortened)
+    return found
+
+
+def seeds_csv(summary: Mapping[str, Any]) -> str:
+    """A line for each loss and seed, one column a number."""
+    names = [metric["name"] for metric in summary["metrics"]]
+    rows = [
+        [
+            entry["title"],
+            entry.get("group") or "",
+            seed,
+            *(entry["metrics"].get(name, {}).get("values", {}).get(str(seed)) for name in names),
+        ]
+        for entry in summary["losses"]
+        for seed in summary["seeds"]
+    ]
+    columns = [Column(title) for title in ("loss", "group", "seed", *names)]
+    return Table("", columns, rows).csv()
+
+
+def _page(
+    view: FolderView, summary: Mapping[str, Any], command: Sequence[str], figures: Sequence[str], name: str
+) -> str:
+    lines = [
+        f"# {markdown_text(summary['title'])}",
+        "",
+        f"**Question.** {markdown_text(summary['question'])}",
+        "",
+        f"**Verdict.** {' '.join(_verdict(summary))}",
+        "",
+        *_section("Command", ["```", shlex.join(without_paths(command)), "```"]),
+        *_section("Hardware and versions", _bullets(_hardware(view, summary))),
+        *_section("Scale relative to the paper", [markdown_text(_scale(summary))]),
+        *_section(
+            "Results",
+            [
+                results_table(summary).markdown(),
+                differences_table(summary).markdown(),
+                markdown_text(summary["bold_rule"]),
+            ],
+        ),
+        *_section("Figures", figures),
+        *_section(
+            "What each number shows",
+            _bullets(f"{markdown_text(title)}: {markdown_text(text)}" for title, text in short_verdicts(summary)),
+        ),
+        *_section(
+            "What was chosen",
+            _bullets(markdown_text(f"{entry['what']}: {entry['choice']}") for entry in summary.get("unstated") or []),
+        ),
+        *_section("Limits", _bullets(_limits(summary))),
+        f"Numbers of every seed: [{name}.csv]({name}.csv).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    return [f"## {title}", "", *found, ""] if found else []
+
+
+def _bullets(items: Iterable[str]) -> list[str]:
+    return [f"- {item}" for item in items]
+
+
+def _verdict(summary: Mapping[str, Any]) -> list[str]:
+    return [markdown_text(sentence) for sentence in summary.get("conclusions") or []] or ["Nothing was compared."]
+
+
+def _hardware(view: FolderView, summary: Mapping[str, Any]) -> list[str]:
+    found = summary.get("environment") or {}
+    hours = 0.0
+    for run in view.runs:
+        if run.status == "done":
+            path = RunDir(run.path).summary
+            with as_written(path):
+                hours += float(read_json(path)["seconds"]) / 3600
+    done = sum(run.status == "done" for run in view.runs)
+    return [
+        markdown_text(f"{found.get('cpu')}, {found.get('num_cores')} cores; device {found.get('device')}"),
+        markdown_text(f"maxsup {found.get('maxsup')}, Python {found.get('python')}, torch {found.get('torch')}"),
+        *([f"commit `{found['git_commit']}`"] if found.get("git_commit") else []),
+        f"{done} of {len(view.runs)} runs, {hours:.2g} hours of training in all",
+    ]
+
+
+def _scale(summary: Mapping[str, Any]) -> str:
+    note = (summary.get("note") or "").strip()
+    if summary["kind"] != "study":
+        return f"This is a comparison of its own and no experiment of the paper. {note}".strip()
+    if summary["scale"] in REDUCED:
+        return (
+            f"{summary['label']} at the scale {summary['scale']}, which is not the paper's experiment. {note}".strip()
+        )
+    return f"{summary['label']} in the paper's own setting. {note}".strip()
+
+
+def _limits(summary: Mapping[str, Any]) -> list[str]:
+    found = []
+    holes = [run for run in summary["runs"] if run["status"] != "done"]
+    if holes:
+        found.append(f"{len(holes)} of {len(summary['runs'])} runs are not there; their places in the table are empty.")
+    if summary["scale"] in REDUCED:
+        found.append("At this scale the numbers say nothing about those of the paper.")
+    if summary.get("errata"):
+        found.append(f"Paper and released code disagree where {ERRATA_PAGE} says: {', '.join(summary['errata'])}.")
+    found.append(f"What was found holds for this data, network and budget, over {len(summary['seeds'])} paired seeds.")
+    return [markdown_text(text) for text in found]

@@ -1,0 +1,130 @@
+"""`maxsup export --to card`: a run on somebody's photos as a folder that a model hub takes."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from maxsup.cli import main
+from maxsup.core.recipes import load_recipe
+from tests.integration.runs import NUM_CLASSES, image_folder, tiny_recipe, train_quietly
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on files that loader processes read, in folders whose names are nobody's business."""
+    home = tmp_path_factory.mktemp("Anna Maria, private")
+    words = [
+        "data.num_workers=2",
+        "epochs=1",
+        f"data.root={home}",
+        "loss.alpha={schedule: linear, start: 0.1, end: 0.2}",
+    ]
+    train_quietly(tiny_recipe(image_folder(home / "my photos"), *words), home / "runs" / "first_try")
+    return home / "runs" / "first_try"
+
+
+def exported(run: Path, *words: str) -> int:
+    with pytest.raises(SystemExit) as leaving:
+        main(["export", str(run), "--to", "card", *words])
+    return int(leaving.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def card(run: Path) -> Path:
+    assert exported(run, "--dataset", "someone/photos", "--license", "cc-by-4.0", "--weights", "best") == 0
+    return run / "card"
+
+
+def test_the_card_is_valid_and_holds_the_numbers_of_the_run(run: Path, card: Path) -> None:
+    found = huggingface_hub.ModelCard.load(card / "README.md").data
+    numbers = json.loads((run / "summary.json").read_text())["test"]["best"]
+    assert (found.library_name, found.license, found.datasets) == ("maxsup", "cc-by-4.0", ["someone/photos"])
+    assert found.pipeline_tag == "image-classification"
+    shown = {result.metric_type: result.metric_value for result in found.eval_results}
+    assert {"accuracy", "nll", "ece"} < set(shown)
+    assert shown == {key: numbers[key] for key in shown}
+    assert {(result.dataset_type, result.dataset_split) for result in found.eval_results} == {
+        ("someone/photos", "test")
+    }
+
+
+def test_results_for_the_page_of_a_data_set_are_read_by_the_hub_library(run: Path, card: Path) -> None:
+    # Older versions of the library, which other packages here may ask for, have no such page.
+    if not hasattr(huggingface_hub, "parse_eval_result_entries"):
+        pytest.skip("this huggingface_hub does not know .eval_results")
+    [file] = (card / ".eval_results").iterdir()
+    [entry] = huggingface_hub.parse_eval_result_entries(yaml.safe_load(file.read_text()))
+    accuracy = json.loads((run / "summary.json").read_text())["test"]["best"]["accuracy"]
+    assert (entry.dataset_id, entry.value) == ("someone/photos", round(100 * accuracy, 2))
+
+
+def test_no_folder_of_the_machine_is_named(run: Path, card: Path) -> None:
+    files = [path for path in card.rglob("*") if path.is_file()]
+    assert len(files) == 6
+    for path in files:
+        assert not re.search(rb"Anna|private|/tmp|pytest", path.read_bytes()), path.name
+    recipe = load_recipe(str(card / "recipe.yaml"))
+    assert (recipe.data.name, recipe.data.root) == ("folder:my photos", None)
+
+
+def test_the_python_of_the_card_loads_the_weights(run: Path, card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [code] = re.findall(r"```python\n(.+?)```", (card / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(card)
+    names: dict[str, torch.nn.Module] = {}
+    exec(code, names)
+    assert names["model"](torch.zeros(2, 3, 8, 8)).shape == (2, NUM_CLASSES)
+    kept = load_file(run / "checkpoints" / "best" / "model.safetensors")
+    assert all(torch.equal(value, kept[name]) for name, value in names["model"].state_dict().items())
+
+
+def test_a_folder_that_holds_something_is_left_alone(card: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (card / "README.md").write_text("mine")
+    assert exported(run) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (card / "README.md").read_text() == "mine"
+    assert exported(run, "--force") == 0
+    assert "hf upload" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "words"),
+    [
+        ("config.yaml", 2, "run must be a directory that maxsup train made"),
+        ("summary.json", 2, "run must be finished before it is shared"),
+        ("checkpoints/last/model.safetensors", 5, "model.safetensors must be"),
+    ],
+)
+def test_what_is_no_finished_run_is_refused_in_a_sentence(
+    run: Path, missing: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy", symlinks=True)
+    (copy / missing).unlink()
+    assert exported(copy, "--output", str(tmp_path / "card")) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert not (tmp_path / "card").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--dataset", "photos"),
+        ("--weights", "first"),
+        ("--to", "page"),
+        (".",),
+        ("--to", "logbook", "--license", "mit"),
+    ],
+)
+def test_options_that_make_no_sense_exit_with_2(
+    run: Path, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exported(run, *words, "--output", str(tmp_path / "out")) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
