@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest check lint format bench browser clean
+.PHONY: help demo test test-oldest check lint format bench dist browser clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 OLDEST_PYTHON := 3.10
 OLDEST_TORCH := 2.4.0
 OLDEST_VENV := .venv-oldest
+DIST_VENV := .venv-dist
 LOSS_TESTS := tests/contract tests/paper tests/properties tests/unit/losses tests/unit/test_monitor.py tests/unit/test_schedules.py
 LAB_TESTS := recipe_data.py test_analyses.py test_datasets.py test_models.py test_recipes.py test_studies.py
 
@@ -47,13 +48,32 @@ format: $(VENV)/dev.stamp ## let ruff repair what it can
 bench: $(VENV)/bench.stamp ## run the benchmarks (alone on the machine)
 	$(BIN)/python -m benchmarks
 
+# The package is read from the wheel and not from here: an empty folder is the place to start it.
+dist: ## build wheel and sdist, and try the wheel in an empty environment
+	rm -rf dist build $(DIST_VENV)
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/python -m pip install --quiet build twine
+	$(DIST_VENV)/bin/python -m build --outdir dist .
+	$(DIST_VENV)/bin/python -m twine check --strict dist/*
+	rm -rf $(DIST_VENV)
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/python -m pip install --quiet -c constraints.txt "$$(echo dist/*.whl)[lab]"
+	@here=$$PWD && empty=$$(mktemp -d) && cd $$empty && set -x \
+	  && $$here/$(DIST_VENV)/bin/maxsup --help >help.txt \
+	  && $$here/$(DIST_VENV)/bin/python -c 'import maxsup, torch; assert "$(DIST_VENV)" in maxsup.__file__; \
+	     [maxsup.create_loss(name) for name in maxsup.list_losses()]; \
+	     print(maxsup.MaxSupLoss(alpha=0.1)(torch.randn(4, 3), torch.tensor([0, 1, 2, 0])))' \
+	  && $$here/$(DIST_VENV)/bin/maxsup train digits_cnn epochs=3 --output run \
+	  && $$here/$(DIST_VENV)/bin/maxsup diagnose run >diagnosis.txt \
+	  && $$here/$(DIST_VENV)/bin/maxsup export run --to card && rm -r $$empty
+
 browser: ## install chromium for the browser tests (Debian and Ubuntu)
 	@command -v chromium >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || echo "chromium is not installed and apt could not install it; the browser tests will be skipped."
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) $(OLDEST_VENV) build dist .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(OLDEST_VENV) $(DIST_VENV) build dist .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/created.stamp:
