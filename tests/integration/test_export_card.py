@@ -11,8 +11,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from maxsup.cli import main
 from maxsup.core.recipes import load_recipe
+from maxsup.reports.card import known_from_data
+from tests.integration.cards import exported, loaded
 from tests.integration.runs import NUM_CLASSES, image_folder, tiny_recipe, train_quietly
 
 
@@ -28,12 +29,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     train_quietly(tiny_recipe(image_folder(home / "my photos"), *words), home / "runs" / "first_try")
     return home / "runs" / "first_try"
-
-
-def exported(run: Path, *words: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        main(["export", str(run), "--to", "card", *words])
-    return int(leaving.value.code or 0)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def test_results_for_the_page_of_a_data_set_are_read_by_the_hub_library(run: Pat
 
 def test_no_folder_of_the_machine_is_named(run: Path, card: Path) -> None:
     files = [path for path in card.rglob("*") if path.is_file()]
-    assert len(files) == 6
+    assert len(files) == 7
     for path in files:
         assert not re.search(rb"Anna|private|/tmp|pytest", path.read_bytes()), path.name
     recipe = load_recipe(str(card / "recipe.yaml"))
@@ -75,13 +70,28 @@ def test_no_folder_of_the_machine_is_named(run: Path, card: Path) -> None:
 
 
 def test_the_python_of_the_card_loads_the_weights(run: Path, card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [code] = re.findall(r"```python\n(.+?)```", (card / "README.md").read_text(), re.DOTALL)
-    monkeypatch.chdir(card)
-    names: dict[str, torch.nn.Module] = {}
-    exec(code, names)
-    assert names["model"](torch.zeros(2, 3, 8, 8)).shape == (2, NUM_CLASSES)
+    model = loaded(card, monkeypatch)
+    assert model(torch.zeros(2, 3, 8, 8)).shape == (2, NUM_CLASSES)
     kept = load_file(run / "checkpoints" / "best" / "model.safetensors")
-    assert all(torch.equal(value, kept[name]) for name, value in names["model"].state_dict().items())
+    assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+
+
+def test_a_network_made_for_one_size_is_told_the_size_that_its_data_has() -> None:
+    names, size = known_from_data(load_recipe("digits_cnn", ["model.name=tiny_vit"]), 10)
+    assert (len(names), size) == (10, 8)
+    assert known_from_data(load_recipe("digits_cnn", ["data.image_size=16"]), 11) == ((), 16)
+
+
+def test_without_its_data_a_run_is_exported_without_names_of_classes(run: Path, card: Path, tmp_path: Path) -> None:
+    assert (card / "class_names.txt").read_text() == "class_0\nclass_1\nclass_2\n"
+    photos = run.parents[1] / "my photos"
+    photos.rename(tmp_path / "gone")
+    try:
+        assert exported(run, "--output", str(tmp_path / "card")) == 0
+    finally:
+        (tmp_path / "gone").rename(photos)
+    assert not (tmp_path / "card" / "class_names.txt").exists()
+    assert "class_names" not in (tmp_path / "card" / "README.md").read_text()
 
 
 def test_a_folder_that_holds_something_is_left_alone(card: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from maxsup.data import load_data
 from maxsup.training import evaluate_run
 from maxsup.training.checkpoint import read_tensors
 from maxsup.training.parts import build_model
+from tests.integration.cards import exported, loaded
 from tests.integration.command import Outcome
 from tests.integration.integrations.launch import run_two_ranks
 from tests.integration.runs import StopAt, train_quietly, what_is_kept
@@ -216,6 +217,12 @@ def test_a_classifier_without_a_recipe_is_left_out_with_a_reason(classifier: Pat
     done = analyze([classifier], ["segmentation"], output=tmp_path)
     assert done.results == {}
     assert "segmentation.recipe=" in done.skipped[0]
+
+
+def test_a_card_says_how_a_segmenter_is_loaded(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert exported(run, "--output", str(tmp_path / "card")) == 0
+    assert "image-segmentation" in (tmp_path / "card" / "README.md").read_text()
+    assert loaded(tmp_path / "card", monkeypatch)(torch.zeros(2, 3, 32, 32)).shape == (2, 2, 32, 32)
 
 
 def test_a_recipe_for_a_segmenter_is_refused(run: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
     recipe.yaml             what was trained, as maxsup train takes it
     results.json            all final numbers
     environment.json        versions and machine
+    class_names.txt         one a line in the order of the outputs, where the data is at hand
     .eval_results/*.yaml    the main number, for the page of a data set of the hub, where one is named
 
 Paths of the machine stay there: of each only the last name is kept.
@@ -15,7 +16,7 @@ Paths of the machine stay there: of each only the last name is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from maxsup.reports.folders import without_paths
 from maxsup.reports.page import anchor, shown
 from maxsup.reports.tables import markdown_text
 from maxsup.training.checkpoint import checkpoint_values
+from maxsup.training.parts import build_data
 from maxsup.training.runs import WEIGHTS
 
 _NUMBERS = {
@@ -89,15 +91,14 @@ model = {create}(
     recipe.model.name,
     {num_classes},
     in_channels={num_channels},
-    image_size=recipe.data.image_size,
+    image_size={image_size},
 {classifier}    **recipe.model.options,
 )
 model.load_state_dict(load_file("model.safetensors"))
 model.eval()
 ```
 
-Images are normalised by the mean and deviation above. Outputs are logits, in the order of the classes of the data
-(folders of classes: by name).
+Images are normalised by the mean and deviation above. Outputs are logits, in the order of {order}.
 
 ## Limits
 
@@ -118,6 +119,8 @@ class _Shared:
     trained_on: Mapping[str, Any]
     environment: Mapping[str, Any]
     weights: str
+    class_names: Sequence[str]
+    image_size: int | None
 
     @property
     def is_dense(self) -> bool:
@@ -160,14 +163,19 @@ def write_card(
         numbers = {key: value for key, value in summary["test"][weights].items() if value is not None}
         environment = without_paths(read_json(source.env))
         trained_on = checkpoint_values(file.parent)["data"]
-        name = run.resolve().name
-        shared = _Shared(name, _public(run_recipe(source)), numbers, trained_on, environment, weights)
+        recipe = run_recipe(source)
+        class_names, size = known_from_data(recipe, int(trained_on["num_classes"]))
+        shared = _Shared(
+            run.resolve().name, _public(recipe), numbers, trained_on, environment, weights, class_names, size
+        )
         texts = {
             "README.md": f"---\n{_yaml(_metadata(shared, dataset, licence))}---\n\n{_card(shared)}",
             "recipe.yaml": _yaml(shared.recipe),
             "results.json": json_text(without_paths(summary), indent=2) + "\n",
             "environment.json": json_text(environment, indent=2) + "\n",
         }
+        if class_names:
+            texts["class_names.txt"] = "".join(" ".join(name.split()) + "\n" for name in class_names)
         if dataset is not None:
             texts[f".eval_results/{anchor(dataset)}.yaml"] = _yaml([_eval_result(shared, dataset)])
     files = {output / path: text.encode() for path, text in texts.items()} | {output / file.name: file.read_bytes()}
@@ -181,6 +189,18 @@ def _public(recipe: Recipe) -> dict[str, Any]:
     found: dict[str, Any] = without_paths(recipe.model_dump(mode="json"))
     found["data"]["root"] = None
     return found
+
+
+def known_from_data(recipe: Recipe, num_classes: int) -> tuple[Sequence[str], int | None]:
+    """Names of the classes and side of the images; what a run does not keep is left out where its data has gone."""
+    size = recipe.data.image_size
+    try:
+        bundle = build_data(recipe.model_copy(update={"data": recipe.data.model_copy(update={"download": False})}))
+    except (ImportError, MaxsupError, OSError, ValueError):
+        return (), size
+    if bundle.num_classes != num_classes:
+        return (), size
+    return bundle.class_names, size or (bundle.image_shape[1] if bundle.image_shape else None)
 
 
 def _yaml(value: Any) -> str:
@@ -247,6 +267,8 @@ def _card(shared: _Shared) -> str:
         num_classes=trained_on["num_classes"],
         num_channels=len(trained_on["mean"]),
         weights=shared.weights,
+        image_size=shared.image_size,
+        order="`class_names.txt`" if shared.class_names else "the classes of the data",
         create="create_segmenter" if shared.is_dense else "create_model",
         classifier="" if shared.is_dense else "    classifier=recipe.model.classifier,\n",
     )
