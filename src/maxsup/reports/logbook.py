@@ -174,7 +174,7 @@ def _limits(summary: Mapping[str, Any]) -> list[str]:
     if holes:
         found.append(f"{len(holes)} of {len(summary['runs'])} runs are not there; their places in the table are empty.")
     if summary["scale"] in REDUCED:
-        found.append("At this scale the numbers say nothing about those of the paper.")
+        found.append("The scale is reduced: this repeats the question of the paper and not its numbers.")
     if summary.get("errata"):
         found.append(f"Paper and released code disagree where {ERRATA_PAGE} says: {', '.join(summary['errata'])}.")
     found.append(f"What was found holds for this data, network and budget, over {len(summary['seeds'])} paired seeds.")
