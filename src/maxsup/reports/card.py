@@ -71,10 +71,10 @@ Test split, {n} images, {weights} weights. All losses are evaluated alike: no nu
 | mean, deviation | {mean}, {std} of pixels between 0 and 1 |
 | environment | maxsup {maxsup}, Python {python}, torch {torch}, {device} |
 
-`recipe.yaml` holds every setting, `environment.json` all versions, `results.json` all numbers. The same training again:
+`recipe.yaml` holds every setting, `environment.json` all versions, `results.json` all numbers. The same training again,
+where maxsup is installed with its extra `lab`:
 
 ```
-pip install 'maxsup[lab]'
 maxsup train recipe.yaml
 ```
 

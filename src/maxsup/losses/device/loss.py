@@ -1,4 +1,4 @@
-"""All samples at once on a device, through kernels or through few operators, without a look at any of them.
+"""All samples at once on a device, through kernels, which make the host wait for nothing, or through few operators.
 
 The gradient is made in backward, where the upstream is known: made in forward, it would be read and written once more
 to be scaled, and in fp16 it would have to be stored twice as wide until a loss scaler has met it.
