@@ -174,12 +174,15 @@ def collect(
     output: Annotated[
         Path, typer.Option("--output", metavar="DIR", help="Gets POOL.csv, a line a run, and origin.json.")
     ] = Path("docs/evidence/results"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep lines of losses and seeds that DIR has no run of.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
     from maxsup.studies.pools import collect as collected
 
-    counts = collected(runs, output)
+    counts = collected(runs, output, keep=keep)
     if as_json:
         print_json({"pools": counts})
     else:

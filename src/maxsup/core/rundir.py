@@ -3,7 +3,7 @@
 ::
 
     config.yaml       the resolved recipe            env.json      versions, device, threads, git commit
-    metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second, one line an epoch
+    metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second of each epoch
     summary.json      final numbers                  bad_files.csv images that could not be read
     checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json, checksums.json
     nonfinite.json    where the loss last was no number; gone when training goes on

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,12 +47,14 @@ def loss_label(loss: LossConfig) -> str:
     return " ".join(words)
 
 
-def collect(runs: Path, output: Path) -> dict[str, int]:
+def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     """Write the numbers of every finished run of a pool, trials of tuning left out; gives the lines of each pool.
 
     Args:
         runs: The folder of runs that studies share.
         output: Gets ``POOL.csv`` and ``origin.json``.
+        keep: Whether lines that are there already stay, for losses and seeds of which ``runs`` holds no run: a pool
+            may be trained on several machines, one after another.
     """
     tables, origins = Tables(), dict[str, list[RunDir]]()
     for file in sorted(runs.glob(f"*/{JOB}")):
@@ -69,11 +70,18 @@ def collect(runs: Path, output: Path) -> dict[str, int]:
             f"runs must hold finished runs of pools; got {str(runs)!r}, which holds none. Run a study first."
         )
     target = RunDir(output)
+    known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
+    before = read_tables(output) if keep else {}
+    found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
     for pool, rows in tables.items():
+        made = {(row["loss"], row["seed"]) for row in rows}
+        kept = [row for row in before.get(pool, []) if (row["loss"], row["seed"]) not in made]
+        if kept:
+            rows += kept
+            found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
         _add_relative_time(rows)
         target.write_text(output / f"{pool}.csv", _csv_text(rows))
-    known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
-    target.write_json(output / ORIGIN, known | {pool: _origin(found) for pool, found in sorted(origins.items())})
+    target.write_json(output / ORIGIN, known | found)
     return {pool: len(rows) for pool, rows in tables.items()}
 
 
@@ -110,11 +118,11 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
         name = _analysis_name(request)
         found = read_json(path).get("numbers", {}) if path.is_file() else {}
         numbers |= {f"{name}.{key}": entry["value"] for key, entry in found.items()}
-    seconds = (
-        [json.loads(line)["seconds"] for line in run.timing.read_text().splitlines()] if run.timing.is_file() else []
-    )
-    if seconds:
-        numbers |= {"timing.seconds": sum(seconds), "timing.fastest_seconds": min(seconds)}
+    epochs = read_json_lines(run.timing) if run.timing.is_file() else []
+    if epochs:
+        # Other programs on the machine stretch the time on the wall far more than that of the processor.
+        fastest = min(epoch.get("cpu_seconds", epoch["seconds"]) for epoch in epochs)
+        numbers |= {"timing.seconds": sum(epoch["seconds"] for epoch in epochs), "timing.fastest_seconds": fastest}
     return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
 
 
@@ -146,7 +154,7 @@ def _csv_text(rows: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["loss", "seed", *names])
     for row in sorted(rows, key=lambda row: (row["loss"], row["seed"])):
-        writer.writerow([row["loss"], row["seed"], *(f"{row[name]:.6g}" if name in row else "" for name in names)])
+        writer.writerow([row["loss"], row["seed"], *(_cell(row.get(name)) for name in names)])
     return text.getvalue()
 
 
@@ -165,6 +173,16 @@ def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
         "num_runs": len(runs),
         "hours": round(seconds / 3600, 2),
     }
+
+
+def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int) -> dict[str, Any]:
+    """The origin of a pool whose runs come from several collections; hours are those of every run ever made for it."""
+    joint = {key: sorted({*value, *old.get(key, [])}) for key, value in new.items() if isinstance(value, list)}
+    return joint | {"num_runs": num_runs, "hours": round(new["hours"] + old.get("hours", 0.0), 2)}
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.6g}"
 
 
 def _float(text: str) -> float:

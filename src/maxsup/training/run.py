@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def _fit(trainer: Trainer) -> None:
     recipe, clock = trainer.recipe, trainer.clock
     try:
         while trainer.position.epoch < recipe.epochs:
-            before, images = clock.total, clock.num_images
+            before, images, cpu = clock.total, clock.num_images, time.process_time()
             at = trainer.position
             trainer.reporter.start_epoch(at.epoch, recipe.epochs, at.step, trainer.batches.num_batches)
             for _ in trainer.train_epoch():
@@ -156,6 +157,7 @@ def _fit(trainer: Trainer) -> None:
                 epoch = line["epoch"]
                 trainer.run.append_json(trainer.run.metrics, line, num_before=epoch)
                 timing = {"epoch": epoch, "seconds": seconds, "images_per_second": rate}
+                timing["cpu_seconds"] = time.process_time() - cpu
                 trainer.run.append_json(trainer.run.timing, timing, num_before=epoch)
             if recipe.tracker is not None:
                 trainer.accelerator.log(_numbers(line), step=line["epoch"])

@@ -139,6 +139,25 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
     assert (tmp_path / "results" / "c10.csv").read_bytes() == before
 
 
+def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
+    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    first, *others = sorted(folder.runs)
+    timing = '{"seconds": 1800.0, "cpu_seconds": 900.0}\n'
+    for name, accuracy in [(first, 0.25), (others[0], 0.5)]:
+        finish_run(tmp_path / "runs" / name, accuracy)
+        (tmp_path / "runs" / name / "timing.jsonl").write_text(timing)
+    collect(tmp_path / "runs", tmp_path / "results")
+    (tmp_path / "runs" / first / "summary.json").unlink()
+    finish_run(tmp_path / "runs" / others[0], 0.75)
+    assert collect(tmp_path / "runs", tmp_path / "results", keep=True) == {"c10": 2}
+    [rows] = read_tables(tmp_path / "results").values()
+    assert [row["test.accuracy"] for row in rows] == [0.25, 0.75]
+    assert rows[0]["timing.fastest_seconds"] == 900.0
+    origin = json.loads((tmp_path / "results" / "origin.json").read_text())["c10"]
+    assert (origin["num_runs"], origin["hours"]) == (2, 1.5)
+    assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": 1}
+
+
 def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"which holds none\. Run a study first"):
         collect(tmp_path, tmp_path / "results")
