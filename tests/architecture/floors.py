@@ -17,7 +17,7 @@ _GROUND = {"core"}
 _PARTS = {"data", "losses", "metrics", "models"}
 _RUN = {"training"}
 _WORK = {"analysis"} | _RUN
-_GRIDS = {"reports", "studies"}
+_PAGES = {"reports"}
 _PUBLIC = {"core", "losses", "facade"}
 
 # The members of a floor do not import one another, so each part lists floors strictly below its own.
@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(_PARTS, _GROUND),
     "training": _PUBLIC | _PARTS,
     "analysis": _PUBLIC | _PARTS | _RUN,
-    **dict.fromkeys(_GRIDS, _PUBLIC | _PARTS | _WORK),
-    "cli": _PUBLIC | _PARTS | _WORK | _GRIDS | {"integrations"},
+    "reports": _PUBLIC | _PARTS | _WORK,
+    "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
+    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"studies", "integrations"},
 }
 
 

@@ -33,6 +33,8 @@ def test_imports_point_down() -> None:
         ("integrations/hf.py", "from maxsup.training import fit", True),
         ("integrations/hf.py", "from maxsup.schedules import Linear", False),
         ("reports/html.py", "from maxsup.cli import main", True),
+        ("reports/html.py", "from maxsup.studies import compare", True),
+        ("studies/outcome.py", "from maxsup.reports import write_report", False),
         ("cli/train.py", "from maxsup.studies import grid", False),
         ("functional.py", "from maxsup.training import fit", True),
         ("functional.py", "from maxsup.losses.maxsup import maxsup_penalty", False),

@@ -18,7 +18,7 @@ from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.data.arrays import read_npz
 from maxsup.reports.folders import read_view
-from maxsup.studies.compare import comparison
+from maxsup.studies.comparison import comparison
 from maxsup.studies.engine import lay_out, read_folder
 from maxsup.studies.launch import Job, read_state
 from maxsup.studies.results import summarize

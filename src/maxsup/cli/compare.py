@@ -95,7 +95,7 @@ def compare(
 
     if tune is not None:
         check_choice("tune", tune, ("alpha",))
-    from maxsup.studies.compare import comparison, recipe_for
+    from maxsup.studies.comparison import comparison, recipe_for
     from maxsup.studies.engine import plan_folder
     from maxsup.studies.preview import settled_overrides
     from maxsup.studies.tuning import tuning

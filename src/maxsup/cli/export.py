@@ -61,7 +61,7 @@ def export(
             if value is not None:
                 raise ValueError(f"{option} must come with --to card; got {value!r} with a logbook. Leave it out.")
         from maxsup.reports.logbook import write_logbook
-        from maxsup.studies.compare import command_of
+        from maxsup.studies.comparison import command_of
         from maxsup.studies.engine import read_folder
         from maxsup.studies.results import summarize
 

@@ -61,7 +61,7 @@ def validate(
         words.insert(0, recipe)
         recipe = None
     if recipe is None:
-        from maxsup.studies.compare import recipe_for
+        from maxsup.studies.comparison import recipe_for
 
         if data is None:
             raise ValueError("validate needs a recipe or data. Write maxsup validate RECIPE, or --data folder:PATH.")

@@ -10,7 +10,7 @@ from maxsup.core.errors import MaxsupError, hint
 from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.models import SEGMENTERS
-from maxsup.studies.compare import MASK_METRICS, METRICS
+from maxsup.studies.comparison import MASK_METRICS, METRICS
 from maxsup.studies.engine import StudyFolder
 from maxsup.studies.parts import Cell, Entry, Scale
 from maxsup.studies.plans import PlannedRun

@@ -7,7 +7,7 @@ import pytest
 from maxsup.core.errors import MaxsupError
 from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
-from maxsup.studies.compare import comparison
+from maxsup.studies.comparison import comparison
 from maxsup.studies.engine import StudyFolder, execute, lay_out, plan_folder, read_folder
 from maxsup.studies.files import load_study
 from maxsup.studies.launch import Job, JobState, read_state

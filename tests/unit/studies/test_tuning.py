@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.studies.compare import comparison
+from maxsup.studies.comparison import comparison
 from maxsup.studies.engine import lay_out
 from maxsup.studies.files import load_study
 from maxsup.studies.plans import expand

@@ -1,6 +1,6 @@
 import pytest
 
-from maxsup.studies.compare import comparison, recipe_for
+from maxsup.studies.comparison import comparison, recipe_for
 from maxsup.studies.plans import expand
 
 RECIPE = "digits_cnn"
