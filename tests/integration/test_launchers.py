@@ -19,6 +19,8 @@ import pytest
 
 from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.core.rundir import RunDir
+from maxsup.studies.comparison import comparison
+from maxsup.studies.engine import execute, lay_out
 from maxsup.studies.launch import Job, JobState, create_launcher, read_state
 from maxsup.studies.worker import FAILURE, LOG, STARTED, is_done
 from tests.integration.launching import complaints, numbers_of, plan_jobs, planned
@@ -279,6 +281,42 @@ def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
     for line in ("--partition=gpu", "--account=lab", "--gpus-per-node=1", "--time=5", "--requeue", "--array=0-1%2"):
         assert f"#SBATCH {line}\n" in scripts[0]
     assert "module load cuda" in scripts[0]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
+@pytest.mark.parametrize("name", ["local", "slurm"])
+def test_an_analysis_of_several_runs_is_a_job_of_the_launcher_and_is_made_once(
+    name: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "slurm":
+        pytest.importorskip("submitit")
+    state = install_slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    words = [f"data.name=folder:{images}", "data.image_size=8", "model.name=small_cnn", "model.pretrained=false"]
+    study = comparison("folder_finetune", ["ce", "ls"], num_seeds=1, overrides=[*words, "epochs=1"])
+    joint = [plan for plan in study.analyses if plan.what == "projection"]
+    folder = lay_out(study.model_copy(update={"analyses": tuple(joint)}), tmp_path / "out", "full")
+    seen: set[str] = set()
+
+    def launched() -> list[JobState]:
+        return execute(folder, create_launcher(name), lambda states: seen.update(state.job.name for state in states))
+
+    states = launched()
+    assert complaints(states) == []
+    assert [state.job.name.partition("-")[0] for state in states] == ["ce", "ls", "all"]
+    assert seen == {state.job.name for state in states}
+    started = [json.loads((state.job.folder / STARTED).read_text())["process"] for state in states]
+    assert os.getpid() not in started
+    results = [folder.folder(run) / "analysis/projection-test.json" for run in folder.runs]
+    # What makes it joint: the runs show the same classes.
+    assert len({json.dumps(json.loads(path.read_text())["options"]) for path in results}) == 1
+    assert len(list(state.glob("script-*"))) == (2 if name == "slurm" else 0)
+    before = [path.stat().st_mtime_ns for path in results]
+    assert complaints(launched()) == []
+    assert [path.stat().st_mtime_ns for path in results] == before
+    results[0].unlink()
+    assert complaints(launched()) == []
+    assert results[0].exists()
 
 
 def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

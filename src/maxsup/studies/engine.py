@@ -5,19 +5,22 @@
     OUT/study.json      the study, the scale, and every run with its place in the table
     OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe: no run is trained twice
     OUT/../runs/NAME/   run directories of a pool, which studies beside one another share
+    OUT/joint/NAME/     jobs that analyse all runs of a seed at once
     OUT/summary.json    the numbers (see ``results``)
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from maxsup.analysis import ANALYSES, analyze
+from maxsup.analysis import ANALYSES
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.reading import as_written, read_json
@@ -28,11 +31,11 @@ from maxsup.studies.launch import Job, JobState, Launcher, OnChange
 from maxsup.studies.parts import Cell, DataChoice
 from maxsup.studies.plans import PlannedAnalysis, PlannedRun, expand, planned_analyses
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.worker import JOB, data_overrides, is_done, read_job
+from maxsup.studies.worker import JOB, is_done, read_job
 from maxsup.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
-_RUNS = "runs"
+_RUNS, _JOINT = "runs", "joint"
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,14 @@ def read_folder(path: str | Path) -> StudyFolder:
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
-    """Train and analyse everything that is not there yet; a run that fails does not stop the others."""
+    """Train and analyse everything that is not there yet; a run that fails does not stop the others.
+
+    Analyses of several runs at once are jobs of the launcher too, and wait until these runs are there.
+    """
     states = launcher.launch(folder.jobs(), on_change)
     done = {state.job.name for state in states if state.status == "done"}
-    for analysis in folder.analyses:
-        if _is_joint(analysis):
-            _analyze_together(folder, analysis, [name for name in folder.runs if name in done])
-    return states
+    joint = _joint_jobs(folder, [name for name in folder.runs if name in done])
+    return [*states, *launcher.launch(joint, lambda others: on_change([*states, *others]))]
 
 
 def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
@@ -211,29 +215,26 @@ def _is_joint(analysis: PlannedAnalysis) -> bool:
     return ANALYSES[analysis.what].is_joint
 
 
-def _analyze_together(folder: StudyFolder, analysis: PlannedAnalysis, names: Sequence[str]) -> None:
-    """One call for all runs of a seed on the same data, unless its results are there."""
+def _joint_jobs(folder: StudyFolder, names: Sequence[str]) -> list[Job]:
+    """A job for all runs of a seed on the same data, written down; none where no analysis asks for several runs."""
+    analyses = [analysis for analysis in folder.analyses if _is_joint(analysis)]
     groups: dict[tuple[int, str], list[str]] = {}
-    for name in names:
+    for name in names if analyses else ():
         run = folder.runs[name]
         groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
-    for members in groups.values():
-        call = analysis_call(analysis, folder.runs[members[0]].recipe, folder.study.weights)
-        seed = folder.runs[members[0]].seed
-        marker = folder.path / "figures" / f"{analysis.name}-s{seed}.txt"
-        text = "\n".join([*members, json.dumps(call)])
-        if marker.is_file() and marker.read_text() == text:
-            continue
-        analyze(
-            [folder.folder(name) for name in members],
-            [analysis.what],
-            output=marker.parent / f"seed-{seed}",
-            split=call["split"],
-            weights=call["weights"],
-            overrides=data_overrides(call["data"]),
-            options={analysis.what: call["options"]},
-        )
-        RunDir(folder.path).write_text(marker, text)
+    jobs = []
+    for (seed, _), members in groups.items():
+        digest = hashlib.blake2b("\n".join(members).encode(), digest_size=4).hexdigest()
+        place, recipe = folder.path / _JOINT / f"s{seed}-{digest}", folder.runs[members[0]].recipe
+        order = {
+            "recipe": recipe.model_dump(mode="json"),
+            "name": folder.study.name,
+            "runs": [os.path.relpath(folder.folder(name).resolve(), place.resolve()) for name in members],
+            "analyses": [analysis_call(analysis, recipe, folder.study.weights) for analysis in analyses],
+        }
+        RunDir(place).write_json(place / JOB, order)
+        jobs.append(Job(f"all-s{seed}-{digest}", place, 0))
+    return jobs
 
 
 def _require_same_study(folder: StudyFolder) -> None:

@@ -139,10 +139,11 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
     for state in shown:
         is_running, pulse = state.status == "running", state.pulse
         done = max(state.epoch, pulse.epoch + pulse.step / max(pulse.num_steps, 1))
-        has_bar = is_running or (state.epoch and not state.is_final)
+        # A job that trains nothing has no epochs.
+        has_bar = state.job.epochs and (is_running or (state.epoch and not state.is_final))
         bar: Any = ProgressBar(state.job.epochs, done, width=_BAR_WIDTH) if has_bar else ""
         left = "" if not is_running or state.seconds_left is None else duration(state.seconds_left)
-        epoch = f"{state.epoch}/{state.job.epochs}"
+        epoch = f"{state.epoch}/{state.job.epochs}" if state.job.epochs else ""
         rate = f"{pulse.images_per_second:.0f}" if is_running and pulse.images_per_second is not None else ""
         is_still = is_running and pulse.age >= STILL_SECONDS
         sentence = f"{stillness(state)}: {standing(state)}" if is_still else state.sentence

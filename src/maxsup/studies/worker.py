@@ -1,12 +1,14 @@
 """What a worker does for one run: train it, then analyse it; what is there already is not done again.
 
+A job that names ``runs`` trains nothing: it makes analyses that need several finished runs at once.
+
 ``python -m maxsup.studies.worker FOLDER`` does one job and exits with the code of what went wrong. ``--orders N`` takes
 jobs from file descriptor ``N``, one folder in JSON a line, and answers each with a line; the end of the orders, also by
 the death of whoever writes them, makes it save and leave.
 
 A run's folder is all that is needed::
 
-    job.json       recipe, name and analyses: what is to be done
+    job.json       recipe, name and analyses, perhaps the folders of other runs: what is to be done
     started.json   an attempt has begun; process and host, for people
     failure.json   why the last attempt failed: sentence and exit code
     worker.log     all that attempts have printed
@@ -70,15 +72,17 @@ def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
 
 
 def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
-    """Whether a run is trained and all its analyses are over.
+    """Whether a run is trained, where it is to be, and all analyses of a job are over.
 
     Args:
         folder: The run directory.
         job: What is asked for, where that is not written down yet.
     """
-    if not RunDir(folder).summary.exists():
+    has_summary = RunDir(folder).summary.exists()
+    if job is None and not has_summary and not (folder / JOB).exists():
         return False
-    return not _open_requests(folder, read_job(folder) if job is None else job)
+    asked = read_job(folder) if job is None else job
+    return (has_summary or "runs" in asked) and not _open_requests(folder, asked)
 
 
 def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
@@ -99,7 +103,8 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
     folder = Path(folder)
     job = read_job(folder)
     run = RunDir(folder)
-    if not run.summary.exists():
+    runs = [folder / other for other in job.get("runs", ())]
+    if not runs and not run.summary.exists():
         with as_written(folder / JOB):
             recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
         train(recipe, folder, name=name, reporter=reporter or Reporter())
@@ -110,7 +115,7 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
         if reporter is not None:
             reporter.work_on(f"analysis {request['what']}")
         try:
-            done = _analyzed(folder, request)
+            done = _analyzed(folder, request, runs or [folder])
             for same in job["analyses"]:
                 if same | {"name": None} == request | {"name": None}:
                     run.write_json(analysis_marker(folder, same), done | {"request": same})
@@ -182,13 +187,13 @@ def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
         return False
 
 
-def _analyzed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make an analysis; gives the content of its marker."""
+def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) -> dict[str, Any]:
+    """Make an analysis of runs; gives the content of its marker."""
     from maxsup.analysis import analyze
 
     name = request["what"]
     done = analyze(
-        [folder],
+        runs,
         [name],
         split=request.get("split") or "test",
         weights=request.get("weights") or "last",
@@ -199,7 +204,7 @@ def _analyzed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     base = folder.resolve()
     return {
         "request": dict(request),
-        "files": [str(file.resolve().relative_to(base)) for file in done.files],
+        "files": [os.path.relpath(file.resolve(), base) for file in done.files],
         "skipped": done.skipped,
     }
 
