@@ -67,6 +67,7 @@ def make_loss(name: str, dtype: torch.dtype = torch.float64, **options: Any) -> 
     if name == "ols":
         loss = maxsup.create_loss(name, num_classes=NUM_CLASSES, **{**CASE_OF[name].strength, **options}).to(dtype)
         loss.matrix.copy_(soft_matrix(dtype))
+        loss.end_epoch()
         return loss
     return maxsup.create_loss(name, **{**CASE_OF[name].strength, **options})
 

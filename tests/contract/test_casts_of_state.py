@@ -40,6 +40,7 @@ def trained(loss: nn.Module, name: str, cast: Callable[[nn.Module], object] | No
     """Values of the batches of two epochs; the cast happens in the middle of the first."""
     generator = torch.Generator().manual_seed(0)
     values = []
+    loss.end_epoch()
     for epoch in range(2):
         loss.set_progress(0.3 + 0.4 * epoch)
         for batch in range(2):
@@ -92,6 +93,7 @@ def test_a_loss_built_under_another_default_dtype_trains_like_its_twin(name: str
 def test_a_matrix_that_is_made_after_the_cast_is_wide_too(cast: str):
     loss = maxsup.create_loss("ols", alpha=Linear(0.1, 0.3))
     loss.set_progress(0.5)
+    loss.end_epoch()
     CASTS[cast](loss)
     logits = torch.eye(NUM_CLASSES).repeat(300, 1)
     for _ in range(2):
@@ -105,6 +107,7 @@ def test_a_matrix_that_is_made_after_the_cast_is_wide_too(cast: str):
 
 def test_counts_do_not_stop_where_single_precision_has_no_next_integer():
     loss = maxsup.create_loss("ols", num_classes=2)
+    loss.end_epoch()
     logits, target = torch.tensor([[20.0, 0.0]]), torch.tensor([0])
     loss(logits, target)
     loss.counts[0] = 2**24

@@ -123,6 +123,7 @@ def test_a_changing_strength_does_not_recompile_and_leaves_a_pending_backward_as
     logits = logits_without_ties(6, 4, dtype=torch.float32).requires_grad_()
     batch, needs = (logits, labels_for(logits)), needs_of(name, logits)
     loss.set_progress(0.0)
+    loss.end_epoch()
     if name == "ols":
         loss(*batch)
     (expected,) = torch.autograd.grad(loss(*batch, **needs), logits)

@@ -68,6 +68,8 @@ def test_a_materialised_loss_trains_like_one_built_on_the_device(name: str, is_s
         if loss.schedule is not None:
             with pytest.raises(RuntimeError, match="set_progress must be called"):
                 loss(logits, labels_for(logits), **needs_of(name, logits))
+        for each in (loss, twin):
+            each.end_epoch()
         for epoch in range(2):
             values = []
             for each in (loss, twin):

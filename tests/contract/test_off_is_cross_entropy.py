@@ -57,6 +57,7 @@ def test_strength_zero_is_cross_entropy(name: str, reduction: str, dtype: torch.
     targets = targets_for(name, logits) if CASE_OF[name].takes_probabilities else targets_for(name, logits)[:2]
     for target in targets:
         loss = maxsup.create_loss(name, **CASE_OF[name].off, **options)
+        loss.end_epoch()
         assert is_cross_entropy(loss, logits, target, needs_of(name, logits), **options)
 
 

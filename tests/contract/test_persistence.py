@@ -60,6 +60,7 @@ def test_the_progress_of_a_schedule_is_part_of_the_state(name: str):
     loss.set_progress(0.25)
     fresh = maxsup.create_loss(name, **{option: Linear(0.1, 0.3)})
     fresh.load_state_dict(pickle.loads(pickle.dumps(loss.state_dict())))
+    fresh.end_epoch()
     assert getattr(fresh, option) == pytest.approx(0.15, abs=1e-12)
     assert torch.isfinite(value_of(fresh, name))
 
@@ -90,5 +91,7 @@ def test_a_schedule_gives_the_strength_at_its_progress(name: str):
     scheduled = maxsup.create_loss(name, **{option: Linear(0.1, 0.3)})
     scheduled.set_progress(0.5)
     constant = maxsup.create_loss(name, **{option: 0.2})
+    for loss in (scheduled, constant):
+        loss.end_epoch()
     assert getattr(scheduled, option) == pytest.approx(0.2, abs=1e-12)
     assert torch.allclose(value_of(scheduled, name), value_of(constant, name), rtol=1e-12, atol=0)

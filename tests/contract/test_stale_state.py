@@ -97,6 +97,7 @@ def test_a_schedule_that_moves_leaves_a_pending_backward_as_it_was(name: str, re
     else:
         loss = maxsup.create_loss(name, **schedule)
     loss.set_progress(0.0)
+    loss.end_epoch()
     value = loss(*batch, **({} if name == "head" else needs_of(name, logits)))
     first, *later = gradients(value, logits, lambda: loss.set_progress(1.0))
     for gradient in later:

@@ -10,7 +10,7 @@ import pytest
 from maxsup.analysis import ANALYSES, analyze
 from maxsup.analysis.registry import check_options
 from maxsup.core.config import LossConfig, Recipe, differing_keys, flat_items
-from maxsup.data import DATASETS, dataset_options
+from maxsup.data import DATASETS
 from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
 from maxsup.studies.parts import EMBEDDED
 from maxsup.studies.power import MIN_SEEDS
@@ -150,7 +150,7 @@ def test_every_loss_can_be_built_from_its_options(scale: ScaleName, num_losses: 
 def test_every_data_set_exists_with_its_options(scale: ScaleName) -> None:
     found = distinct(scale, "data")
     for recipe in found:
-        assert set(recipe.data.options) <= set(dataset_options(recipe.data.name.partition(":")[0]))
+        assert set(recipe.data.options) <= set(DATASETS.options(recipe.data.name.partition(":")[0]))
     assert len(found) >= 6
 
 

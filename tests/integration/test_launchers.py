@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from maxsup.cli.studies import checked_launcher
 from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.core.rundir import RunDir
 from maxsup.studies.comparison import comparison
@@ -323,10 +324,11 @@ def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch and srun, and this machine has no such"):
-        create_launcher("slurm")
-    with pytest.raises(
-        ValueError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"
-    ):
+        create_launcher("slurm").launch([Job("a", tmp_path / "a", 1)])
+    with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch"):
+        checked_launcher("slurm", None)
+    assert checked_launcher("slurm", None, ["partition=gpu"], is_dry=True).settings(1)["slurm_partition"] == "gpu"
+    with pytest.raises(TypeError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"):
         create_launcher("slurm", cluster="local", partion="gpu")
 
 

@@ -65,6 +65,7 @@ def gradient_under_ddp(rank: int) -> torch.Tensor:
 def matrix_of_a_rank(rank: int) -> torch.Tensor:
     features, target, _ = whole_batch()
     loss = OnlineLabelSmoothingLoss(num_classes=4)
+    loss.end_epoch()
     loss(linear_model()(features[rows_of(rank)]).detach(), target[rows_of(rank)])
     loss.end_epoch()
     return torch.cat([loss.matrix.flatten(), loss.accumulator.flatten(), loss.counts])
@@ -85,6 +86,7 @@ def matrix_under_ddp(rank: int) -> torch.Tensor:
     """Batches of two and more samples: DistributedDataParallel copies buffers of the first rank before each."""
     features, target, _ = whole_batch()
     model = torch.nn.parallel.DistributedDataParallel(LossInside())
+    model.module.criterion.end_epoch()
     for part in range(2):
         model(features[rows_of(rank)][part::2], target[rows_of(rank)][part::2])
     for _ in range(2):  # the second finds no new batch
@@ -95,6 +97,7 @@ def matrix_under_ddp(rank: int) -> torch.Tensor:
 def matrix_where_one_rank_saw_nothing(rank: int) -> torch.Tensor:
     features, target, _ = whole_batch()
     loss = OnlineLabelSmoothingLoss(num_classes=4)
+    loss.end_epoch()
     if rank == 0:
         loss(linear_model()(features).detach(), target)
     loss.end_epoch()
@@ -145,6 +148,7 @@ def whole_gradient() -> torch.Tensor:
 def whole_matrix() -> OnlineLabelSmoothingLoss:
     features, target, _ = whole_batch()
     loss = OnlineLabelSmoothingLoss(num_classes=4)
+    loss.end_epoch()
     loss(linear_model()(features).detach(), target)
     loss.end_epoch()
     return loss

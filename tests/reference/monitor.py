@@ -17,6 +17,7 @@ def decomposition_statistics(
     ignore_index: int = -100,
     margin: float = 10.0,
     z_loss: float = 0.0,
+    penalty_margin: float = 0.0,
 ) -> dict[str, float]:
     """What the monitor reports after one update."""
     samples = [(z, y) for z, y in zip(rows, labels, strict=True) if y != ignore_index]
@@ -25,7 +26,8 @@ def decomposition_statistics(
     below = math.fsum(max(z[y] - z[k], 0.0) / len(present(z)) for z, y in samples for k in present(z))
     above = math.fsum(min(z[y] - z[k], 0.0) / len(present(z)) for z, y in samples for k in present(z))
     total_ce = math.fsum(ce(z, y) for z, y in samples)
-    total_penalty = math.fsum(alpha * (max(z) - mean(z)) for z, _ in samples)
+    excess = [mean([max(max(z) - z[k] - penalty_margin, 0.0) for k in present(z)]) for z, _ in samples]
+    total_penalty = alpha * math.fsum(excess)
     beyond = [sum(max(z) - z[k] > margin for k in present(z)) / len(present(z)) for z, _ in samples]
     return {
         "num_samples": float(len(samples)),

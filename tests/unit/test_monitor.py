@@ -69,6 +69,14 @@ def test_the_penalty_is_scaled_by_alpha(logits: torch.Tensor, target: torch.Tens
     assert report["penalty_to_ce"] == pytest.approx(expected["penalty_to_ce"], abs=1e-12)
 
 
+def test_the_penalty_of_a_loss_with_a_margin_is_its_own(logits: torch.Tensor, target: torch.Tensor):
+    loss = maxsup.create_loss("mbls", alpha=0.3, margin=1.5)
+    monitor = DecompositionMonitor.of(loss)
+    monitor.update(logits, target, loss.alpha)
+    plain = torch.nn.functional.cross_entropy(logits, target)
+    assert monitor.compute()["penalty"] == pytest.approx((loss(logits, target) - plain).item(), abs=1e-12)
+
+
 def test_the_z_loss_and_the_share_of_logits_beyond_the_margin_of_a_loss_are_reported(logits: torch.Tensor, target):
     logits[:, 4] = -math.inf
     target = target.where(target != 4, 0)
@@ -76,7 +84,7 @@ def test_the_z_loss_and_the_share_of_logits_beyond_the_margin_of_a_loss_are_repo
         options = {} if margin is None else {"margin": margin}
         monitor = DecompositionMonitor.of(maxsup.create_loss(loss, z_loss=0.03, **options))
         monitor.update(logits, target)
-        expected = {"margin": margin or 10.0, "z_loss": 0.03}
+        expected = {"margin": margin or 10.0, "z_loss": 0.03, "penalty_margin": margin or 0.0}
         assert same(monitor.compute(), decomposition_statistics(logits.tolist(), target.tolist(), **expected))
         assert monitor.compute()["z_loss"] > 0
         assert (monitor.compute()["beyond_margin"] > 0) == (margin == 2.5)

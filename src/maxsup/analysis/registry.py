@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from maxsup.core.errors import hint
 from maxsup.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -68,18 +68,12 @@ class Analysis:
         """Whether runs to be compared must be analysed in one call."""
         return self.agree is not _unchanged
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options by name, with their defaults."""
-        parameters = list(inspect.signature(self.compute).parameters.values())[1:]
-        return {parameter.name: parameter.default for parameter in parameters if parameter.name != "split"}
-
     def takes_none(self, option: str) -> bool:
         """Whether None is a value of an option, as its annotation says."""
         return str(inspect.signature(self.compute).parameters[option].annotation).endswith("| None")
 
 
-ANALYSES: Registry[Analysis] = Registry("analysis")
+ANALYSES: Registry[Analysis] = Registry("analysis", function=attrgetter("compute"), reserved=("split",))
 
 
 def number(value: float, direction: str = "none", unit: str = "", interval: Sequence[float] | None = None) -> Result:
@@ -101,32 +95,29 @@ def number(value: float, direction: str = "none", unit: str = "", interval: Sequ
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise unless an analysis has all of these options, and its counts are some.
+    """Raise unless an analysis has all of these options and every option that counts something is at least 1.
 
     Example:
         >>> import maxsup.analysis
         >>> check_options("projection", {"clases": "confused"})
         Traceback (most recent call last):
-        ValueError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?
+        TypeError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?
         >>> check_options("gradcam", {"num_images": 0})
         Traceback (most recent call last):
         ValueError: gradcam.num_images must be a whole number of at least 1; got 0. Leave it out for 6.
     """
-    analysis = ANALYSES[name]
-    known = analysis.options
+    ANALYSES.check_options(name, options)
+    analysis, defaults = ANALYSES[name], ANALYSES.options(name)
     for option, value in options.items():
-        if option not in known:
-            fix = hint(option, known) if known else "It has none."
-            raise ValueError(f"option of analysis {name!r} must be one it has; got {option!r}. {fix}")
         if option not in analysis.counts or (value is None and analysis.takes_none(option)):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(
                 f"{name}.{option} must be a whole number of at least 1; got {value!r}. "
-                f"Leave it out for {known[option]}."
+                f"Leave it out for {defaults[option]}."
             )
 
 
 def describe_analyses() -> list[dict[str, Any]]:
     """One entry an analysis: name, what it gives, label in the paper, options with their defaults."""
-    return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES[name].options} for name in ANALYSES]
+    return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES.options(name)} for name in ANALYSES]

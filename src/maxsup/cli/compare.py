@@ -100,7 +100,7 @@ def compare(
     from maxsup.studies.preview import settled_overrides
     from maxsup.studies.tuning import tuning
 
-    chosen = checked_launcher(launcher, workers, job)
+    chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
     base = recipe or recipe_for(data)
     words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
     if recipe is None or data != "synthetic":

@@ -28,7 +28,9 @@ WorkersOption = Annotated[
 ]
 
 
-def checked_launcher(name: str, workers: int | None, settings: list[str] | None = None) -> Launcher:
+def checked_launcher(
+    name: str, workers: int | None, settings: list[str] | None = None, *, is_dry: bool = False
+) -> Launcher:
     """The launcher that the options ask for; a mistake in them is said before anything is written."""
     from maxsup.core.recipes import parse_yaml
     from maxsup.studies.launch import create_launcher
@@ -41,7 +43,10 @@ def checked_launcher(name: str, workers: int | None, settings: list[str] | None 
         if not equals:
             raise ValueError(f"--job must be KEY=VALUE; got {word!r}. Write for instance --job partition=gpu.")
         options[key] = parse_yaml(value, source=f"value of {key}")
-    return create_launcher(name, **options)
+    launcher = create_launcher(name, **options)
+    if not is_dry:
+        launcher.check_machine()
+    return launcher
 
 
 def print_jobs(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: bool) -> None:

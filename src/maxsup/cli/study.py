@@ -131,7 +131,7 @@ def run(
         raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
     from maxsup.studies.files import load_study, study_names
 
-    chosen, kind = checked_launcher(launcher, workers, job), _checked(scale)
+    chosen, kind = checked_launcher(launcher, workers, job, is_dry=dry_run), _checked(scale)
     home = (output or Path("studies")) if is_all else None
     orders = []
     for loaded in [load_study(name) for name in names or study_names()]:

@@ -1,9 +1,10 @@
-"""Names for things: a decorator is the whole registration."""
+"""Names for things: a decorator is the whole registration, and a signature the whole list of options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from maxsup.core.errors import hint
 
@@ -13,16 +14,36 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """A mapping from names to members of one kind, each with facts that explain it.
 
+    The options of a member are the parameters of its function that have a default.
+
+    Args:
+        kind: What a member is called in messages.
+        function: The function of a member whose parameters are its options; by default the member itself.
+        shared: Options that every member takes by ``**options``.
+        reserved: Parameters with a default that this package passes itself, so that they are no options.
+
     Example:
         >>> COLOURS: Registry[type] = Registry("colour")
         >>> @COLOURS.register("red", wavelength="700 nm")
-        ... class Red: ...
-        >>> COLOURS.names(), COLOURS.facts("red")["wavelength"]
-        (['red'], '700 nm')
+        ... class Red:
+        ...     def __init__(self, alpha=1.0): ...
+        >>> COLOURS.names(), COLOURS.facts("red")["wavelength"], COLOURS.options("red")
+        (['red'], '700 nm', {'alpha': 1.0})
+        >>> COLOURS.check_options("red", {"alpah": 0.5})
+        Traceback (most recent call last):
+        TypeError: option of colour 'red' must be one it has; got 'alpah'. Did you mean 'alpha'?
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        function: Callable[[T], Any] | None = None,
+        shared: Iterable[str] = (),
+        reserved: Iterable[str] = (),
+    ) -> None:
         self.kind = kind
+        self._function, self._shared, self._reserved = function, tuple(shared), frozenset(reserved)
         self._entries: dict[str, tuple[T, Mapping[str, str]]] = {}
 
     def register(self, name: str, **facts: str) -> Callable[[T], T]:
@@ -48,6 +69,21 @@ class Registry(Generic[T]):
         """What the member says of itself."""
         return self._entry(name)[1]
 
+    def options(self, name: str) -> dict[str, Any]:
+        """Options of a member by name, with their defaults; those that all members share are left out."""
+        found = {key: each.default for key, each in self._parameters(name).items() if each.default is not each.empty}
+        return {key: default for key, default in found.items() if key not in self._reserved}
+
+    def check_options(self, name: str, given: Iterable[str]) -> None:
+        """Raise unless a member has all the given options; one that takes any has them."""
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in self._parameters(name).values())
+        if self._shared or not takes_any:
+            check_known_options(f"{self.kind} {name!r}", given, [*self.options(name), *self._shared])
+
+    def _parameters(self, name: str) -> Mapping[str, inspect.Parameter]:
+        member: Any = self[name]
+        return inspect.signature(self._function(member) if self._function else member).parameters
+
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._entries)
@@ -57,3 +93,18 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def check_known_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError, as Python does for an unknown keyword, that says which option was probably meant.
+
+    Example:
+        >>> check_known_options("data set 'digits'", ["size"], [])
+        Traceback (most recent call last):
+        TypeError: option of data set 'digits' must be one it has; got 'size'. It has none.
+    """
+    known = list(known)
+    for option in given:
+        if option not in known:
+            fix = hint(option, known) if known else "It has none."
+            raise TypeError(f"option of {owner} must be one it has; got {option!r}. {fix}")

@@ -14,7 +14,7 @@ from maxsup.data.bundle import IGNORED_LABEL, DataBundle, FileSplit, MaskSplit, 
 from maxsup.data.corruptions import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
 from maxsup.data.long_tail import shot_groups
 from maxsup.data.pipeline import build_pipeline
-from maxsup.data.registry import DATASETS, data_root, dataset_options, describe_datasets, load_data
+from maxsup.data.registry import DATASETS, data_root, describe_datasets, load_data
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
@@ -36,7 +36,6 @@ __all__ = [
     "corrupt",
     "corrupted_split",
     "data_root",
-    "dataset_options",
     "describe_datasets",
     "load_data",
     "shot_groups",

@@ -6,7 +6,6 @@ and the contract tests find it.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from maxsup.core.errors import DataError, hint
+from maxsup.core.errors import DataError
 from maxsup.core.registry import Registry
 from maxsup.data.bundle import DataBundle, MemorySplit, Split, channel_statistics, joined, stratified_split
 
@@ -95,11 +94,7 @@ def load_data(
     if bool(argument) != bool(wanted):
         form = f"{kind}:{wanted}" if wanted else kind
         raise ValueError(f"data set {kind!r} must be written {form}; got {name!r}. Correct the name.")
-    known = dataset_options(kind)
-    for option in options:
-        if option not in known:
-            fix = hint(option, known) if known else "It has none."
-            raise TypeError(f"option of data set {kind!r} must be one it has; got {option!r}. {fix}")
+    DATASETS.check_options(kind, options)
     request = DataRequest(kind, argument, data_root(root), download, val_share, split_seed)
     return _bundle(name, loader(request, **options), request)
 
@@ -107,17 +102,6 @@ def load_data(
 def data_root(root: Path | str | None = None) -> Path:
     """Where data sets live: the argument, or ``MAXSUP_DATA``, or ``./data``."""
     return Path(root or os.environ.get("MAXSUP_DATA") or "data").expanduser()
-
-
-def dataset_options(name: str) -> dict[str, Any]:
-    """The options of a data set and their defaults.
-
-    Example:
-        >>> dataset_options("cifar10_lt")
-        {'imbalance': 100, 'subset_seed': 0}
-    """
-    parameters = list(inspect.signature(DATASETS[name]).parameters.values())[1:]
-    return {parameter.name: parameter.default for parameter in parameters}
 
 
 def describe_datasets() -> list[dict[str, Any]]:
@@ -144,7 +128,7 @@ def _description(name: str) -> dict[str, Any]:
         "name": f"{name}:{argument}" if argument else name,
         "images": facts["images"],
         "source": facts["source"],
-        "options": dataset_options(name),
+        "options": DATASETS.options(name),
     }
 
 

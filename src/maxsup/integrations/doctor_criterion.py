@@ -10,6 +10,7 @@ from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import hint
+from maxsup.core.registry import check_known_options
 from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
 
 
@@ -249,11 +250,10 @@ def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, st
     """A loss or a Mixup written out; literals only, nothing is executed."""
     name, options = parse_call(text)
     if name not in known:
-        raise ValueError(f"{what} must be one of those known; got {name!r}. {hint(name, known)}")
+        raise ValueError(f"{what} must be a class that doctor knows; got {name!r}. {hint(name, known)}")
     method, option, default, convention, takes = known[name]
     names = {option, *_READ, *_HARMLESS} - {""}
-    for given in options.keys() - names:
-        raise ValueError(f"option of {name} must be one it has; got {given!r}. {hint(given, names)}")
+    check_known_options(name, options, names)
     strength = options.get(option, default)
     check_number(option, strength, high=1.0 if method == "label smoothing" else math.inf)
     convention, empty = options.get("convention", convention), options.get("empty", "nan")

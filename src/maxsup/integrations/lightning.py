@@ -83,6 +83,8 @@ class MaxSupCallback(Callback):
         self._has_been_called = False
         self._terms = LoggedTerms(loss, monitor=self.monitor)
         self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
+        if trainer.global_step == 0:  # a checkpoint may be of the middle of an epoch, which goes on
+            loss.end_epoch()
         self._advance(trainer, loss)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -6,15 +6,13 @@ tests find it, ``maxsup ls losses`` after ``python -m maxsup.cli.listings``.
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from maxsup.core.errors import hint
 from maxsup.losses.acls import AdaptiveConditionalLabelSmoothingLoss
 from maxsup.losses.adaptive_label_smoothing import AdaptiveLabelSmoothingLoss
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.confidence_penalty import ConfidencePenaltyLoss
 from maxsup.losses.cross_entropy import CrossEntropyLoss
 from maxsup.losses.distillation import DistillationLoss
@@ -75,15 +73,13 @@ def create_loss(name: str, **options: Any) -> RegularizedLoss:
         TypeError: option of loss 'maxsup' must be one it has; got 'alpah'. Did you mean 'alpha'?
     """
     loss = LOSSES[name]
-    known = _options(loss)
     for option in options:
         if option in ("label_smoothing", "smoothing"):
             raise ValueError(
                 f"loss {name!r} must not be combined with label smoothing; got {option}={options[option]!r}. "
                 "Use create_loss('ls', alpha=...) for label smoothing, create_loss('maxsup', alpha=...) in its place."
             )
-        if option not in known:
-            raise TypeError(f"option of loss {name!r} must be one it has; got {option!r}. {hint(option, known)}")
+    LOSSES.check_options(name, options)
     return loss(**options)
 
 
@@ -113,8 +109,3 @@ def _description(name: str) -> dict[str, Any]:
         "source": facts["source"],
         "needs": [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)],
     }
-
-
-def _options(loss: type[RegularizedLoss]) -> list[str]:
-    own = [name for name, value in inspect.signature(loss).parameters.items() if value.kind is not value.VAR_KEYWORD]
-    return [*own, *(name for name in LossOptions.__annotations__ if name not in own)]

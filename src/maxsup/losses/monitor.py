@@ -13,7 +13,8 @@ from typing_extensions import Self
 
 from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.label_smoothing import decomposition
-from maxsup.losses.maxsup import top_gap
+from maxsup.losses.linear_head import LinearMaxSupLoss
+from maxsup.losses.mbls import MarginLabelSmoothingLoss, margin_gap
 from maxsup.losses.reduction import check_options, class_rows, require_labels, target_values
 
 _SUMS = (
@@ -44,6 +45,7 @@ class DecompositionMonitor:
         ignore_index: Label of samples that count nothing.
         margin: ``beyond_margin`` is the share of logits further below the top one, which MbLS with it would pull up.
         z_loss: Factor of the z-loss, whose mean is reported beside the penalty.
+        penalty_margin: Margin of the reported ``penalty``; 0 is MaxSup's, a margin that of MbLS.
 
     Example:
         >>> monitor = DecompositionMonitor()
@@ -53,19 +55,23 @@ class DecompositionMonitor:
         (0.5, 1.0, -0.1)
     """
 
-    def __init__(self, ignore_index: int = -100, *, margin: float = MARGIN, z_loss: float = 0.0) -> None:
+    def __init__(
+        self, ignore_index: int = -100, *, margin: float = MARGIN, z_loss: float = 0.0, penalty_margin: float = 0.0
+    ) -> None:
         self.ignore_index = ignore_index
         self.margin = margin
         self.z_loss = z_loss
+        self.penalty_margin = penalty_margin
         self._sums: Tensor | None = None
         # The part of the sums that all processes have in common.
         self._shared: Tensor | None = None
 
     @classmethod
     def of(cls, criterion: RegularizedLoss) -> Self:
-        """The monitor that fits a loss: what it ignores, its margin if it has one, its z-loss."""
-        margin = getattr(criterion, "margin", 0.0) or MARGIN
-        return cls(criterion.ignore_index, margin=margin, z_loss=criterion.z_loss)
+        """The monitor that fits a loss: what it ignores, its margin and the penalty with it, its z-loss."""
+        margin = getattr(criterion, "margin", 0.0)
+        own = margin if isinstance(criterion, MarginLabelSmoothingLoss | LinearMaxSupLoss) else 0.0
+        return cls(criterion.ignore_index, margin=margin or MARGIN, z_loss=criterion.z_loss, penalty_margin=own)
 
     @torch.no_grad()
     def update(self, logits: Tensor, target: Tensor, alpha: float | Tensor = 1.0) -> None:
@@ -93,7 +99,7 @@ class DecompositionMonitor:
                 confidence.where(~is_wrong, 0),
                 confidence.where(is_wrong, 0),
                 log_sum - z_gt,
-                alpha * top_gap(rows),
+                alpha * margin_gap(rows, self.penalty_margin),
                 self.z_loss * log_sum.square(),
                 _share_beyond(rows, self.margin),
             ]

@@ -3,7 +3,8 @@
 **Formula.** ``(1 - alpha) CE + alpha H(S_gt, q)``. Row ``S_c`` is the mean prediction over the samples of class c that
 were predicted correctly during the previous epoch.
 **Use it** as the strongest rival of MaxSup in the paper's tables. **Default** ``alpha=0.5``.
-**Needs** ``end_epoch()`` after every epoch; without it the matrix never moves.
+**Needs** ``end_epoch()`` once before the first epoch and after every epoch. Without it the matrix would never move and
+``original`` would train half a cross-entropy for ever, so a loss on which nobody has called it refuses to train.
 **Source.** Zhang et al. 2021. Three published behaviours, by ``variant``:
 
 ============================ ================== ======================== ====================== =====================
@@ -128,6 +129,16 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         alpha: Weight of the soft part; the variant's own where None.
         variant: One of ``original``, ``fine_grained``, ``reimplementation``.
         num_classes: Size of the matrix; taken from the first batch where None.
+
+    Example:
+        >>> criterion = OnlineLabelSmoothingLoss(num_classes=2)
+        >>> criterion.end_epoch()  # before the first epoch; every later call ends an epoch
+        >>> logits, target = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        >>> criterion(logits, target)
+        tensor(0.1100)
+        >>> criterion.end_epoch()
+        >>> criterion(logits, target)
+        tensor(0.3487)
     """
 
     strength_limit = 1.0
@@ -148,6 +159,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         check_choice("variant", variant, tuple(VARIANTS))
         super().__init__(VARIANTS[variant].alpha if alpha is None else alpha, **options)
         self.variant = variant
+        self._is_told_of_epochs = False
         self.register_buffer("matrix", torch.empty(0, 0, dtype=torch.float32))
         self._allocate(num_classes or 0, self.matrix.device)
 
@@ -164,9 +176,10 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Replace the matrix by the means of the epoch that ended, over all processes; without a new batch it stays."""
+        is_first, self._is_told_of_epochs = not self._is_told_of_epochs, True
         is_distributed = dist.is_available() and dist.is_initialized()
         if self.matrix.numel() == 0:
-            if is_distributed:
+            if is_distributed and not is_first:
                 raise RuntimeError(
                     "num_classes must be given where several processes train; this one saw no sample in the epoch and "
                     "cannot take part. Build the loss with num_classes=..."
@@ -190,7 +203,16 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
     def reset_parameters(self) -> None:
         """Start with the variant's matrix again, and with nothing counted."""
         super().reset_parameters()
+        self._is_told_of_epochs = False
         self._start()
+
+    def _check_advanced(self) -> None:
+        super()._check_advanced()
+        if not self._is_told_of_epochs:
+            raise RuntimeError(
+                "end_epoch must be called once before the first epoch and after every epoch, because online label "
+                "smoothing learns its targets from whole epochs; nobody has called it yet. Call criterion.end_epoch()."
+            )
 
     @torch.no_grad()
     def _learn(self, input: Tensor, target: Tensor) -> None:
@@ -258,3 +280,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
                 unexpected_keys.remove(key)
             mine = getattr(self, name)
             setattr(self, name, state_dict[key].detach().to(mine.device, mine.dtype, copy=True))
+        if saved is not None and saved.numel() > 0 and not self.matrix.is_meta:
+            # A state with samples or a learnt matrix in it is that of a loop that ends its epochs.
+            start = fill_class_matrix(torch.empty_like(self.matrix), VARIANTS[self.variant].start)
+            self._is_told_of_epochs |= bool(self.num_seen > 0) or not torch.equal(self.matrix, start)

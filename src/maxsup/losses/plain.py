@@ -34,6 +34,11 @@ def plain_cross_entropy(
     input, target = whole(input), whole(target)
     check_options(input, target, weight, ignore_index, reduction, num_items, empty, z_loss)
     if z_loss != 0:
+        if label_smoothing != 0:
+            raise ValueError(
+                f"label_smoothing must be 0 beside a z_loss; got {label_smoothing!r} and z_loss={z_loss!r}. "
+                "Use label_smoothing_cross_entropy, which takes both."
+            )
         return reduced_loss(
             input,
             target,

@@ -13,7 +13,6 @@ from pkgutil import iter_modules
 from typing import Any
 
 from maxsup.core.checks import check_choice
-from maxsup.core.errors import hint
 from maxsup.models.base import MODELS, Classifier, check_count
 from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
 from maxsup.models.hf_models import HF_PREFIX, create_hf_model
@@ -144,12 +143,7 @@ def _create_own(
     if pretrained is True:
         raise no_published_weights(name)
     factory = MODELS[name]
-    parameters = inspect.signature(factory).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        known = [key for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-        for option in options:
-            if option not in known:
-                raise TypeError(f"option of model {name!r} must be one it has; got {option!r}. {hint(option, known)}")
-    if "image_size" in parameters:
+    MODELS.check_options(name, options)
+    if "image_size" in inspect.signature(factory).parameters:
         options = {**options, "image_size": image_size}
     return factory(num_classes, in_channels, **options)

@@ -5,7 +5,6 @@ A function in this folder with a ``@SEGMENTERS.register`` decorator is the whole
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -13,7 +12,6 @@ from typing import Any, Literal, overload
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maxsup.core.errors import hint
 from maxsup.core.registry import Registry
 from maxsup.models.base import check_count
 
@@ -79,7 +77,7 @@ class Segmenter(nn.Module):
         return any(isinstance(module, nn.BatchNorm2d) and module.training for module in self.decoder.modules())
 
 
-SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("segmenter")
+SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("segmenter", reserved=("image_size", "pretrained"))
 
 
 def create_segmenter(
@@ -108,21 +106,12 @@ def create_segmenter(
     """
     check_count("num_classes", num_classes)
     check_count("in_channels", in_channels)
-    factory = SEGMENTERS[name]
-    parameters = inspect.signature(factory).parameters.values()
-    known = [
-        each.name
-        for each in parameters
-        if each.kind is each.KEYWORD_ONLY and each.name not in ("image_size", "pretrained")
-    ]
-    for option in options:
-        if option not in known:
-            raise TypeError(f"option of segmenter {name!r} must be one it has; got {option!r}. {hint(option, known)}")
-    return factory(num_classes, in_channels, image_size=image_size, pretrained=pretrained, **options)
+    SEGMENTERS.check_options(name, options)
+    return SEGMENTERS[name](num_classes, in_channels, image_size=image_size, pretrained=pretrained, **options)
 
 
 def resized(logits: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(B, C, h, w)`` on another grid, by straight lines between the centres of its cells."""
+    """Logits ``(B, C, h, w)`` at another height and width, by bilinear interpolation."""
     if tuple(logits.shape[-2:]) == tuple(size):
         return logits
     return F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False)

@@ -192,7 +192,7 @@ def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> lis
 def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
     """What a worker is asked to do for a planned analysis of a run."""
     options, data = dict(analysis.options), analysis.data
-    if data is not None and "target" in ANALYSES[analysis.what].options:  # other data beside the run's own
+    if data is not None and "target" in ANALYSES.options(analysis.what):  # other data beside the run's own
         options["target"], data = data.name, None
     elif data is not None and data.name == recipe.data.name:
         data = None

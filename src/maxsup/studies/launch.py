@@ -6,7 +6,6 @@ so it is the same for every engine.
 
 from __future__ import annotations
 
-import inspect
 import json
 import signal
 import time
@@ -18,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from maxsup.core.errors import Interruption, hint
+from maxsup.core.errors import Interruption
 from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.reading import as_written, read_json, read_plain
@@ -132,6 +131,9 @@ class Launcher(ABC):
         """
         return {}
 
+    def check_machine(self) -> None:  # noqa: B027 (most launchers need nothing)
+        """Raise where this machine lacks what the launcher needs to start runs; a dry run does without."""
+
     def launch(self, jobs: Sequence[Job], on_change: OnChange | None = None) -> list[JobState]:
         """Make all runs that are not there yet.
 
@@ -146,7 +148,8 @@ class Launcher(ABC):
             Interruption: After Ctrl-C or SIGTERM. Workers had the time to save; the same call goes on.
         """
         if len({job.folder.resolve() for job in jobs}) < len(jobs):
-            raise ValueError("jobs must have a folder of their own each; got one twice. Leave out what is double.")
+            raise ValueError("Each job must have a folder of its own, and two of these share one. Drop the duplicate.")
+        self.check_machine()
         states = {job.folder: read_state(job) for job in jobs}
         left = [job for job in jobs if states[job.folder].status != "done"]
 
@@ -241,16 +244,11 @@ def create_launcher(name: str = "local", **options: Any) -> Launcher:
         2
         >>> create_launcher("local", workers=2)
         Traceback (most recent call last):
-        ValueError: option of launcher 'local' must be one it has; got 'workers'. Did you mean 'num_workers'?
+        TypeError: option of launcher 'local' must be one it has; got 'workers'. Did you mean 'num_workers'?
     """
     launcher_names()
-    kind = LAUNCHERS[name]
-    known = inspect.signature(kind).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-    for option in options:
-        if option not in known and not takes_any:
-            raise ValueError(f"option of launcher {name!r} must be one it has; got {option!r}. {hint(option, known)}")
-    return kind(**options)
+    LAUNCHERS.check_options(name, options)
+    return LAUNCHERS[name](**options)
 
 
 def missing_extra(package: str, extra: str) -> ImportError:

@@ -1,7 +1,8 @@
 """Runs on this machine: processes of one thread each, which together do more than one run with all threads.
 
 A process takes one run after another, so that torch is imported once a process. What is killed with one is the run it
-works on, back to that run's last checkpoint.
+works on, back to that run's last checkpoint. Neither ``concurrent.futures`` nor loky can do that: when one worker is
+killed they give up the whole pool, they cannot ask a running job to save and leave, and they keep no log a run.
 """
 
 from __future__ import annotations

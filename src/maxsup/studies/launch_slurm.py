@@ -15,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from maxsup.core.errors import MaxsupError, hint
+from maxsup.core.errors import MaxsupError
+from maxsup.core.registry import check_known_options
 from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
 from maxsup.studies.worker import SAVE_SECONDS, attempt, read_job
 
@@ -94,8 +95,6 @@ class SlurmLauncher(Launcher):
             import submitit
         except ImportError as error:
             raise missing_extra("submitit", "slurm") from error
-        if cluster == "slurm":
-            _require_sbatch()
         self._submitit: Any = submitit
         self.folder = folder
         self.cluster = cluster
@@ -122,16 +121,22 @@ class SlurmLauncher(Launcher):
         shared = self._submitit.AutoExecutor._valid_parameters()
         own = self._submitit.SlurmExecutor._valid_parameters()
         bare = name.removeprefix("slurm_")
-        if bare not in shared | own:
-            raise ValueError(
-                f"option of launcher 'slurm' must be one it has; got {name!r}. {hint(bare, sorted(shared | own))}"
-            )
+        check_known_options("launcher 'slurm'", [bare], shared | own)
         return bare if bare in shared else f"slurm_{bare}"
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """What is asked of SLURM for each run."""
         python = {} if self.python is None else {"python": self.python}
         return {"cpus_per_task": self.num_cpus or 1 + num_loaders, **self.parameters, **python}
+
+    def check_machine(self) -> None:
+        """Raise unless this machine has the commands of SLURM."""
+        missing = [name for name in ("sbatch", "srun") if shutil.which(name) is None]
+        if missing and self.cluster == "slurm":
+            raise MaxsupError(
+                f"launcher 'slurm' needs {' and '.join(missing)}, and this machine has no such command. Log in to the "
+                "cluster, load its SLURM module, or use the launcher 'local'."
+            )
 
     def _open(self, num_jobs: int) -> None:
         self._executor, self._jobs = None, []
@@ -181,12 +186,3 @@ class SlurmLauncher(Launcher):
         for submitted, _ in self._jobs:
             submitted.cancel(check=False)
         self._jobs = []
-
-
-def _require_sbatch() -> None:
-    missing = [name for name in ("sbatch", "srun") if shutil.which(name) is None]
-    if missing:
-        raise MaxsupError(
-            f"launcher 'slurm' needs {' and '.join(missing)}, and this machine has no such command. Log in to the "
-            "cluster, load its SLURM module, or use the launcher 'local'."
-        )

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from maxsup.core.config import AUTO, Recipe
-from maxsup.core.errors import DataError, hint
-from maxsup.data import DATASETS, DataBundle, MaskSplit, Split, dataset_options
+from maxsup.core.errors import DataError
+from maxsup.data import DATASETS, DataBundle, MaskSplit, Split
 from maxsup.data.mask_transforms import check_dense, check_not_dense
 from maxsup.data.places import missing_places
 from maxsup.data.survey import survey
@@ -37,11 +37,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     Needs(criterion.needs)
     check_teacher(recipe.teacher, recipe.loss.name, criterion.needs)
     kind = recipe.data.name.partition(":")[0]
-    known = dataset_options(kind)
-    for option in recipe.data.options:
-        if option not in known:
-            fix = hint(option, known) if known else "It has none."
-            raise ValueError(f"option of data set {kind!r} must be one it has; got {option!r}. {fix}")
+    DATASETS.check_options(kind, recipe.data.options)
     if recipe.iterations is not None and recipe.schedule.warmup_iterations > recipe.iterations:
         raise ValueError(
             f"schedule.warmup_iterations must be at most iterations={recipe.iterations}; got "

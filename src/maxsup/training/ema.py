@@ -1,4 +1,8 @@
-"""A moving average of the weights."""
+"""A moving average of the weights.
+
+``torch.optim.swa_utils.AveragedModel`` does not fit: its first update copies the weights where this average starts at
+the initial ones, and it wraps the model, so that every name in its state has another prefix than in a checkpoint.
+"""
 
 from __future__ import annotations
 

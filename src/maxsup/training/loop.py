@@ -99,6 +99,7 @@ class Trainer:
         if bundle.is_dense:
             prepare_for_masks(criterion)
         self.criterion = criterion.to(device).train()
+        self.criterion.end_epoch()  # as a loss that learns from whole epochs asks for before the first
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
         self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)

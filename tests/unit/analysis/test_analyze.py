@@ -120,7 +120,7 @@ def test_a_run_given_twice_is_analysed_once(runs: list[Path]) -> None:
 def test_a_mistake_is_found_before_anything_is_computed(
     runs: list[Path], arguments: dict[str, object], sentence: str
 ) -> None:
-    with pytest.raises(ValueError, match=sentence.replace("?", "\\?")):
+    with pytest.raises((TypeError, ValueError), match=sentence.replace("?", "\\?")):
         analyze(runs, **arguments)  # type: ignore[arg-type]
     assert not any((path / "analysis").exists() for path in runs)
 

@@ -143,7 +143,7 @@ def test_an_unknown_criterion_gets_a_hint() -> None:
         ("MaxSupLoss(alpha='high')", "alpha must be a number; got 'high'"),
         ("MaxSupLoss(ignore_index='x')", "ignore_index of MaxSupLoss must be a whole number; got 'x'"),
         ("LabelSmoothingLoss(convention='k+1')", "convention of LabelSmoothingLoss must be one of 'k', 'k-1'"),
-        ("Mixup()", "criterion must be one of those known; got 'Mixup'"),
+        ("Mixup()", "criterion must be a class that doctor knows; got 'Mixup'"),
     ],
 )
 def test_options_in_words_are_never_ignored(text: str, sentence: str) -> None:
@@ -152,7 +152,7 @@ def test_options_in_words_are_never_ignored(text: str, sentence: str) -> None:
 
 
 def test_a_loss_is_no_mixup() -> None:
-    with pytest.raises(ValueError, match="mixup must be one of those known; got 'MaxSupLoss'"):
+    with pytest.raises(ValueError, match="mixup must be a class that doctor knows; got 'MaxSupLoss'"):
         examine_criterion("MaxSupLoss()", mixup="MaxSupLoss()")
 
 

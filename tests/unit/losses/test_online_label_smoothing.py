@@ -26,6 +26,13 @@ def epoch_of(seed: int, size: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, target
 
 
+def ready(*args, **options) -> OnlineLabelSmoothingLoss:
+    """A loss whose loop ends epochs, before the first of them."""
+    loss = OnlineLabelSmoothingLoss(*args, **options)
+    loss.end_epoch()
+    return loss
+
+
 def train_epoch(loss: OnlineLabelSmoothingLoss, logits: torch.Tensor, target: torch.Tensor, batch: int = 16) -> None:
     for start in range(0, len(logits), batch):
         loss(logits[start : start + batch], target[start : start + batch])
@@ -34,13 +41,13 @@ def train_epoch(loss: OnlineLabelSmoothingLoss, logits: torch.Tensor, target: to
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_matrix_starts_as_the_variant_says(variant: str):
-    loss = OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES)
+    loss = ready(variant=variant, num_classes=NUM_CLASSES)
     assert largest_difference(loss.matrix.tolist(), initial_matrix(variant, NUM_CLASSES)) < TOLERANCE
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_three_epochs_match_the_plain_loop(variant: str):
-    loss = OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES)
+    loss = ready(variant=variant, num_classes=NUM_CLASSES)
     expected = initial_matrix(variant, NUM_CLASSES)
     for epoch in range(3):
         logits, target = epoch_of(epoch)
@@ -51,14 +58,14 @@ def test_three_epochs_match_the_plain_loop(variant: str):
 
 @pytest.mark.parametrize(("variant", "unseen"), [("original", 0.25), ("fine_grained", 0.25), ("reimplementation", 0.0)])
 def test_a_class_without_a_correct_prediction_gets_what_the_variant_says(variant: str, unseen: float):
-    loss = OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES)
+    loss = ready(variant=variant, num_classes=NUM_CLASSES)
     loss.matrix[3] = torch.tensor([0.0, 0.0, 0.1, 0.9])  # however sure its row was
     train_epoch(loss, *epoch_of(0))
     assert loss.matrix[3].tolist() == pytest.approx([unseen] * NUM_CLASSES, abs=TOLERANCE)
 
 
 def test_a_sure_row_of_the_fine_grained_variant_is_kept():
-    loss = OnlineLabelSmoothingLoss(variant="fine_grained", num_classes=NUM_CLASSES)
+    loss = ready(variant="fine_grained", num_classes=NUM_CLASSES)
     loss.matrix[0] = torch.tensor([0.9, 0.1, 0.0, 0.0])
     train_epoch(loss, *epoch_of(0))
     assert loss.matrix[0].tolist() == pytest.approx([0.9, 0.1, 0.0, 0.0], abs=TOLERANCE)
@@ -67,7 +74,7 @@ def test_a_sure_row_of_the_fine_grained_variant_is_kept():
 
 @pytest.mark.parametrize("variant", ["original", "reimplementation"])
 def test_a_sure_row_of_the_other_variants_is_replaced(variant: str):
-    loss = OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES)
+    loss = ready(variant=variant, num_classes=NUM_CLASSES)
     loss.matrix[0] = torch.tensor([0.9, 0.1, 0.0, 0.0])
     train_epoch(loss, *epoch_of(0))
     assert loss.matrix[0, 2] > 0
@@ -75,14 +82,14 @@ def test_a_sure_row_of_the_other_variants_is_replaced(variant: str):
 
 def test_the_first_epoch_of_the_original_variant_is_half_of_cross_entropy():
     logits, target = epoch_of(0)
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     expected = 0.5 * torch.nn.functional.cross_entropy(logits, target)
     assert torch.allclose(loss(logits, target), expected, rtol=1e-6, atol=0)
 
 
 def test_the_fine_grained_variant_adds_the_soft_loss_to_the_whole_cross_entropy():
     logits, target = epoch_of(0)
-    loss = OnlineLabelSmoothingLoss(variant="fine_grained", num_classes=NUM_CLASSES)
+    loss = ready(variant="fine_grained", num_classes=NUM_CLASSES)
     uniform = -logits.log_softmax(-1).mean(-1).mean()
     expected = torch.nn.functional.cross_entropy(logits, target) + uniform
     assert torch.allclose(loss(logits, target), expected, rtol=1e-6, atol=0)
@@ -90,7 +97,7 @@ def test_the_fine_grained_variant_adds_the_soft_loss_to_the_whole_cross_entropy(
 
 @pytest.mark.parametrize("variant", ["original", "reimplementation"])
 def test_the_second_epoch_mixes_in_the_row_of_the_class(variant: str):
-    loss = OnlineLabelSmoothingLoss(0.3, variant=variant, num_classes=NUM_CLASSES, reduction="none").double()
+    loss = ready(0.3, variant=variant, num_classes=NUM_CLASSES, reduction="none").double()
     train_epoch(loss, *epoch_of(0))
     logits, target = epoch_of(1)
     matrix = loss.matrix.tolist()
@@ -101,7 +108,7 @@ def test_the_second_epoch_mixes_in_the_row_of_the_class(variant: str):
 
 
 def test_the_matrix_of_this_epoch_does_not_move_before_it_ends():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     train_epoch(loss, *epoch_of(0))
     before = loss.matrix.clone()
     loss(*epoch_of(1))
@@ -110,14 +117,34 @@ def test_the_matrix_of_this_epoch_does_not_move_before_it_ends():
 
 
 def test_the_end_of_an_epoch_forgets_what_was_counted():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     train_epoch(loss, *epoch_of(0))
     assert loss.counts.sum() == 0
     assert loss.accumulator.abs().sum() == 0
 
 
+@pytest.mark.parametrize("num_classes", [None, NUM_CLASSES])
+def test_a_loss_of_which_nobody_ends_an_epoch_refuses_to_train(num_classes: int | None):
+    logits, target = epoch_of(0)
+    loss = OnlineLabelSmoothingLoss(num_classes=num_classes)
+    with pytest.raises(RuntimeError, match="end_epoch must be called once before the first epoch") as error:
+        loss(logits, target)
+    assert str(error.value).endswith("Call criterion.end_epoch().")
+    assert torch.equal(loss.eval()(logits, target), torch.nn.functional.cross_entropy(logits, target))
+    loss.end_epoch()
+    assert loss.train()(logits, target) < loss.eval()(logits, target)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_state_that_learnt_nothing_does_not_say_that_epochs_end(variant: str):
+    loss = OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES)
+    loss.load_state_dict(OnlineLabelSmoothingLoss(variant=variant, num_classes=NUM_CLASSES).state_dict())
+    with pytest.raises(RuntimeError, match="end_epoch must be called"):
+        loss(*epoch_of(0))
+
+
 def test_an_epoch_that_ends_twice_is_one_epoch():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     train_epoch(loss, *epoch_of(0))
     before = loss.matrix.clone()
     loss.end_epoch()
@@ -125,13 +152,13 @@ def test_an_epoch_that_ends_twice_is_one_epoch():
 
 
 def test_an_epoch_without_a_correct_prediction_leaves_uniform_rows():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     train_epoch(loss, torch.eye(NUM_CLASSES), torch.tensor([1, 2, 3, 0]))
     assert torch.equal(loss.matrix, torch.full((NUM_CLASSES, NUM_CLASSES), 0.25))
 
 
 def test_a_state_without_its_counts_is_refused():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     state = loss.state_dict()
     assert sorted(state) == ["accumulator", "counts", "matrix", "num_seen"]
     del state["counts"]
@@ -140,7 +167,7 @@ def test_a_state_without_its_counts_is_refused():
 
 
 def test_a_state_saved_by_version_0_1_loads_and_goes_on():
-    saved, resumed = (OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES) for _ in range(2))
+    saved, resumed = (ready(num_classes=NUM_CLASSES) for _ in range(2))
     saved(*epoch_of(0))
     old = saved.state_dict()
     old["counts"] = old["counts"].float()
@@ -153,7 +180,7 @@ def test_a_state_saved_by_version_0_1_loads_and_goes_on():
 
 def test_the_matrix_gets_no_gradient_and_counts_no_graph():
     logits, target = epoch_of(0)
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     loss(logits.requires_grad_(), target).backward()
     assert not loss.accumulator.requires_grad
     assert not loss.matrix.requires_grad
@@ -161,7 +188,7 @@ def test_the_matrix_gets_no_gradient_and_counts_no_graph():
 
 
 def test_evaluation_teaches_the_matrix_nothing():
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES).eval()
+    loss = ready(num_classes=NUM_CLASSES).eval()
     loss(*epoch_of(0))
     assert loss.counts.sum() == 0
 
@@ -171,7 +198,7 @@ def test_ignored_targets_teach_the_matrix_nothing(ignore_index: int):
     logits, target = epoch_of(0)
     target[::3] = ignore_index
     logits[::3] = math.nan
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES, ignore_index=ignore_index)
+    loss = ready(num_classes=NUM_CLASSES, ignore_index=ignore_index)
     loss(logits, target)
     total, counts = accumulate(logits.tolist(), target.tolist(), NUM_CLASSES, ignore_index)
     assert loss.counts.tolist() == counts
@@ -183,7 +210,7 @@ def test_only_pure_probability_targets_teach_the_matrix():
     pure = torch.nn.functional.one_hot(target, NUM_CLASSES).float()
     mixed = 0.8 * pure + 0.2 * pure.roll(1, 0)
     is_mixed = torch.arange(len(logits)) % 2 == 0
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     loss(logits, torch.where(is_mixed.unsqueeze(1), mixed, pure))
     really_mixed = is_mixed & (mixed.amax(1) < 1)
     total, counts = accumulate(logits[~really_mixed].tolist(), target[~really_mixed].tolist(), NUM_CLASSES)
@@ -202,7 +229,7 @@ def test_a_mixed_target_mixes_the_rows_of_its_classes():
 
 def test_dense_predictions_teach_the_matrix_like_flat_ones():
     logits, target = epoch_of(0)
-    flat, dense = (OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES) for _ in range(2))
+    flat, dense = (ready(num_classes=NUM_CLASSES) for _ in range(2))
     flat(logits, target)
     dense(logits.reshape(8, 5, NUM_CLASSES).movedim(-1, 1), target.reshape(8, 5))
     assert torch.equal(dense.counts, flat.counts)
@@ -211,7 +238,7 @@ def test_dense_predictions_teach_the_matrix_like_flat_ones():
 
 def test_half_precision_logits_are_counted_in_float32():
     logits, target = epoch_of(0)
-    loss = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    loss = ready(num_classes=NUM_CLASSES)
     loss(logits.bfloat16(), target)
     total, _ = accumulate(logits.bfloat16().float().tolist(), target.tolist(), NUM_CLASSES)
     assert loss.accumulator.dtype == torch.float32
@@ -220,7 +247,7 @@ def test_half_precision_logits_are_counted_in_float32():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_loss_without_a_size_takes_it_from_the_first_batch(variant: str):
-    sized, unsized = (OnlineLabelSmoothingLoss(variant=variant, num_classes=size) for size in (NUM_CLASSES, None))
+    sized, unsized = (ready(variant=variant, num_classes=size) for size in (NUM_CLASSES, None))
     for loss in (sized, unsized):
         train_epoch(loss, *epoch_of(0))
     assert torch.equal(sized.matrix, unsized.matrix)
@@ -228,7 +255,7 @@ def test_a_loss_without_a_size_takes_it_from_the_first_batch(variant: str):
 
 @pytest.mark.parametrize("num_classes", [None, NUM_CLASSES])
 def test_a_state_dict_goes_on_in_the_middle_of_an_epoch(num_classes: int | None):
-    whole = OnlineLabelSmoothingLoss(num_classes=NUM_CLASSES)
+    whole = ready(num_classes=NUM_CLASSES)
     train_epoch(whole, *epoch_of(0))
     logits, target = epoch_of(1)
     whole(logits[:20], target[:20])
@@ -241,14 +268,14 @@ def test_a_state_dict_goes_on_in_the_middle_of_an_epoch(num_classes: int | None)
 
 
 def test_a_state_dict_of_an_unused_loss_loads_into_an_unused_loss():
-    fresh = OnlineLabelSmoothingLoss()
+    fresh = ready()
     fresh.load_state_dict(OnlineLabelSmoothingLoss().state_dict())
     train_epoch(fresh, *epoch_of(0))
     assert fresh.matrix.shape == (NUM_CLASSES, NUM_CLASSES)
 
 
 def test_ending_an_epoch_that_never_began_changes_nothing():
-    loss = OnlineLabelSmoothingLoss()
+    loss = ready()
     loss.end_epoch()
     train_epoch(loss, *epoch_of(0))
     assert torch.isfinite(loss.matrix).all()
