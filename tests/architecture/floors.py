@@ -15,8 +15,9 @@ _IMPORTERS = {"__import__", "import_module"}
 
 _GROUND = {"core"}
 _PARTS = {"data", "losses", "metrics", "models"}
+_DRAWN = {"figures"}
 _RUN = {"training"}
-_WORK = {"analysis"} | _RUN
+_WORK = {"analysis"} | _DRAWN | _RUN
 _PAGES = {"reports"}
 _PUBLIC = {"core", "losses", "facade"}
 
@@ -27,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": _PUBLIC,
     **dict.fromkeys(_PARTS, _GROUND),
     "training": _PUBLIC | _PARTS,
-    "analysis": _PUBLIC | _PARTS | _RUN,
+    "figures": {"core", "metrics"},
+    "analysis": _PUBLIC | _PARTS | _DRAWN | _RUN,
     "reports": _PUBLIC | _PARTS | _WORK,
     "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
     "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"studies", "integrations"},

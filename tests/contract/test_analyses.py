@@ -15,8 +15,8 @@ from matplotlib.text import Text
 
 from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
 from maxsup.analysis.registry import DIRECTIONS
-from maxsup.analysis.style import LOOKS, save, styled
 from maxsup.core.storage import json_text
+from maxsup.figures.style import LOOKS, save, styled
 from tests.unit.analysis.made import long_tail, make_run
 
 pytestmark = pytest.mark.slow

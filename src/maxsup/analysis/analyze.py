@@ -188,7 +188,7 @@ def _compute(
 
 
 def _save_figures(name: str, results: Mapping[str, Result], folder: Path, suffix: str) -> list[Path]:
-    from maxsup.analysis.style import save
+    from maxsup.figures.style import save
 
     figures = draw_figures(name, results)
     return [path for figure in figures for path in save(figures[figure], folder, f"{figure}{suffix}")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.charts import thinned
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import GREY, legend_above, panels, run_looks, styled
+from maxsup.figures.charts import thinned
+from maxsup.figures.style import GREY, legend_above, panels, run_looks, styled
 from maxsup.metrics import (
     PredictionTable,
     bootstrap_intervals,

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.charts import dumbbells
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import styled
+from maxsup.figures.charts import dumbbells
+from maxsup.figures.style import styled
 from maxsup.metrics import bootstrap_interval, neural_collapse
 
 if TYPE_CHECKING:

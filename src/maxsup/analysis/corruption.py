@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from maxsup.analysis.cells import fill_cells, read_cells
-from maxsup.analysis.charts import few_ticks
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import legend_above, panels, run_looks, styled
 from maxsup.data import MemorySplit
+from maxsup.figures.charts import few_ticks
+from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.losses import RegularizedLoss
 from maxsup.metrics import PredictionSums, expected_calibration_error
 from maxsup.training.parts import build_loss

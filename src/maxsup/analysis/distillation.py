@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from maxsup.analysis.charts import few_ticks, value, widen
 from maxsup.analysis.nested import trained
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import panels, run_looks, styled
 from maxsup.core.config import Recipe, parse_recipe
+from maxsup.figures.charts import few_ticks, value, widen
+from maxsup.figures.style import panels, run_looks, styled
 from maxsup.metrics import accuracy, negative_log_likelihood
 from maxsup.training.run import recipe_digest
 

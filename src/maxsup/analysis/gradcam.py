@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maxsup.analysis.gallery import draw_gallery, encoded
 from maxsup.analysis.masks import IGNORED, OBJECT, find_masks
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
 from maxsup.core.checks import check_choice
 from maxsup.data import stratified_split
 from maxsup.data.extras import require
+from maxsup.figures.gallery import draw_gallery, encoded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxsup.analysis.outputs import RunOutputs
-from maxsup.analysis.style import loss_look
+from maxsup.figures.style import loss_look
 
 
 def label_runs(runs: Sequence[RunOutputs]) -> list[str]:

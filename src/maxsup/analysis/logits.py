@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import legend_above, panels, run_looks, styled
 from maxsup.core.checks import check_number
+from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.metrics import mean_confidence
 
 if TYPE_CHECKING:

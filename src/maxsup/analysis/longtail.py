@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import legend_above, panels, run_looks, styled
 from maxsup.data import shot_groups
+from maxsup.figures.style import legend_above, panels, run_looks, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

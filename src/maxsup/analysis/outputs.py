@@ -14,7 +14,6 @@ from torch import Tensor
 
 from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
 from maxsup.analysis.progress import Progress
-from maxsup.analysis.style import loss_look
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
 from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
@@ -24,6 +23,7 @@ from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
+from maxsup.figures.style import loss_look
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS, Classifier, Segmenter
 from maxsup.training import load_run

@@ -18,8 +18,8 @@ from torch import Tensor
 from maxsup.analysis.factors import factor_r_squared
 from maxsup.analysis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import legend_above, panels, run_looks, styled
 from maxsup.data import MemorySplit, stratified_split
+from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.metrics import accuracy
 
 if TYPE_CHECKING:

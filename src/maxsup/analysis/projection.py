@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maxsup.analysis.charts import few_ticks
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import COLUMN, panels, styled
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
+from maxsup.figures.charts import few_ticks
+from maxsup.figures.style import COLUMN, panels, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

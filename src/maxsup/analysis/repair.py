@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maxsup.analysis.charts import dumbbells
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
-from maxsup.analysis.style import styled
+from maxsup.figures.charts import dumbbells
+from maxsup.figures.style import styled
 from maxsup.metrics import (
     aurc,
     auroc,

@@ -25,8 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maxsup.analysis.gallery import MAX_SIDE, encoded
-from maxsup.analysis.mask_gallery import draw_classes, draw_masks
 from maxsup.analysis.nested import trained
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
@@ -35,6 +33,8 @@ from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
 from maxsup.data import MaskSplit
 from maxsup.data.mask_pipeline import MaskPipeline
+from maxsup.figures.gallery import MAX_SIDE, encoded
+from maxsup.figures.mask_gallery import draw_classes, draw_masks
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.training.run import recipe_digest
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxsup.analysis.smoothing import plateau_gap
-from maxsup.analysis.style import GREY, LOOKS, panels, styled
 from maxsup.analysis.verdicts import REFERENCE_SOURCE, REFERENCES
+from maxsup.figures.style import GREY, LOOKS, panels, styled
 from maxsup.reports.page import Column, Plot, Table
 
 if TYPE_CHECKING:

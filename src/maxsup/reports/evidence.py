@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxsup.analysis.style import GREY, panels, save, styled
 from maxsup.core.errors import MaxsupError
 from maxsup.core.rundir import RunDir
+from maxsup.figures.style import GREY, panels, save, styled
 from maxsup.reports.plots import WIDE
 
 BEGIN, END = "<!-- claims: written by maxsup report -->", "<!-- end of claims -->"

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxsup.analysis.style import save
 from maxsup.core.errors import MaxsupError
 from maxsup.core.reading import as_written, read_json
 from maxsup.core.rundir import RunDir
+from maxsup.figures.style import save
 from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
 from maxsup.reports.page import Column, Table, anchor
 from maxsup.reports.plots import differences_plot, seeds_plot

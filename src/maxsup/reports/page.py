@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from maxsup import __version__
-from maxsup.reports.svg import dark_rules, inline_svg
+from maxsup.figures.svg import dark_rules, inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -8,8 +8,8 @@ from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.charts import few_ticks
-from maxsup.analysis.style import GREY, Look, panels, run_looks, styled
+from maxsup.figures.charts import few_ticks
+from maxsup.figures.style import GREY, Look, panels, run_looks, styled
 from maxsup.reports.page import Column, Plot, Table
 from maxsup.reports.tables import REDUCED
 
@@ -277,7 +277,7 @@ def _identity(axes: Axes) -> None:
 
 
 def _legend(figure: Figure, looks: Sequence[Look]) -> None:
-    from maxsup.analysis.style import legend_above
+    from maxsup.figures.style import legend_above
 
     if looks:
         legend_above(figure, looks, has_lines=False)

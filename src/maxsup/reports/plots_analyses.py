@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maxsup.analysis.charts import few_ticks
-from maxsup.analysis.style import GREY, legend_above, panels, styled
 from maxsup.core.errors import StorageError
+from maxsup.figures.charts import few_ticks
+from maxsup.figures.style import GREY, legend_above, panels, styled
 from maxsup.reports.folders import RunView
 from maxsup.reports.page import Column, Plot, Table
 from maxsup.reports.plots import SOFT, WIDE, tamed

@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from maxsup.analysis.charts import few_ticks
-from maxsup.analysis.style import Look, legend_above, panels, run_looks, styled
+from maxsup.figures.charts import few_ticks
+from maxsup.figures.style import Look, legend_above, panels, run_looks, styled
 from maxsup.reports.folders import RunView
 from maxsup.reports.page import Column, Plot, Table
 from maxsup.reports.plots import WIDE, tamed

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from maxsup.analysis import RunOutputs, gradcam
-from maxsup.analysis.gallery import decoded, encoded
 from maxsup.analysis.gradcam import maps_of, otsu_threshold, overlap
 from maxsup.analysis.masks import BACKGROUND, IGNORED, OBJECT
 from maxsup.core.errors import StorageError
+from maxsup.figures.gallery import decoded, encoded
 from maxsup.models import Classifier, create_model
 from tests.unit.analysis.made import make_run
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from maxsup.analysis.gallery import encoded
 from maxsup.core.config import parse_recipe
+from maxsup.figures.gallery import encoded
 
 LOSSES = ("ce", "ls", "maxsup")
 SEEDS = (0, 1, 2, 3, 4, 5)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.registry import Result
-from maxsup.analysis.style import GREY, panels, run_looks
+from maxsup.figures.style import GREY, panels, run_looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def value(result: Result, name: str) -> float:
+def value(result: Mapping[str, Any], name: str) -> float:
     """A number of a result; ``nan`` where it is undefined or absent."""
     stored = result["numbers"].get(name, {}).get("value")
     return float("nan") if stored is None else float(stored)
 
 
 def dumbbells(
-    results: Mapping[str, Result],
+    results: Mapping[str, Mapping[str, Any]],
     columns: Mapping[str, tuple[str, str]],
     *,
     ends: tuple[str, str],

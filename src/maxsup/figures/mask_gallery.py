@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxsup.analysis.gallery import decoded, show_pixels
-from maxsup.analysis.registry import Result
-from maxsup.analysis.style import COLUMN, GREY, legend_above, panels, run_looks, styled
-from maxsup.data import IGNORED_LABEL
+from maxsup.figures.gallery import decoded, show_pixels
+from maxsup.figures.style import COLUMN, GREY, legend_above, panels, run_looks, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maxsup.analysis.style import Look
+    from maxsup.figures.style import Look
 
 _WRONG, _RIGHT, _IGNORED = (193, 18, 31), (226, 226, 226), (255, 255, 255)
+# What data sets store where a pixel has no class.
+_IGNORED_LABEL = 255
 _MAX_LEGEND = 12
 _MAX_BARS = 30
 _GOLDEN = 0.618033988749895
@@ -51,7 +51,7 @@ def class_colors(num_classes: int) -> NDArray[np.uint8]:
     return np.array(colors, dtype=np.uint8)
 
 
-def draw_masks(results: Mapping[str, Result]) -> Figure:
+def draw_masks(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """A row an image: the image, its mask, and for every run its prediction, from how many views, and its errors."""
     first = next(iter(results.values()))["data"]
     colors = class_colors(len(first["class_names"]))
@@ -87,7 +87,7 @@ def draw_masks(results: Mapping[str, Result]) -> Figure:
     return figure
 
 
-def draw_classes(results: Mapping[str, Result]) -> Figure:
+def draw_classes(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Intersection over union of each class, a mark a run; of many classes those with the largest spread."""
     looks = run_looks(results)
     first = next(iter(results.values()))["data"]
@@ -132,7 +132,7 @@ def _number(value: Any) -> float:
 
 def _painted(mask: NDArray[np.uint8], colors: NDArray[np.uint8]) -> NDArray[np.uint8]:
     pixels = colors[np.minimum(mask, len(colors) - 1)]
-    pixels[mask == IGNORED_LABEL] = _IGNORED
+    pixels[mask == _IGNORED_LABEL] = _IGNORED
     return pixels
 
 
@@ -140,7 +140,7 @@ def _errors(truth: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> NDArray[n
     pixels = np.empty((*truth.shape, 3), dtype=np.uint8)
     pixels[:] = _RIGHT
     pixels[truth != predicted] = _WRONG
-    pixels[truth == IGNORED_LABEL] = _IGNORED
+    pixels[truth == _IGNORED_LABEL] = _IGNORED
     return pixels
 
 

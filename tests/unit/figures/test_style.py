@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from maxsup.analysis.style import COLUMN, DPI, LOOKS, legend_above, loss_look, panels, run_looks, save, styled
 from maxsup.core.errors import StorageError
+from maxsup.figures.style import COLUMN, DPI, LOOKS, legend_above, loss_look, panels, run_looks, save, styled
 from maxsup.losses import list_losses
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.

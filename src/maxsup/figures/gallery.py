@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxsup.analysis.registry import Result
-from maxsup.analysis.style import COLUMN, panels, styled
 from maxsup.core.errors import StorageError
+from maxsup.figures.style import COLUMN, panels, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +56,7 @@ def decoded(text: str) -> NDArray[np.uint8]:
         raise StorageError(f"image in a result must be a small PNG; got {error}. Run maxsup analyze again.") from error
 
 
-def draw_gallery(results: Mapping[str, Result]) -> Figure:
+def draw_gallery(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Originals in the first row, a row of maps a run below; a frame and a name where the prediction is wrong."""
     from matplotlib import cm
     from matplotlib.colors import Normalize
@@ -89,7 +88,7 @@ def draw_gallery(results: Mapping[str, Result]) -> Figure:
     return figure
 
 
-def _asked(results: Mapping[str, Result]) -> str:
+def _asked(results: Mapping[str, Mapping[str, Any]]) -> str:
     return "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
 
 
