@@ -43,6 +43,9 @@ def write_evidence(
         written.append(path)
     with styled():
         written += save(_claims_figure(claims), folder / "figures", "claims")
+        for claim in claims:
+            if claim["num_pairs"] > 1:
+                written += save(_claim_figure(claim), folder / "figures", claim["name"])
         if any(sweep["points"] for sweep in sweeps):
             written += save(_sweep_figure(sweeps), folder / "figures", "widths")
     return written
@@ -50,12 +53,11 @@ def write_evidence(
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> str:
     """The table of claims in Markdown: what the paper says, what was found, and the verdict."""
-    lines = ["| claim | paper | here: difference [95 % interval] | verdict |", "|---|---|---|---|"]
+    lines = ["| claim | paper | here: difference [95 % interval] | verdict | scale |", "|---|---|---|---|---|"]
     for claim in claims:
         title = f"[{claim['states']}](claims/{claim['name']}.md) ({claim['label']})"
-        lines.append(
-            f"| {title} | {claim['paper']} | {difference_text(claim)} | **{claim['word']}**: {claim['reason']} |"
-        )
+        verdict = f"**{claim['word']}**: {claim['reason']}"
+        lines.append(f"| {title} | {claim['paper']} | {difference_text(claim)} | {verdict} | {claim['scale']} |")
     return "\n".join(lines)
 
 
@@ -70,33 +72,34 @@ def verdicts_in(page: str) -> dict[str, str]:
 
 
 def claim_page(claim: Mapping[str, Any]) -> str:
-    """A page on one claim: question, verdict, numbers of every seed, and how to repeat it."""
-    verdict = f"**{claim['word']}**, {claim['reason']}"
+    """A page on one claim: question, verdict, figure, numbers of every seed, limits, and how to repeat it."""
     contrast = f"`{claim['number']}` of {', '.join(claim['pools'])}: {claim['claim']} minus {claim['than']}"
+    margin = _with_unit(format(claim["margin"], "g"), claim["unit"])
+    command = f"maxsup study run {claim['label']} --scale small --data-root DIR"
     lines = [f"# {claim['states']}", ""]
-    lines += [f"Paper: {claim['label']}, {claim['paper']}. Verdict at the small scale: {verdict}.", ""]
-    lines += [
-        f"{contrast}. Claimed: {claim['direction']}; margin {_with_unit(format(claim['margin'], 'g'), claim['unit'])}.",
-        "",
-    ]
-    lines += ["```", f"maxsup study run {claim['label']} --scale small --data-root DIR", "```", ""]
+    lines += [f"**{claim['word'].capitalize()}** at the small scale: {claim['reason']}.", ""]
+    lines += [f"- Paper: {claim['label']}, {claim['paper']}.", f"- Number: {contrast}."]
+    lines += [f"- Claimed: {claim['direction']}; margin {margin}.", f"- Scale: {claim['scale']}.", ""]
+    lines += ["```", command, "maxsup study collect studies/runs", "maxsup report docs/evidence", "```", ""]
     if claim["num_pairs"]:
         lines += [f"{difference_text(claim)}, {claim['num_pairs']} paired seeds, exact p = {claim['p']:.3g}.", ""]
+        if claim["num_pairs"] > 1:
+            lines += [f"![Difference of every seed](../figures/{claim['name']}.svg)", ""]
         lines += [f"| seed | {claim['claim']} | {claim['than']} | difference |", "|---|---|---|---|"]
-        for seed, own, other in claim["values"]:
-            lines.append(f"| {seed} | {own:.4g} | {other:.4g} | {own - other:+.3g} |")
+        lines += [f"| {seed} | {own:.4g} | {other:.4g} | {own - other:+.3g} |" for seed, own, other in claim["values"]]
     else:
         lines.append("No results yet.")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, "", f"**Limits.** {claim['limits']}"]) + "\n"
 
 
 def difference_text(claim: Mapping[str, Any]) -> str:
-    """``+0.31 points [+0.10, +0.52]``; a dash where there is none."""
+    """``+0.31 points [+0.10, +0.52]``; a dash where there is none, and no interval of a single pair."""
     if not claim["num_pairs"]:
         return "-"
     digits = max(0, -math.floor(math.log10(claim["margin"]))) + 1
     mean, low, high = (f"{claim[key]:+.{digits}f}" for key in ("mean", "low", "high"))
-    return f"{_with_unit(mean, claim['unit'])} [{low}, {high}]"
+    interval = f" [{low}, {high}]" if claim["num_pairs"] > 1 else ""
+    return f"{_with_unit(mean, claim['unit'])}{interval}"
 
 
 def _with_unit(value: str, unit: str) -> str:
@@ -116,6 +119,21 @@ def _claims_figure(claims: Sequence[Mapping[str, Any]]) -> Any:
         panel.plot([mean], [place], "o", color=_COLORS[claim["word"]], markersize=4.5)
     panel.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
     panel.set_xlabel("difference in units of the margin; to the right as claimed")
+    return figure
+
+
+def _claim_figure(claim: Mapping[str, Any]) -> Any:
+    """The difference of every seed, their mean with its interval, and the margin as a band."""
+    figure, [[panel]] = panels(width=WIDE, height=1.3)
+    panel.axvspan(-claim["margin"], claim["margin"], color=GREY, alpha=0.15, linewidth=0)
+    panel.axvline(0, color=GREY, linewidth=0.8)
+    color = _COLORS[claim["word"]]
+    panel.plot([own - other for _, own, other in claim["values"]], [1] * claim["num_pairs"], "o", color=GREY, alpha=0.7)
+    panel.plot([claim["low"], claim["high"]], [0, 0], color=color, linewidth=1.6)
+    panel.plot([claim["mean"]], [0], "o", color=color)
+    panel.set_yticks([0, 1], ["mean", "seeds"])
+    panel.set_ylim(-0.6, 1.6)
+    panel.set_xlabel(f"{claim['claim']} minus {claim['than']}" + (f" ({claim['unit']})" if claim["unit"] else ""))
     return figure
 
 

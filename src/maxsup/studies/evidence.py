@@ -3,6 +3,7 @@
 A folder of evidence holds::
 
     claims.yaml    what is claimed, by which number it is judged, and the margin: the protocol for programs
+    settings.yaml  what the runs stand for: their scale beside the paper's, and what they cannot show
     results/       what :func:`maxsup.studies.pools.collect` wrote
 """
 
@@ -20,7 +21,7 @@ from maxsup.studies.pools import Row, Tables, read_tables
 from maxsup.studies.power import MIN_SEEDS
 from maxsup.studies.statistics import PairedComparison, paired_comparison, student_interval
 
-CLAIMS, RESULTS = "claims.yaml", "results"
+CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 
 SWEEPS = {"digits_w": "drawn digits", "c10_w": "CIFAR-10", "c100_w": "CIFAR-100"}
 """What the pools of a sweep are called before their width, and what readers call it."""
@@ -37,6 +38,7 @@ class Claim(Section):
     label: str
     states: str
     paper: str
+    setting: str
     pools: tuple[str, ...]
     number: str
     factor: float = 1.0
@@ -45,6 +47,13 @@ class Claim(Section):
     than: str
     direction: Literal["higher", "lower", "equal"]
     margin: float
+
+
+class Setting(Section):
+    """What the runs behind a claim stand for."""
+
+    scale: str
+    limits: str
 
 
 class Verdict(NamedTuple):
@@ -77,7 +86,11 @@ def verdicts(folder: Path) -> dict[str, Verdict]:
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
     """Claims and verdicts as plain values, for pages and JSON."""
     claims, found = read_claims(folder), verdicts(folder)
-    return [{"name": name, **claims[name].model_dump(), **found[name]._asdict()} for name in claims]
+    settings = {name: Setting.model_validate(values) for name, values in read_yaml(folder / SETTINGS).items()}
+    return [
+        {"name": name, **claim.model_dump(), **settings[claim.setting].model_dump(), **found[name]._asdict()}
+        for name, claim in claims.items()
+    ]
 
 
 def sweep_entries(folder: Path) -> list[dict[str, Any]]:
@@ -109,7 +122,7 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
 
 def _judged(found: PairedComparison, claim: Claim) -> tuple[Word, str]:
     if found.num_pairs < MIN_SEEDS:
-        return "undecided", f"{found.num_pairs} paired seeds of at least {MIN_SEEDS}"
+        return "undecided", f"{found.num_pairs} of at least {MIN_SEEDS} paired seeds"
     margin = claim.margin / claim.factor
     if claim.direction == "equal":
         if found.is_equivalent:

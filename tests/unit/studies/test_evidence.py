@@ -13,6 +13,7 @@ from maxsup.studies.engine import lay_out
 from maxsup.studies.evidence import (
     CLAIMS,
     RESULTS,
+    SETTINGS,
     Claim,
     Tables,
     claim_entries,
@@ -35,7 +36,9 @@ NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
 
 def claim(direction: str = "higher", **values: object) -> Claim:
     words = {"label": "tab:a", "states": "A beats B.", "paper": "+1", "number": "n", "claim": "a", "than": "b"}
-    return Claim.model_validate(words | {"pools": ["p"], "direction": direction, "margin": 0.3} | values)
+    return Claim.model_validate(
+        words | {"setting": "s", "pools": ["p"], "direction": direction, "margin": 0.3} | values
+    )
 
 
 def tables(differences: list[float], pool: str = "p") -> Tables:
@@ -167,7 +170,8 @@ def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
 
 
 def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_path: Path) -> None:
-    (tmp_path / CLAIMS).write_text((EVIDENCE / CLAIMS).read_text())
+    for name in (CLAIMS, SETTINGS):
+        (tmp_path / name).write_text((EVIDENCE / name).read_text())
     (tmp_path / "README.md").write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nBy hand.\n")
     results = tmp_path / RESULTS
     results.mkdir()
@@ -189,6 +193,9 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert "+2.00 points [+2.00, +2.00]" in page
     assert (tmp_path / "claims" / "accuracy.md").read_text().count("| 32 | 30 | +2 |") == 1
     assert (tmp_path / "figures" / "claims.png") in written
+    assert (tmp_path / "figures" / "accuracy.svg") in written
+    assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
+    assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
 
 
 def test_a_page_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None:
