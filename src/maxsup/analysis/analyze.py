@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup.analysis.labels import label_runs
 from maxsup.analysis.outputs import RunOutputs, file_name
-from maxsup.analysis.progress import Progress
 from maxsup.analysis.registry import ANALYSES, Result, check_options
 from maxsup.core.checks import check_choice
+from maxsup.core.display import Display
 from maxsup.core.interrupt import raise_if_noted
 from maxsup.core.reading import read_json
 from maxsup.core.rundir import RunDir
@@ -51,7 +51,7 @@ def analyze(
     overrides: Iterable[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     with_figures: bool = True,
-    progress: Progress | None = None,
+    progress: Display | None = None,
 ) -> Analyzed:
     """Analyse runs and compare them.
 
@@ -70,7 +70,7 @@ def analyze(
     Returns:
         Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
-    progress = progress or Progress()
+    progress = progress or Display()
     check_choice("split", split, SPLITS)
     everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
     chosen = list(dict.fromkeys(everything if what is None else what))

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from maxsup.analysis.extraction import Tensors, extracted, keep, read_kept
 from maxsup.analysis.outputs import RunOutputs, limited
-from maxsup.analysis.progress import Progress
 from maxsup.core.config import CIRCUMSTANCES, flat_items
+from maxsup.core.display import Display
 from maxsup.core.storage import json_text
 from maxsup.data import CORRUPTIONS, SEVERITIES, MemorySplit
 from maxsup.training.runs import corrupted
@@ -72,7 +72,7 @@ def _fill(runs: Sequence[RunOutputs], split: str, num_images: int | None) -> Non
     for name, severity, cell in corrupted(images if is_made else limited(images, num_images), first.recipe):
         part = limited(cell, num_images)
         for run, kept in zip(runs, found, strict=True):
-            kept.append(extracted(run.model, run.pipeline(part), precision=run.recipe.precision, progress=Progress()))
+            kept.append(extracted(run.model, run.pipeline(part), precision=run.recipe.precision, progress=Display()))
         names.append(name)
         severities.append(severity)
         first.progress.advance()

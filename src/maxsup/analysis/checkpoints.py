@@ -13,9 +13,9 @@ from torch import Tensor
 from maxsup.analysis.class_order import class_order, read_class_names
 from maxsup.analysis.extraction import affine_head, extracted
 from maxsup.analysis.outputs import Outputs
-from maxsup.analysis.progress import Progress
 from maxsup.core.checks import check_choice
 from maxsup.core.config import Recipe, parse_recipe
+from maxsup.core.display import Display
 from maxsup.core.errors import DataError
 from maxsup.data import DataBundle
 from maxsup.data.arrays import local_path
@@ -61,7 +61,7 @@ def checkpoint_outputs(
     split: str | None = None,
     class_names: str | Path | None = None,
     overrides: Iterable[str] = (),
-    progress: Progress | None = None,
+    progress: Display | None = None,
 ) -> CheckpointOutputs:
     """Run a checkpoint over a split, with the images prepared as the network was trained.
 
@@ -105,7 +105,7 @@ def checkpoint_outputs(
         None if class_names is None else read_class_names(Path(class_names)),
     )
     pipeline = split_pipeline(recipe, bundle, images)
-    progress = progress or Progress()
+    progress = progress or Display()
     progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
     found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
     labels = order.indices[found["labels"]]

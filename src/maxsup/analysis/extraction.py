@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maxsup.analysis.progress import Progress
+from maxsup.core.display import Display
 from maxsup.core.storage import failed_write, json_text, kept_if_possible, replace_bytes
 from maxsup.data import Pipeline
 from maxsup.models import Classifier, Program
@@ -22,7 +22,7 @@ Tensors = dict[str, Tensor]
 FORMAT = 1
 
 
-def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Progress) -> Tensors:
+def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Display) -> Tensors:
     """Logits, features, labels and indices of all samples, from one forward pass each.
 
     Args:

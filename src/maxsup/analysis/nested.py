@@ -5,22 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from maxsup.analysis.outputs import RunOutputs
-from maxsup.analysis.progress import Progress
 from maxsup.core.config import Recipe
 from maxsup.core.rundir import RunDir
 from maxsup.training import train
-from maxsup.training.progress import LineReporter
-
-
-class _Said(LineReporter):
-    """Lines of a training among those of an analysis."""
-
-    def __init__(self, progress: Progress) -> None:
-        super().__init__()
-        self._progress = progress
-
-    def say(self, sentence: str) -> None:
-        self._progress.say(sentence)
+from maxsup.training.progress import Reporter
 
 
 def trained(run: RunOutputs, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:
@@ -35,6 +23,6 @@ def trained(run: RunOutputs, plan: Recipe, folder: Path, *, name: str, what: str
     """
     if not RunDir(folder).summary.is_file():
         run.progress.say(f"{run.label}: {what} in {folder}")
-        train(plan, folder, name=name, reporter=_Said(run.progress))
+        train(plan, folder, name=name, reporter=Reporter(run.progress))
     words = [f"data.root={plan.data.root}"] if plan.data.root else []
     return RunOutputs(folder, overrides=words, label=run.label, progress=run.progress)

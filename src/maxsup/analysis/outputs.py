@@ -13,10 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
-from maxsup.analysis.progress import Progress
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
 from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
+from maxsup.core.display import Display
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.reading import file_digest
 from maxsup.core.recipes import run_recipe
@@ -96,7 +96,7 @@ class RunOutputs:
         weights: str = "last",
         overrides: Iterable[str] = (),
         label: str | None = None,
-        progress: Progress | None = None,
+        progress: Display | None = None,
         loaded: tuple[DataBundle, Classifier | Segmenter] | None = None,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
@@ -109,7 +109,7 @@ class RunOutputs:
         self.other_data = None if labels[0] == labels[1] else labels[1]
         self.loss = self.recipe.loss.name
         self.label = label or loss_look(self.loss).label
-        self.progress = progress or Progress()
+        self.progress = progress or Display()
         self._splits: dict[tuple[str | None, str], Outputs] = {}
         self._head: tuple[Tensor, Tensor] | None = None
 

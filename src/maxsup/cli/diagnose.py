@@ -101,10 +101,10 @@ def diagnose(
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
     from maxsup.analysis.diagnosis import diagnose
     from maxsup.analysis.outputs import RunOutputs
-    from maxsup.analysis.progress import create_progress
+    from maxsup.core.display import create_display
     from maxsup.training.preprocessing import described_transform
 
-    with create_progress() as progress:
+    with create_display() as progress:
         outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
         judged = outputs.split(split)
         validation = outputs.split("val") if outputs.has_val and split != "val" else None
@@ -142,14 +142,14 @@ def _of_checkpoint(
 ) -> Found:
     from maxsup.analysis.checkpoints import checkpoint_outputs
     from maxsup.analysis.diagnosis import diagnose
-    from maxsup.analysis.progress import create_progress
+    from maxsup.core.display import create_display
 
     if data is None:
         raise ValueError(
             "--model must come with --data; got none. "
             "Write for instance --model timm:resnet50 --weights file.safetensors --data folder:PATH."
         )
-    with create_progress() as progress:
+    with create_display() as progress:
         found = checkpoint_outputs(
             model, weights, data, split=split, class_names=names, overrides=overrides, progress=progress
         )

@@ -6,9 +6,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from typing_extensions import Self
+
+from maxsup.core.display import Display, LineDisplay
 from maxsup.studies.launch import JobState, Status
 
 if TYPE_CHECKING:
@@ -26,19 +28,11 @@ STILL_SECONDS = 60.0
 """How long a run may stand still before it is named."""
 
 
-class View:
-    """Shows nothing; the base of those that do. ``update`` is what a launcher calls."""
-
-    def __enter__(self) -> View:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the terminal as it was."""
+class View(Display):
+    """A display of runs that shows nothing; the base of those that do."""
 
     def update(self, states: Sequence[JobState]) -> None:
-        """The runs are so far."""
+        """Show the states of all runs; a launcher calls this a few times a second."""
 
 
 class LineView(View):
@@ -50,7 +44,7 @@ class LineView(View):
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock = stream or sys.stderr, clock
+        self._lines, self._clock = LineDisplay(stream), clock
         self._known: dict[str, str] = {}
         self._told: dict[str, tuple[float, str]] = {}
         self._still: dict[str, float] = {}
@@ -61,7 +55,7 @@ class LineView(View):
         for state in states:
             text = self._news(state)
             if text:
-                print(f"[{num_over}/{len(states)}] {state.job.name} {text}", file=self._stream, flush=True)
+                self._lines.say(f"[{num_over}/{len(states)}] {state.job.name} {text}")
 
     def _news(self, state: JobState) -> str:
         name, now = state.job.name, self._clock()
@@ -98,13 +92,11 @@ class TableView(View):
         self._console = console or Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, refresh_per_second=2, transient=False)
 
-    def __enter__(self) -> TableView:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def update(self, states: Sequence[JobState]) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from maxsup.core.display import LineDisplay
 from maxsup.training.clock import Clock
-from maxsup.training.progress import LineReporter
+from maxsup.training.progress import Reporter
 
 FILE = "progress.json"
 _SECONDS = 1.0
@@ -39,7 +40,7 @@ class Pulse:
     age: float = field(default=0.0, compare=False)
 
 
-class PulseReporter(LineReporter):
+class PulseReporter(Reporter):
     """Lines for the log of a worker, and a file that says how far it is.
 
     Args:
@@ -48,18 +49,17 @@ class PulseReporter(LineReporter):
     """
 
     def __init__(self, stream: TextIO, folder: Path) -> None:
-        super().__init__(stream)
+        super().__init__(LineDisplay(stream))
         self._path = folder / FILE
         self._written = 0.0
         self._start = time.monotonic()
-        self._epoch = self._num_steps = self._first = 0
+        self._first = 0
 
     def start_epoch(self, epoch: int, num_epochs: int, done: int, num_steps: int) -> None:
         """Note where the epoch begins; the first one also what an earlier attempt has done."""
-        super().start_epoch(epoch, num_epochs, done, num_steps)
         if not self._num_steps:
             self._first, self._start = epoch * num_steps + done, time.monotonic()
-        self._epoch, self._num_steps = epoch, num_steps
+        super().start_epoch(epoch, num_epochs, done, num_steps)
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
         """Write at most once a second, and at the end of an epoch."""

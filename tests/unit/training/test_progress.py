@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from maxsup.core.display import BarDisplay, Display, LineDisplay
 from maxsup.training.clock import Clock
 from maxsup.training.meter import EpochMeter
-from maxsup.training.progress import BarReporter, LineReporter, Reporter, create_reporter, epoch_line
+from maxsup.training.progress import Reporter, create_reporter, epoch_line
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def test_a_line_leaves_out_what_there_is_not() -> None:
 
 def test_without_a_terminal_there_is_one_plain_line_an_epoch() -> None:
     stream = io.StringIO()
-    reporter = LineReporter(stream)
+    reporter = Reporter(LineDisplay(stream))
     with reporter:
         reporter.start_epoch(1, 3, 0, 5)
         reporter.step(1, {"loss": 1.0, "accuracy": 0.5}, 0.1, Clock())
@@ -33,11 +34,11 @@ def test_without_a_terminal_there_is_one_plain_line_an_epoch() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-@pytest.mark.parametrize(("is_terminal", "kind"), [(True, BarReporter), (False, LineReporter)])
-def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type[Reporter]) -> None:
+@pytest.mark.parametrize(("is_terminal", "kind"), [(True, BarDisplay), (False, LineDisplay)])
+def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type[Display]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    assert type(create_reporter()) is kind
-    assert type(create_reporter(is_shown=False)) is Reporter
+    assert type(create_reporter()._display) is kind
+    assert type(create_reporter(is_shown=False)._display) is Display
 
 
 def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
@@ -45,10 +46,10 @@ def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with BarReporter() as reporter:
+    with Reporter(BarDisplay()) as reporter:
         reporter.start_epoch(0, 2, 3, 10)
         reporter.step(4, {"loss": 1.2345, "accuracy": 0.5}, 0.15, Clock())
-        reporter._progress.refresh()
+        reporter._display._bars.refresh()
         reporter.end_epoch(line(), 1.0, 10.0)
     shown = capsys.readouterr().err
     for word in ("epoch 1/2", "4/20", "loss 1.234", "acc 0.500", "alpha 0.15", "img/s", ":"):
