@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.report import judged, lined_up
-from maxsup.analysis.logistic import LogisticPath
-from maxsup.analysis.probe import default_strengths
+from maxsup.diagnosis.logistic import LogisticPath
+from maxsup.diagnosis.probe import default_strengths
 
 # scikit-learn is timed at every so many strengths; its path over all of them is extrapolated.
 STRIDE = 11

@@ -15,9 +15,9 @@ import torch
 
 from benchmarks.report import surroundings, write_result
 from maxsup.analysis.outputs import RunOutputs
-from maxsup.analysis.smoothing import estimate_alpha
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
+from maxsup.diagnosis.smoothing import estimate_alpha
 from maxsup.training import train
 
 RESULTS = Path(__file__).parent / "results"

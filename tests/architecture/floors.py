@@ -16,7 +16,7 @@ _IMPORTERS = {"__import__", "import_module"}
 _GROUND = {"core"}
 _PARTS = {"data", "losses", "metrics", "models"}
 _DRAWN = {"figures"}
-_RUN = {"training"}
+_RUN = {"diagnosis", "training"}
 _WORK = {"analysis"} | _DRAWN | _RUN
 _PAGES = {"reports"}
 _PUBLIC = {"core", "losses", "facade"}
@@ -26,13 +26,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "facade": {"core", "losses"},
     "integrations": _PUBLIC,
+    "doctor": _PUBLIC,
     **dict.fromkeys(_PARTS, _GROUND),
+    "diagnosis": {"core", "metrics"},
     "training": _PUBLIC | _PARTS,
     "figures": {"core", "metrics"},
     "analysis": _PUBLIC | _PARTS | _DRAWN | _RUN,
     "reports": _PUBLIC | _PARTS | _WORK,
     "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
-    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"studies", "integrations"},
+    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"doctor", "integrations", "studies"},
 }
 
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maxsup.analysis.diagnosis import diagnose
-from maxsup.analysis.outputs import Outputs
+from maxsup.diagnosis.diagnosis import diagnose
 from maxsup.reports.diagnosis import diagnosis_page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -47,7 +46,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = torch.arange(900) % len(NAMES)
     features = torch.randn(len(NAMES), 8, generator=generator)[labels] + torch.randn(900, 8, generator=generator)
     logits = 2.5 * F.one_hot(labels) + 1.3 * torch.randn(900, len(NAMES), generator=generator)
-    page = diagnosis_page(diagnose(Outputs(logits, labels, features, class_names=NAMES)), source=HOSTILE)
+    page = diagnosis_page(diagnose(logits, labels, features, NAMES), source=HOSTILE)
     file = tmp_path_factory.mktemp("page") / "diagnosis.html"
     file.write_text(page, encoding="utf-8")
     return file

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
-from maxsup.analysis.registry import DIRECTIONS
 from maxsup.core.storage import json_text
 from maxsup.figures.style import LOOKS, save, styled
+from maxsup.metrics.numbers import DIRECTIONS
 from tests.unit.analysis.made import long_tail, make_run
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from maxsup.analysis.smoothing import estimate_alpha
 from maxsup.cli import main
+from maxsup.diagnosis.smoothing import estimate_alpha
 from maxsup.metrics import negative_log_likelihood
 from maxsup.models import create_model
 from tests.integration.command import run_command
@@ -70,12 +70,12 @@ def test_arrays_give_a_summary_and_a_page(files: list[str], tmp_path: Path) -> N
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_json_is_one_object_with_every_verdict(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_with_every_finding(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = answered([*files, "--json"], capsys)
     found = json.loads(out)
     assert (code, err) == (0, "")
-    assert [verdict["topic"] for verdict in found["verdicts"]] == [*TOPICS, "Collapse", "Probe"]
-    assert all({"level", "sentence", "value", "threshold", "advice"} <= verdict.keys() for verdict in found["verdicts"])
+    assert [finding["topic"] for finding in found["findings"]] == [*TOPICS, "Collapse", "Probe"]
+    assert all({"level", "sentence", "value", "threshold", "advice"} <= finding.keys() for finding in found["findings"])
     assert found["numbers"]["alpha"]["value"] == pytest.approx(0.1, abs=0.05)
     assert found["protocol"] == 1
 
@@ -231,7 +231,7 @@ def test_a_run_is_fitted_on_validation_and_says_what_its_recipe_does(
     assert found["data"]["how_fitted"] == "fitted on the validation split"
     assert found["data"]["traced"] == "training images"
     assert found["data"]["num_samples"] == 359
-    assert "The recipe says ls 0.2." in found["verdicts"][0]["advice"]
+    assert "The recipe says ls 0.2." in found["findings"][0]["advice"]
     assert found["numbers"]["nc3"]["value"] is not None
 
 
@@ -288,7 +288,7 @@ def test_50_000_samples_of_1_000_classes_take_seconds_and_little_memory(tmp_path
     np.save(tmp_path / "y.npy", labels)
     code = f"""
 import resource, sys
-from maxsup.analysis.smoothing import estimate_alpha
+from maxsup.diagnosis.smoothing import estimate_alpha
 from maxsup.cli import main
 from maxsup.metrics import negative_log_likelihood
 try:

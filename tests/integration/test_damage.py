@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from maxsup.analysis import ANALYSES, analyze, read_results
-from maxsup.analysis.array_files import read_array_files
 from maxsup.core.errors import DataError, Interruption, MaxsupError, StorageError
 from maxsup.core.reading import read_json, read_json_lines
 from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.data.arrays import read_npz
+from maxsup.diagnosis.array_checks import checked_outputs
+from maxsup.diagnosis.array_files import read_array_files
 from maxsup.reports.folders import read_view
 from maxsup.studies.comparison import comparison
 from maxsup.studies.engine import lay_out, read_folder
@@ -201,7 +202,7 @@ def test_readers_of_random_damage_refuse_it_by_name(home: Path, tmp_path: Path) 
         (home / "compared/study.json", lambda path: read_folder(path.parent)),
         (last / "model.safetensors", read_tensors),
         (last / "state.json", lambda path: checkpoint_values(path.parent)),
-        (tmp_path / "a.npz", read_array_files),
+        (tmp_path / "a.npz", lambda path: checked_outputs(*read_array_files(path))),
         (tmp_path / "i.npz", read_npz),
     ]
     dice = random.Random(0)

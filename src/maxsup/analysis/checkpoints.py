@@ -10,9 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from maxsup.analysis.class_order import class_order, read_class_names
 from maxsup.analysis.extraction import affine_head, extracted
-from maxsup.analysis.outputs import Outputs
 from maxsup.core.checks import check_choice
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.display import Display
@@ -21,6 +19,8 @@ from maxsup.data import DataBundle
 from maxsup.data.arrays import local_path
 from maxsup.data.class_folders import split_folders
 from maxsup.data.registry import data_root
+from maxsup.diagnosis.class_order import class_order, read_class_names
+from maxsup.diagnosis.outputs import Outputs
 from maxsup.models import (
     PROGRAM_SUFFIXES,
     Classifier,

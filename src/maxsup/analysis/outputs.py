@@ -1,11 +1,10 @@
-"""What a model says about labelled samples: of a run, extracted once and shared by all analyses, or of bare arrays."""
+"""What the model of a run says about labelled samples, extracted once and shared by all analyses."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
+from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.style import loss_look
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS, Classifier, Segmenter
@@ -32,46 +32,6 @@ from maxsup.training.runs import SPLITS, WEIGHTS
 
 MAX_IMAGES = 50_000
 """Of a larger split as many images are taken, the same share of every class: the validation set of ImageNet in size."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """What a model says about labelled samples.
-
-    Args:
-        logits: ``(N, K)``, before any softmax.
-        labels: Class indices, ``(N,)``.
-        features: What the head saw, ``(N, D)``.
-        indices: Where in its split each sample is.
-        class_names: One a class.
-        num_missing: Images that could not be read and are not among the samples.
-
-    Example:
-        >>> len(Outputs(torch.randn(3, 5), torch.tensor([0, 1, 4])))
-        3
-        >>> Outputs(torch.randn(3, 5), torch.tensor([0, 1]))
-        Traceback (most recent call last):
-        ValueError: labels must be one a row of logits; got 2 for 3 rows. Give both for the same samples.
-    """
-
-    logits: Tensor
-    labels: Tensor
-    features: Tensor | None = None
-    indices: Tensor | None = None
-    class_names: tuple[str, ...] = ()
-    num_missing: int = 0
-
-    def __post_init__(self) -> None:
-        num_rows = len(self.logits)
-        for name, column in (("labels", self.labels), ("features", self.features), ("indices", self.indices)):
-            if column is not None and len(column) != num_rows:
-                raise ValueError(
-                    f"{name} must be one a row of logits; got {len(column)} for {num_rows} rows. "
-                    "Give both for the same samples."
-                )
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class RunOutputs:

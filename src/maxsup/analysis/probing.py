@@ -1,7 +1,7 @@
 """Linear and nearest-neighbour probes: what frozen features are worth, here and on data the model never saw.
 
 Multinomial logistic regression on features without augmentation, its strength chosen on validation data from 45 values
-(:func:`maxsup.analysis.fit_probe`), then fitted on both and judged on the test split; a vote of the 20 nearest
+(:func:`maxsup.diagnosis.fit_probe`), then fitted on both and judged on the test split; a vote of the 20 nearest
 neighbours by cosine beside it. On data whose within-class factors are known (``synthetic``) each of them is probed as
 well: a loss that collapses classes loses them.
 """
@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from maxsup.analysis.factors import factor_r_squared
-from maxsup.analysis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
 from maxsup.data import MemorySplit, stratified_split
+from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.metrics import accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maxsup.analysis.outputs import Outputs, RunOutputs
+    from maxsup.analysis.outputs import RunOutputs
+    from maxsup.diagnosis.outputs import Outputs
 
 _HELD_OUT = 0.1
 

@@ -28,7 +28,8 @@ from maxsup.figures.style import COLUMN, panels, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maxsup.analysis.outputs import Outputs, RunOutputs
+    from maxsup.analysis.outputs import RunOutputs
+    from maxsup.diagnosis.outputs import Outputs
 
 BASES = ("templates", "centroids")
 CHOICES = ("confused", "similar")

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from maxsup.core.registry import Registry
+from maxsup.metrics.numbers import number as number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 """What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``."""
-
-DIRECTIONS = ("higher", "lower", "none")
 
 
 def _applies(run: RunOutputs, **options: Any) -> str | None:
@@ -74,24 +73,6 @@ class Analysis:
 
 
 ANALYSES: Registry[Analysis] = Registry("analysis", function=attrgetter("compute"), reserved=("split",))
-
-
-def number(value: float, direction: str = "none", unit: str = "", interval: Sequence[float] | None = None) -> Result:
-    """One named number of a result.
-
-    Args:
-        value: The number; what is not finite is stored as null.
-        direction: Which way is better: ``higher``, ``lower``, or ``none`` where neither is.
-        unit: What it is counted in; empty for a share or a plain number.
-        interval: Its 95 % bootstrap bounds.
-
-    Example:
-        >>> number(0.9, "higher")
-        {'value': 0.9, 'direction': 'higher', 'unit': ''}
-    """
-    assert direction in DIRECTIONS
-    entry: Result = {"value": float(value), "direction": direction, "unit": unit}
-    return entry if interval is None else entry | {"low": float(interval[0]), "high": float(interval[1])}
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:

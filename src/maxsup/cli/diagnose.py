@@ -10,13 +10,14 @@ import typer
 from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
 
 if TYPE_CHECKING:
-    from maxsup.analysis.diagnosis import Diagnosis
+    from maxsup.diagnosis import Diagnosis
+    from maxsup.diagnosis.outputs import Outputs
 
     Found = tuple[Diagnosis, str, dict[str, str]]
 
 # Their outputs show label smoothing best; of more images the held-out ones have to do.
 _MAX_TRAINING_IMAGES = 20_000
-_COLORS = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "red", "unknown": "white"}
+_COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yellow", "error": "red"}
 
 
 def diagnose(
@@ -99,7 +100,6 @@ def diagnose(
 
 
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
-    from maxsup.analysis.diagnosis import diagnose
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.core.display import create_display
     from maxsup.training.preprocessing import described_transform
@@ -109,10 +109,11 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
         judged = outputs.split(split)
         validation = outputs.split("val") if outputs.has_val and split != "val" else None
         has_few = split != "train" and len(outputs.bundle.train) <= _MAX_TRAINING_IMAGES
-        found = diagnose(
+        training = outputs.split("train") if has_few else None
+        found = _diagnosis(
             judged,
-            validation=validation,
-            train=outputs.split("train") if has_few else None,
+            validation=validation and (validation.logits, validation.labels),
+            train=(training.logits, training.labels) if training else None,
             weight=outputs.weight,
             bias=outputs.bias,
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
@@ -126,22 +127,18 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
 def _of_arrays(logits: str, labels: str | None, features: str | None, class_names: str | None) -> Found:
     import torch
 
-    from maxsup.analysis.array_files import read_array_files
-    from maxsup.analysis.diagnosis import diagnose
-    from maxsup.analysis.outputs import Outputs
+    from maxsup.diagnosis import diagnose, read_array_files
 
     # Logits are read in parts too small to share: several threads would mostly wait for one another.
     torch.set_num_threads(1)
-    arrays = read_array_files(logits, labels, features, class_names)
-    outputs = Outputs(arrays.logits, arrays.labels, arrays.features, class_names=arrays.class_names or ())
-    return diagnose(outputs), Path(logits).name, {}
+    found = diagnose(*read_array_files(logits, labels, features, class_names))
+    return found, Path(logits).name, {}
 
 
 def _of_checkpoint(
     model: str, weights: str | None, data: str | None, split: str | None, names: str | None, overrides: list[str]
 ) -> Found:
     from maxsup.analysis.checkpoints import checkpoint_outputs
-    from maxsup.analysis.diagnosis import diagnose
     from maxsup.core.display import create_display
 
     if data is None:
@@ -153,8 +150,14 @@ def _of_checkpoint(
         found = checkpoint_outputs(
             model, weights, data, split=split, class_names=names, overrides=overrides, progress=progress
         )
-    diagnosis = diagnose(found.outputs, weight=found.weight, bias=found.bias)
+    diagnosis = _diagnosis(found.outputs, weight=found.weight, bias=found.bias)
     return diagnosis, f"{model}, {Path(weights).name if weights else 'its own weights'}", found.facts
+
+
+def _diagnosis(outputs: Outputs, **settings: Any) -> Diagnosis:
+    from maxsup.diagnosis import diagnose
+
+    return diagnose(outputs.logits, outputs.labels, outputs.features, outputs.class_names, **settings)
 
 
 def _run_and_overrides(words: list[str]) -> tuple[str | None, list[str]]:
@@ -191,23 +194,18 @@ def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from maxsup.analysis.verdicts import LEVELS
+    from maxsup.core.finding import LEVELS
 
     console = Console(highlight=False, soft_wrap=False)
-    numbers: Any = found.numbers
-    console.print(
-        f"{found.data['num_samples']:,} samples, {found.data['num_classes']:,} classes, accuracy "
-        f"{numbers['accuracy']['value']:.2%}, nll {numbers['nll']['value']:.4f}, ece {numbers['ece']['value']:.4f}",
-        markup=False,
-    )
+    console.print(found.headline, markup=False)
     for name in ("Transform", "Class order", "Notes", "Unreadable"):
         if name in facts:
             console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
-    for verdict in found.verdicts:
+    for finding in found.findings:
         console.print()
-        level = Text(LEVELS[verdict.level], style=f"bold {_COLORS[verdict.level]}")
-        console.print(Text.assemble(level, "  ", (verdict.topic, "bold")))
-        console.print(Padding(Text(verdict.sentence), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"Next: {verdict.advice}", style="dim"), (0, 0, 0, 2)))
+        level = Text(LEVELS[finding.level], style=f"bold {_COLORS[finding.level]}")
+        console.print(Text.assemble(level, "  ", (finding.topic, "bold")))
+        console.print(Padding(Text(finding.sentence), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"Next: {finding.advice}", style="dim"), (0, 0, 0, 2)))
     console.print()
     console.print(f"page: {page}", markup=False, soft_wrap=True)

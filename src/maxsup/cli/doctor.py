@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -14,7 +13,7 @@ from maxsup.cli.options import JsonOption, print_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from maxsup.integrations.doctor_finding import Finding
+    from maxsup.core.finding import Finding
 
 _CONFIGS = (".yaml", ".yml", ".json")
 _SCRIPTS = (".py",)
@@ -101,7 +100,7 @@ def doctor(
         print_json({"examined": [_as_json(one) for one in examined]})
     else:
         _print(examined)
-    codes = [one.exit_code for one in examined if any(finding.severity == "error" for finding in one.findings)]
+    codes = [one.exit_code for one in examined if any(finding.level == "error" for finding in one.findings)]
     raise typer.Exit(max(codes, default=0))
 
 
@@ -149,8 +148,8 @@ def _is_arrays(path: str) -> bool:
 
 
 def _settings(path: str) -> _Examined:
-    from maxsup.integrations.doctor_config import config_kind, examine_config
-    from maxsup.integrations.doctor_script import examine_script
+    from maxsup.doctor.script import examine_script
+    from maxsup.doctor.settings import config_kind, examine_config
 
     if Path(path).suffix.lower() in _SCRIPTS:
         return _Examined(path, "a script, read but not run", examine_script(_text(Path(path))), 2)
@@ -188,7 +187,7 @@ def _text(path: Path) -> str:
 
 
 def _criterion(words: str, evaluation_criterion: str | None, mixup: str | None) -> _Examined:
-    from maxsup.integrations.doctor_criterion import examine_criterion
+    from maxsup.doctor.criterion import examine_criterion
 
     found = examine_criterion(words, evaluation_criterion=evaluation_criterion, mixup=mixup)
     return _Examined(words, "criterion", found, 2)
@@ -196,7 +195,7 @@ def _criterion(words: str, evaluation_criterion: str | None, mixup: str | None) 
 
 def _device(kind: str) -> _Examined:
     from maxsup.core.checks import check_choice
-    from maxsup.integrations.doctor_finding import computed_as
+    from maxsup.doctor.common_findings import computed_as
     from maxsup.losses.forms import default_form
 
     check_choice("--device", kind, _DEVICES)
@@ -214,8 +213,8 @@ def _batches(
 ) -> list[_Examined]:
     if not paths:
         return []
-    from maxsup.integrations.doctor_batch import examine_accumulation, examine_batch
-    from maxsup.integrations.doctor_criterion import ignored_label, smoothers
+    from maxsup.doctor.batch import examine_accumulation, examine_batch
+    from maxsup.doctor.criterion import ignored_label, smoothers
 
     arrays = [_arrays(path, labels) for path in paths]
     examined = []
@@ -233,8 +232,8 @@ def _batches(
 
 def _arrays(path: str, labels: str | None) -> tuple[Tensor, Tensor]:
     """Logits and targets as they are: what is wrong with them is for the doctor to say."""
-    from maxsup.analysis.array_files import file_contents
     from maxsup.core.errors import DataError
+    from maxsup.diagnosis.array_files import file_contents
 
     found = file_contents(path, "logits")
     if labels is not None:
@@ -267,7 +266,11 @@ def _tensor(values: Any, what: str) -> Tensor:
 
 
 def _as_json(one: _Examined) -> dict[str, Any]:
-    return {"source": one.source, "kind": one.kind, "findings": [asdict(finding) for finding in one.findings]}
+    findings = [
+        {"name": found.topic, "severity": found.level, "sentence": found.sentence, "fix": found.advice}
+        for found in one.findings
+    ]
+    return {"source": one.source, "kind": one.kind, "findings": findings}
 
 
 def _print(examined: list[_Examined]) -> None:
@@ -283,7 +286,7 @@ def _print(examined: list[_Examined]) -> None:
         if not one.findings:
             console.print(Padding(Text("no problem found", style="green"), (0, 0, 0, 2)))
         for finding in one.findings:
-            level = Text(f"{finding.severity:<8}", style=f"bold {_COLORS[finding.severity]}")
-            console.print(Padding(Text.assemble(level, (finding.name, "bold")), (0, 0, 0, 2)))
+            level = Text(f"{finding.level:<8}", style=f"bold {_COLORS[finding.level]}")
+            console.print(Padding(Text.assemble(level, (finding.topic, "bold")), (0, 0, 0, 2)))
             console.print(Padding(Text(finding.sentence), (0, 0, 0, 10)))
-            console.print(Padding(Text(f"Fix: {finding.fix}", style="dim"), (0, 0, 0, 10)))
+            console.print(Padding(Text(f"Fix: {finding.advice}", style="dim"), (0, 0, 0, 10)))

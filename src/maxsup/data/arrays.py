@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from maxsup.core.errors import DataError
+from maxsup.core.npz import NpzFile
 from maxsup.data.bundle import MemorySplit
-from maxsup.data.npz import NpzFile
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
 _KEYS = ("train_images", "train_labels", "test_images", "test_labels")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.verdicts import REFERENCE_SOURCE, REFERENCES
+from maxsup.diagnosis.findings import REFERENCE_SOURCE, REFERENCES
 from maxsup.reports.diagnosis_figures import (
     collapse_plot,
     confidence_plot,
@@ -16,7 +16,7 @@ from maxsup.reports.diagnosis_figures import (
 from maxsup.reports.page import Block, Column, Finding, Findings, Page, Section, Table, Text, anchor, render, shown
 
 if TYPE_CHECKING:
-    from maxsup.analysis.diagnosis import Diagnosis
+    from maxsup.diagnosis.diagnosis import Diagnosis
 
 MAX_CLASS_ROWS = 200
 
@@ -75,11 +75,11 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
         **(facts or {}),
     }
     findings = [
-        Finding(verdict.topic, verdict.level, verdict.sentence, verdict.advice, anchor(verdict.topic))
-        for verdict in diagnosis.verdicts
+        Finding(found.topic, found.level, found.sentence, found.advice, anchor(found.topic))
+        for found in diagnosis.findings
     ]
     sections = [Section("Verdicts", [Findings(findings)])]
-    sections += [Section(verdict.topic, _blocks(verdict.topic, diagnosis)) for verdict in diagnosis.verdicts]
+    sections += [Section(found.topic, _blocks(found.topic, diagnosis)) for found in diagnosis.findings]
     sections.append(_classes(data["classes"]))
     sections.append(_methods(data))
     lead = "What the outputs of this model say about its training, and how far its confidence can be trusted."

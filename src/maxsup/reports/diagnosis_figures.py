@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.smoothing import plateau_gap
-from maxsup.analysis.verdicts import REFERENCE_SOURCE, REFERENCES
+from maxsup.diagnosis.findings import REFERENCE_SOURCE, REFERENCES
+from maxsup.diagnosis.smoothing import plateau_gap
 from maxsup.figures.style import GREY, LOOKS, panels, styled
 from maxsup.reports.page import Column, Plot, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from maxsup.analysis.diagnosis import Diagnosis
+    from maxsup.diagnosis.diagnosis import Diagnosis
 
 _RIGHT, _WRONG, _AFTER = "#0072B2", "#D55E00", "#009E73"
 _WIDE = 6.4

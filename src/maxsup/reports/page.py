@@ -45,7 +45,7 @@ class Text:
 class Finding:
     """One verdict: what it is about, how bad it is, the sentence and what to do next.
 
-    ``anchor`` is the section that says more. ``level`` is ``good``, ``note``, ``watch``, ``bad`` or ``unknown``.
+    ``anchor`` is the section that says more. ``level`` is ``good``, ``note``, ``warning``, ``error`` or ``unknown``.
     """
 
     topic: str
@@ -57,7 +57,7 @@ class Finding:
     @property
     def level_name(self) -> str:
         """What readers call the level."""
-        from maxsup.analysis.verdicts import LEVELS
+        from maxsup.core.finding import LEVELS
 
         return LEVELS[self.level].capitalize()
 

@@ -20,11 +20,11 @@ _MAX_COLUMNS = 6
 
 @dataclass(frozen=True)
 class Banner:
-    """What a reader must see before all else; ``level`` is ``watch`` or ``bad``."""
+    """What a reader must see before all else; ``level`` is ``warning`` or ``error``."""
 
     title: str
     text: str
-    level: str = "watch"
+    level: str = "warning"
     kind: ClassVar[str] = "banner"
 
 
@@ -119,7 +119,7 @@ def banners(view: FolderView) -> list[Banner]:
             f"{len(holes)} of {len(summary['runs'])} runs {verb} not there; the tables show the holes, and the list "
             "of runs at the end says what happened to each."
         )
-        found.append(Banner("Some runs are missing", text, "bad"))
+        found.append(Banner("Some runs are missing", text, "error"))
     if view.complaints:
         found.append(Banner("Some results are not shown", " ".join(view.complaints)))
     return found

@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from maxsup.analysis import Outputs, RunOutputs, outputs
+from maxsup.analysis import RunOutputs, outputs
 from maxsup.analysis.extraction import affine_head
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.data import load_data
+from maxsup.diagnosis import Outputs
 from maxsup.models import CausalNormHead, Classifier
 from tests.unit.analysis.made import make_run, plain_images
 

@@ -5,7 +5,7 @@ import torch
 
 from maxsup.analysis import RunOutputs, probing
 from maxsup.analysis.factors import factor_r_squared
-from maxsup.analysis.probe import fit_probe
+from maxsup.diagnosis.probe import fit_probe
 from tests.unit.analysis.made import make_run
 
 pytestmark = pytest.mark.slow

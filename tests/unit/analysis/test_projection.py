@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.analysis import Outputs, RunOutputs, projection
+from maxsup.analysis import RunOutputs, projection
 from maxsup.analysis.projection import Plane, pick_classes
+from maxsup.diagnosis import Outputs
 from tests.unit.analysis.made import make_run
 
 NAMES = ("ant", "bee", "cat", "dog")

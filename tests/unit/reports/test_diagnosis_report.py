@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maxsup.analysis.diagnosis import Diagnosis, diagnose
-from maxsup.analysis.outputs import Outputs
+from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
 from maxsup.reports.diagnosis import MAX_CLASS_ROWS, diagnosis_page
 
 pytestmark = pytest.mark.slow
@@ -26,7 +25,7 @@ def made(num_classes: int = 4, *, has_features: bool = False, num_samples: int =
     noise = torch.randn(num_samples, num_classes, generator=generator)
     logits = 2.0 * F.one_hot(labels) + 1.5 * noise
     names = (HOSTILE, *(f"class {index}" for index in range(1, num_classes)))
-    return diagnose(Outputs(logits, labels, features if has_features else None, class_names=names))
+    return diagnose(logits, labels, features if has_features else None, names)
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +33,11 @@ def diagnosis() -> Diagnosis:
     return made()
 
 
-def test_every_verdict_is_on_the_page_with_its_advice(diagnosis: Diagnosis) -> None:
+def test_every_finding_is_on_the_page_with_its_advice(diagnosis: Diagnosis) -> None:
     text = unescape(diagnosis_page(diagnosis, source="l.npy"))
-    for verdict in diagnosis.verdicts:
-        assert verdict.sentence in text
-        assert verdict.advice in text
+    for finding in diagnosis.findings:
+        assert finding.sentence in text
+        assert finding.advice in text
 
 
 def test_class_names_and_the_source_stay_text(diagnosis: Diagnosis) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.integrations.doctor_criterion import Smoother, ignored_label, smoothers
-from maxsup.integrations.doctor_finding import Finding
-from maxsup.integrations.doctor_targets import examine_labels, examine_probabilities
+from maxsup.core.finding import Finding
+from maxsup.doctor.criterion import Smoother, ignored_label, smoothers
+from maxsup.doctor.targets import examine_labels, examine_probabilities
 from maxsup.losses.reduction import HALF, class_axis, class_rows, num_classes, sample_shape
 
 
@@ -36,7 +36,7 @@ def examine_batch(
 
     Example:
         >>> [finding] = examine_batch(torch.eye(3).softmax(dim=1), torch.tensor([0, 1, 2]))
-        >>> finding.name, finding.fix
+        >>> finding.topic, finding.advice
         ('softmax_before_loss', 'Give the loss the input of the softmax; it applies the softmax itself.')
         >>> examine_batch(5 * torch.eye(3), torch.tensor([0, 1, 2]))
         []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,41 +12,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.core.errors import DataError
+from maxsup.diagnosis.outputs import Outputs
+
+Array = NDArray[Any] | Tensor
 
 _ROWS = 4096
 _SUM_TOLERANCE = 1e-3
 
 
-class CheckedArrays(NamedTuple):
-    """Outputs of a model that fit together: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names."""
+def checked_outputs(
+    logits: Array, labels: Array, features: Array | None = None, class_names: Sequence[str] | None = None
+) -> Outputs:
+    """Arrays as the outputs of a classifier: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names.
 
-    logits: Tensor
-    labels: Tensor
-    features: Tensor | None = None
-    class_names: tuple[str, ...] | None = None
-
-
-def checked(
-    logits: NDArray[Any] | Tensor,
-    labels: NDArray[Any] | Tensor,
-    features: NDArray[Any] | Tensor | None = None,
-    class_names: tuple[str, ...] | None = None,
-) -> CheckedArrays:
-    """Arrays as tensors of the right kind, or the first thing that is wrong with them.
+    Raises:
+        DataError: The first thing that is wrong with them, in one sentence.
 
     Example:
-        >>> checked(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
+        >>> checked_outputs(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
         Traceback (most recent call last):
         maxsup.core.errors.DataError: logits must be scores before the softmax; got probabilities, every row sums to 1.
         Give the input of the softmax, or the logarithm of the probabilities.
     """
+    logits, labels = _as_array(logits), _as_array(labels)
     _check_axes(logits, labels)
     scores = _checked_rows(logits, "logits")
     num_samples, num_classes = scores.shape
     if num_classes < 2:
         raise DataError(f"logits must have a column for each of at least 2 classes; got {num_classes}. Check the axes.")
     true = _checked_labels(labels, num_samples, num_classes)
-    seen = None if features is None else _checked_rows(features, "features")
+    seen = None if features is None else _checked_rows(_as_array(features), "features")
     if seen is not None and len(seen) != num_samples:
         raise DataError(
             f"features must have one row for each of the {num_samples} rows of logits; got {len(seen)}. "
@@ -57,14 +52,18 @@ def checked(
             "logits must be scores before the softmax; got probabilities, every row sums to 1. "
             "Give the input of the softmax, or the logarithm of the probabilities."
         )
-    if class_names is not None and len(class_names) != num_classes:
+    if class_names and len(class_names) != num_classes:
         raise DataError(
             f"class names must be {num_classes}, one a column of the logits; got {len(class_names)}. Check their file."
         )
-    return CheckedArrays(scores, true, seen, class_names)
+    return Outputs(scores, true, seen, class_names=tuple(class_names or ()))
 
 
-def _check_axes(logits: NDArray[Any] | Tensor, labels: NDArray[Any] | Tensor) -> None:
+def _as_array(values: Any) -> Array:
+    return values if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _check_axes(logits: Array, labels: Array) -> None:
     """Raise for arrays that would fit if they were turned or exchanged, and say how."""
     shapes = tuple(logits.shape), tuple(labels.shape)
     if logits.ndim == 1 and labels.ndim == 2 and len(logits) == len(labels):
@@ -83,7 +82,7 @@ def _check_axes(logits: NDArray[Any] | Tensor, labels: NDArray[Any] | Tensor) ->
         )
 
 
-def _checked_rows(values: NDArray[Any] | Tensor, what: str) -> Tensor:
+def _checked_rows(values: Array, what: str) -> Tensor:
     """A matrix as float32, finite."""
     is_array = not isinstance(values, Tensor)
     kind = values.dtype.kind if isinstance(values, np.ndarray) else ("c" if values.is_complex() else "f")
@@ -105,7 +104,7 @@ def _checked_rows(values: NDArray[Any] | Tensor, what: str) -> Tensor:
     return rows
 
 
-def _as_float32(values: NDArray[Any] | Tensor) -> Tensor:
+def _as_float32(values: Array) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach().cpu().float()
     if values.dtype == np.float32 and values.dtype.isnative:
@@ -118,7 +117,7 @@ def _as_float32(values: NDArray[Any] | Tensor) -> Tensor:
     return rows
 
 
-def _checked_labels(labels: NDArray[Any] | Tensor, num_samples: int, num_classes: int) -> Tensor:
+def _checked_labels(labels: Array, num_samples: int, num_classes: int) -> Tensor:
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
     if values.ndim == 2 and 1 in values.shape:
         values = values.reshape(-1)

@@ -1,4 +1,4 @@
-"""The damage report: each verdict on a model made to deserve it."""
+"""The damage report: each finding on a model made to deserve it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.analysis.diagnosis import Diagnosis, diagnose
-from maxsup.analysis.outputs import Outputs
-from maxsup.analysis.repair import normalized_confidence
-from maxsup.analysis.smoothing import SmoothingEstimate, plateau_gap
-from maxsup.analysis.verdicts import (
-    LEVELS,
+from maxsup.core.errors import DataError
+from maxsup.core.finding import LEVELS, Finding
+from maxsup.core.storage import json_text
+from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
+from maxsup.diagnosis.findings import (
     MIN_ERRORS,
     REFERENCES,
-    Verdict,
-    calibration_verdict,
-    collapse_verdict,
-    confidence_verdict,
-    probe_verdict,
-    selection_verdict,
-    smoothing_verdict,
+    calibration_finding,
+    collapse_finding,
+    confidence_finding,
+    probe_finding,
+    selection_finding,
+    smoothing_finding,
 )
-from maxsup.core.errors import DataError
-from maxsup.core.storage import json_text
+from maxsup.diagnosis.rescaling import normalized_confidence
+from maxsup.diagnosis.smoothing import SmoothingEstimate, plateau_gap
 from maxsup.metrics import (
     accuracy,
     aurc,
@@ -52,48 +50,48 @@ def calibrated(num_samples: int = 4000, scale: float = 1.0, seed: int = 0) -> tu
     return scale * logits, labels
 
 
-def verdict_of(diagnosis: Diagnosis, topic: str) -> Verdict:
-    [found] = [verdict for verdict in diagnosis.verdicts if verdict.topic == topic]
+def finding_about(diagnosis: Diagnosis, topic: str) -> Finding:
+    [found] = [finding for finding in diagnosis.findings if finding.topic == topic]
     return found
 
 
 @pytest.fixture(scope="module")
 def honest() -> Diagnosis:
-    return diagnose(Outputs(*calibrated()))
+    return diagnose(*calibrated())
 
 
 @pytest.fixture(scope="module")
 def boastful() -> Diagnosis:
-    return diagnose(Outputs(*calibrated(scale=3.0)))
+    return diagnose(*calibrated(scale=3.0))
 
 
 def test_a_calibrated_model_is_fine(honest: Diagnosis) -> None:
     for topic in ("Confidence on errors", "Calibration", "Selective classification"):
-        assert verdict_of(honest, topic).level == "good"
+        assert finding_about(honest, topic).level == "good"
     assert honest.numbers["temperature"]["value"] == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_boastful_model_is_damaged_and_the_temperature_repairs_it(boastful: Diagnosis) -> None:
-    assert verdict_of(boastful, "Calibration").level == "bad"
-    assert verdict_of(boastful, "Confidence on errors").level == "bad"
+    assert finding_about(boastful, "Calibration").level == "error"
+    assert finding_about(boastful, "Confidence on errors").level == "error"
     numbers = boastful.numbers
     assert numbers["temperature"]["value"] == pytest.approx(3.0, rel=0.05)
     assert numbers["ece_after"]["value"] < 0.3 * numbers["ece_before"]["value"]
-    assert "Divide the logits by" in verdict_of(boastful, "Calibration").advice
+    assert "Divide the logits by" in finding_about(boastful, "Calibration").advice
 
 
 def test_the_temperature_is_fitted_on_samples_that_are_not_judged(boastful: Diagnosis) -> None:
     data = boastful.data
     assert (data["num_fitted"], data["num_judged"]) == (2000, 2000)
-    assert "fitted on one half and judged on the other" in verdict_of(boastful, "Calibration").sentence
+    assert "fitted on one half and judged on the other" in finding_about(boastful, "Calibration").sentence
 
 
 def test_a_validation_split_is_fitted_on_where_there_is_one() -> None:
-    judged, validation = Outputs(*calibrated(scale=3.0)), Outputs(*calibrated(scale=1.0, seed=1))
-    found = diagnose(judged, validation=validation)
+    judged, validation = calibrated(scale=3.0), calibrated(scale=1.0, seed=1)
+    found = diagnose(*judged, validation=validation)
     assert found.numbers["temperature"]["value"] == pytest.approx(1.0, abs=0.05)
     assert found.data["num_judged"] == 4000
-    assert "fitted on the validation split" in verdict_of(found, "Calibration").sentence
+    assert "fitted on the validation split" in finding_about(found, "Calibration").sentence
 
 
 def test_numbers_are_those_of_the_metrics(boastful: Diagnosis) -> None:
@@ -125,32 +123,32 @@ def test_logits_whose_norm_hides_errors_gain_from_normalisation() -> None:
     logits, labels = calibrated(num_samples=6000)
     # The larger the norm, the more the softmax is sure; here it says nothing about being right.
     disturbed = logits * torch.exp(torch.randn(6000, 1, generator=torch.Generator().manual_seed(2)))
-    found = diagnose(Outputs(disturbed, labels))
-    verdict = verdict_of(found, "Selective classification")
-    assert verdict.level in ("watch", "bad")
+    found = diagnose(disturbed, labels)
+    finding = finding_about(found, "Selective classification")
+    assert finding.level in ("warning", "error")
     power = int(found.numbers["norm_power"]["value"])
-    assert f"_{power} in place of the top probability" in verdict.advice
+    assert f"_{power} in place of the top probability" in finding.advice
     assert aurc(disturbed, labels, normalized_confidence(disturbed, power)) < aurc(disturbed, labels)
 
 
 def test_few_errors_decide_nothing() -> None:
     labels = torch.arange(600) % NUM_CLASSES
     logits = 8.0 * F.one_hot(labels) + torch.randn(600, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
-    found = diagnose(Outputs(logits, labels))
+    found = diagnose(logits, labels)
     assert found.data["num_wrong"] < MIN_ERRORS
     for topic in ("Confidence on errors", "Selective classification"):
-        assert verdict_of(found, topic).level == "unknown"
+        assert finding_about(found, topic).level == "unknown"
 
 
 def test_smoothing_is_read_from_training_images_where_they_are_given() -> None:
     labels = torch.arange(1000) % NUM_CLASSES
     noise = 0.2 * torch.randn(1000, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
-    seen = Outputs(plateau_gap(0.2, NUM_CLASSES) * F.one_hot(labels) + noise, labels)
-    found = diagnose(Outputs(*calibrated()), train=seen, recipe="ls 0.2")
+    seen = plateau_gap(0.2, NUM_CLASSES) * F.one_hot(labels) + noise, labels
+    found = diagnose(*calibrated(), train=seen, recipe="ls 0.2")
     assert found.smoothing.verdict == "smoothed"
     assert found.smoothing.alpha == pytest.approx(0.2, abs=0.01)
     assert found.data["traced"] == "training images"
-    assert "The recipe says ls 0.2." in verdict_of(found, "Label smoothing").advice
+    assert "The recipe says ls 0.2." in finding_about(found, "Label smoothing").advice
 
 
 def test_features_add_collapse_and_probe() -> None:
@@ -158,8 +156,8 @@ def test_features_add_collapse_and_probe() -> None:
     labels = torch.arange(600) % 3
     features = torch.randn(3, 5, generator=generator)[labels] + 0.3 * torch.randn(600, 5, generator=generator)
     weight = torch.randn(3, 5, generator=generator)
-    found = diagnose(Outputs(features @ weight.T, labels, features), weight=weight, bias=torch.zeros(3))
-    assert [verdict.topic for verdict in found.verdicts][-2:] == ["Collapse", "Probe"]
+    found = diagnose(features @ weight.T, labels, features, weight=weight, bias=torch.zeros(3))
+    assert [finding.topic for finding in found.findings][-2:] == ["Collapse", "Probe"]
     separation = class_separation(features, labels)
     assert found.numbers["within"]["value"] == pytest.approx(separation.within, abs=1e-9)
     assert found.numbers["r_squared"]["value"] == pytest.approx(separation.r_squared, abs=1e-9)
@@ -172,11 +170,11 @@ def test_of_many_classes_the_most_frequent_are_probed() -> None:
     labels = torch.cat([torch.arange(100).repeat(12), torch.arange(100, 150)])
     features = torch.randn(150, 64, generator=generator)[labels] + 0.1 * torch.randn(1250, 64, generator=generator)
     logits = F.one_hot(labels, 150) + 0.1 * torch.randn(1250, 150, generator=generator)
-    found = diagnose(Outputs(logits, labels, features))
+    found = diagnose(logits, labels, features)
     assert found.numbers["num_probe_classes"]["value"] == 100
     assert found.numbers["num_probe_judged"]["value"] == 600
     assert found.numbers["probe_accuracy"]["value"] > 0.95
-    assert "among the 100 most frequent classes" in verdict_of(found, "Probe").sentence
+    assert "among the 100 most frequent classes" in finding_about(found, "Probe").sentence
 
 
 @pytest.mark.parametrize("num_samples", [2, 3, 7, 40])
@@ -184,33 +182,33 @@ def test_a_handful_of_samples_gives_a_report_and_no_opinion(num_samples: int) ->
     labels = torch.arange(num_samples) % 2
     generator = torch.Generator().manual_seed(0)
     logits, features = (torch.randn(num_samples, size, generator=generator) for size in (3, 4))
-    found = diagnose(Outputs(logits, labels, features))
-    assert verdict_of(found, "Label smoothing").level == "unknown"
+    found = diagnose(logits, labels, features)
+    assert finding_about(found, "Label smoothing").level == "unknown"
     for topic in ("Calibration", "Collapse", "Probe"):
-        assert verdict_of(found, topic).level == "unknown"
+        assert finding_about(found, topic).level == "unknown"
     assert diagnosis_page(found).startswith("<!doctype html>")
 
 
 def test_one_image_a_class_says_nothing_about_classes() -> None:
     logits = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
-    found = diagnose(Outputs(logits, torch.arange(200), logits))
+    found = diagnose(logits, torch.arange(200), logits)
     for topic in ("Collapse", "Probe"):
-        sentence = verdict_of(found, topic).sentence
+        sentence = finding_about(found, topic).sentence
         assert sentence == "Cannot tell from about 1 sample a class; at least 10 a class and 100 in all are needed."
     assert not {"within", "probe_accuracy"} & found.numbers.keys()
 
 
-def test_the_calibration_error_of_the_verdict_is_that_of_the_header_and_chance_is_no_finding() -> None:
-    found = diagnose(Outputs(*calibrated(num_samples=300)))
-    verdict = verdict_of(found, "Calibration")
-    assert verdict.value == found.numbers["ece"]["value"] > 0.02
-    assert verdict.threshold == found.numbers["ece_if_calibrated"]["value"] >= verdict.value
-    assert verdict.level == "good"
-    assert verdict_of(diagnose(Outputs(*calibrated(num_samples=300, scale=3.0))), "Calibration").level == "bad"
+def test_the_calibration_error_of_the_finding_is_that_of_the_header_and_chance_is_no_finding() -> None:
+    found = diagnose(*calibrated(num_samples=300))
+    finding = finding_about(found, "Calibration")
+    assert finding.value == found.numbers["ece"]["value"] > 0.02
+    assert finding.threshold == found.numbers["ece_if_calibrated"]["value"] >= finding.value
+    assert finding.level == "good"
+    assert finding_about(diagnose(*calibrated(num_samples=300, scale=3.0)), "Calibration").level == "error"
 
 
 def test_a_diagnosis_is_json_and_the_same_every_time(honest: Diagnosis) -> None:
-    again = diagnose(Outputs(*calibrated()))
+    again = diagnose(*calibrated())
     assert json_text(again.as_dict()) == json_text(honest.as_dict())
     assert json.loads(json_text(honest.as_dict()))["protocol"] == 1
 
@@ -218,9 +216,9 @@ def test_a_diagnosis_is_json_and_the_same_every_time(honest: Diagnosis) -> None:
 def test_classes_have_names_or_numbers() -> None:
     logits, labels = calibrated(num_samples=300)
     names = tuple("abcdef")
-    named = diagnose(Outputs(logits, labels, class_names=names)).data["classes"]
+    named = diagnose(logits, labels, class_names=names).data["classes"]
     assert [row["name"] for row in named] == list(names)
-    numbered = diagnose(Outputs(logits, labels)).data["classes"]
+    numbered = diagnose(logits, labels).data["classes"]
     assert numbered[0]["name"] == "class 0"
     assert numbered[0]["count"] == int((labels == 0).sum())
     assert numbered[0]["accuracy"] == pytest.approx(float((logits[labels == 0].argmax(1) == 0).double().mean()))
@@ -228,47 +226,47 @@ def test_classes_have_names_or_numbers() -> None:
 
 def test_what_is_wrong_with_arrays_is_a_data_error() -> None:
     with pytest.raises(DataError, match="got nan in row 0"):
-        diagnose(Outputs(torch.full((10, 3), torch.nan), torch.arange(10) % 3))
+        diagnose(torch.full((10, 3), torch.nan), torch.arange(10) % 3)
 
 
 def numbers(**values: float) -> dict[str, dict[str, float]]:
     return {name: {"value": value, "low": value, "high": value} for name, value in values.items()}
 
 
-def test_every_verdict_is_one_sentence_with_its_number_and_threshold() -> None:
+def test_every_finding_is_one_sentence_with_its_number_and_threshold() -> None:
     estimate = SmoothingEstimate(0.1, 0.08, 0.12, "smoothed", "so it is", 0.1, 0.1, 0.2)
     plain = replace(estimate, alpha=0.0, low=0.0, high=0.004, verdict="none")
     unknown = replace(estimate, alpha=None, low=None, high=None, verdict="cannot tell")
     calibration = {"temperature": 1.5, "mean_confidence": 0.9, "accuracy": 0.8}
     found = [
-        *(smoothing_verdict(each, 10, "ce") for each in (estimate, plain, unknown)),
+        *(smoothing_finding(each, 10, "ce") for each in (estimate, plain, unknown)),
         *(
-            confidence_verdict(numbers(confidence_wrong=value, confidence_wrong_if_calibrated=0.5), 100)
+            confidence_finding(numbers(confidence_wrong=value, confidence_wrong_if_calibrated=0.5), 100)
             for value in (0.3, 0.5, 0.56, 0.7)
         ),
-        confidence_verdict({}, 3),
+        confidence_finding({}, 3),
         *(
-            calibration_verdict(
+            calibration_finding(
                 numbers(ece=before, ece_before=before, ece_after=after, ece_if_calibrated=chance, **calibration),
                 "fitted on a split",
                 1000,
             )
             for before, after, chance in ((0.01, 0.01, 0.0), (0.03, 0.01, 0.01), (0.09, 0.08, 0.06), (0.07, 0.07, 0.08))
         ),
-        calibration_verdict({}, "fitted on a split", 99),
+        calibration_finding({}, "fitted on a split", 99),
         *(
-            selection_verdict(numbers(aurc_before=0.1, aurc_after=after), power, 100, "fitted on a split")
+            selection_finding(numbers(aurc_before=0.1, aurc_after=after), power, 100, "fitted on a split")
             for after, power in ((0.1, None), (0.099, 3), (0.09, 4), (0.05, 5))
         ),
-        selection_verdict({}, None, 3, ""),
+        selection_finding({}, None, 3, ""),
         *(
-            collapse_verdict(numbers(within=within, r_squared=0.5), num_classes, 50)
+            collapse_finding(numbers(within=within, r_squared=0.5), num_classes, 50)
             for within in (0.1, 0.3)
             for num_classes in (10, 1000)
         ),
-        collapse_verdict({}, 1000, 1),
+        collapse_finding({}, 1000, 1),
         *(
-            probe_verdict(
+            probe_finding(
                 numbers(
                     accuracy_judged=0.9,
                     probe_accuracy=value,
@@ -281,37 +279,37 @@ def test_every_verdict_is_one_sentence_with_its_number_and_threshold() -> None:
             )
             for value, num_classes in ((0.89, 100), (0.6, 1000))
         ),
-        probe_verdict({}, 1000, 1),
+        probe_finding({}, 1000, 1),
     ]
-    levels = [verdict.level for verdict in found]
+    levels = [finding.level for finding in found]
     assert levels == [
         *("note", "good", "unknown"),
-        *("note", "good", "watch", "bad", "unknown"),
-        *("good", "watch", "bad", "good", "unknown"),
-        *("good", "good", "watch", "bad", "unknown"),
-        *("note", "watch", "note", "good", "unknown"),
-        *("good", "watch", "unknown"),
+        *("note", "good", "warning", "error", "unknown"),
+        *("good", "warning", "error", "good", "unknown"),
+        *("good", "good", "warning", "error", "unknown"),
+        *("note", "warning", "note", "good", "unknown"),
+        *("good", "warning", "unknown"),
     ]
     assert set(levels) == set(LEVELS)
-    for verdict in found:
-        assert verdict.sentence.endswith(".")
-        assert ". " not in verdict.sentence
-        assert verdict.advice.endswith(".")
-        assert verdict.threshold is not None
+    for finding in found:
+        assert finding.sentence.endswith(".")
+        assert ". " not in finding.sentence
+        assert finding.advice.endswith(".")
+        assert finding.threshold is not None
 
 
 def test_the_k_minus_1_convention_is_told_too() -> None:
     estimate = SmoothingEstimate(0.1, 0.08, 0.12, "smoothed", "so it is", 0.1, 0.1, 0.2)
-    assert "epsilon is 0.090" in smoothing_verdict(estimate, 10).advice
+    assert "epsilon is 0.090" in smoothing_finding(estimate, 10).advice
 
 
 def test_references_carry_the_label_of_the_paper() -> None:
-    sentence = collapse_verdict(numbers(within=0.2, r_squared=0.4), 1000, 50).sentence
+    sentence = collapse_finding(numbers(within=0.2, r_squared=0.4), 1000, 50).sentence
     assert "tab:feature2" in sentence
     assert all(str(REFERENCES[name][0]) in sentence for name in ("CE", "LS", "MaxSup"))
 
 
-@pytest.mark.parametrize(("num_judged", "level"), [(179, "good"), (5000, "watch")])
+@pytest.mark.parametrize(("num_judged", "level"), [(179, "good"), (5000, "warning")])
 def test_a_probe_of_few_samples_is_given_its_sampling_error(num_judged: int, level: str) -> None:
     # 97.2 % on 179 samples is within chance of 99.4 %; on 5,000 it would not be.
     numbers = {
@@ -321,7 +319,7 @@ def test_a_probe_of_few_samples_is_given_its_sampling_error(num_judged: int, lev
         "num_probe_judged": num_judged,
         "num_probe_classes": 10,
     }
-    found = probe_verdict({name: {"value": value} for name, value in numbers.items()}, num_classes=10, num_a_class=50)
+    found = probe_finding({name: {"value": value} for name, value in numbers.items()}, num_classes=10, num_a_class=50)
     assert found.level == level
     # 2 sqrt((0.01 + 0.972 * 0.028) / n), and never below 2 points.
     assert found.threshold == pytest.approx(0.994 - max(0.02, 2 * math.sqrt(0.037216 / num_judged)), abs=1e-9)

@@ -10,8 +10,9 @@ from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import hint
+from maxsup.core.finding import Finding
 from maxsup.core.registry import check_known_options
-from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
+from maxsup.doctor.common_findings import double_smoothing, other_convention, smoothed_evaluation
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from maxsup.integrations.doctor import (
+from maxsup.doctor import (
     examine_accumulation,
     examine_batch,
 )
 from maxsup.losses import MaxSupLoss
-from tests.unit.integrations.doctor_cases import made_labels, made_logits, names, only
+from tests.unit.doctor.cases import made_labels, made_logits, names, only
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_probabilities_in_place_of_logits_are_found(dtype: torch.dtype) -> None:
     finding = only(examine_batch(made_logits().softmax(dim=1).to(dtype), made_labels()))
-    assert (finding.name, finding.severity) == ("softmax_before_loss", "error")
+    assert (finding.topic, finding.level) == ("softmax_before_loss", "error")
 
 
 def test_log_probabilities_are_only_a_note() -> None:
     finding = only(examine_batch(made_logits().log_softmax(dim=1), made_labels()))
-    assert (finding.name, finding.severity) == ("log_softmax_before_loss", "note")
+    assert (finding.topic, finding.level) == ("log_softmax_before_loss", "note")
 
 
 def test_masked_classes_are_a_note_and_an_error_under_the_smoothing_of_torch() -> None:
@@ -36,7 +36,7 @@ def test_masked_classes_are_a_note_and_an_error_under_the_smoothing_of_torch() -
     assert names(examine_batch(logits, made_labels(), criterion=MaxSupLoss())) == [("masked_classes", "note")]
     torch_loss = nn.CrossEntropyLoss(label_smoothing=0.1)
     finding = only(examine_batch(logits, made_labels(), criterion=torch_loss))
-    assert finding.severity == "error"
+    assert finding.level == "error"
     assert "8 of 80 logits are -inf" in finding.sentence
     assert torch_loss(logits, made_labels()) == math.inf
 
@@ -55,7 +55,7 @@ def test_broken_logits_are_found_with_their_place(value: float) -> None:
     logits = made_logits()
     logits[5, 2] = value
     finding = only(examine_batch(logits, made_labels()))
-    assert (finding.name, finding.severity) == ("non_finite_logits", "error")
+    assert (finding.topic, finding.level) == ("non_finite_logits", "error")
     assert f"1 of 80 logits are nan or inf (first: {value} in sample 5)" in finding.sentence
 
 
@@ -81,8 +81,8 @@ def test_what_ignored_rows_hold_does_not_matter() -> None:
 )
 def test_targets_that_do_not_fit_are_found(logits: Tensor, targets: Tensor, name: str, fix: str) -> None:
     finding = only(examine_batch(logits, targets))
-    assert (finding.name, finding.severity) == (name, "error")
-    assert fix in finding.fix
+    assert (finding.topic, finding.level) == (name, "error")
+    assert fix in finding.advice
 
 
 def test_classes_on_the_wrong_axis_are_found_by_their_number() -> None:
@@ -93,10 +93,10 @@ def test_classes_on_the_wrong_axis_are_found_by_their_number() -> None:
 
 def test_micro_batches_of_unequal_size_are_found() -> None:
     finding = only(examine_accumulation([torch.arange(8), torch.tensor([1, 2, -100, -100])]))
-    assert finding.name == "accumulation_denominator"
+    assert finding.topic == "accumulation_denominator"
     assert "2 to 8 targets" in finding.sentence
     assert "weighs 4 times" in finding.sentence
-    assert "num_items=10" in finding.fix
+    assert "num_items=10" in finding.advice
 
 
 def test_micro_batches_of_equal_size_are_fine() -> None:
@@ -150,10 +150,10 @@ def test_no_finding_for_random_logits_of_any_shape(shape: tuple[int, ...], dtype
 
 def test_logits_without_classes_are_found() -> None:
     [finding] = examine_batch(torch.zeros(3, 0), torch.zeros(3, dtype=torch.long))
-    assert finding.name == "logits_dtype"
+    assert finding.topic == "logits_dtype"
 
 
 def test_of_mixed_labels_the_rows_of_micro_batches_are_compared() -> None:
     [finding] = examine_accumulation([torch.eye(5), torch.eye(5)[:4]])
     assert "hold 4 to 5 targets" in finding.sentence
-    assert "num_items=9," in finding.fix
+    assert "num_items=9," in finding.advice

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.analysis.outputs import RunOutputs
-from maxsup.analysis.smoothing import (
+from maxsup.core.recipes import load_recipe
+from maxsup.diagnosis.smoothing import (
     MIN_SAMPLES,
     LogitTraces,
     SmoothingEstimate,
@@ -22,7 +23,6 @@ from maxsup.analysis.smoothing import (
     logit_traces,
     plateau_gap,
 )
-from maxsup.core.recipes import load_recipe
 from maxsup.losses import create_loss
 from maxsup.training import train
 from maxsup.training.progress import Reporter

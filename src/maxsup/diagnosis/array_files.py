@@ -17,12 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from maxsup.analysis.array_checks import CheckedArrays, checked
-from maxsup.analysis.class_order import read_class_names
 from maxsup.core.errors import DataError
-from maxsup.data.npz import NpzFile
+from maxsup.core.npz import NpzFile
+from maxsup.diagnosis.class_order import read_class_names
 
 _MAX_HEADER_LINE = 1 << 20
+
+
+class ModelArrays(NamedTuple):
+    """Outputs of a model as their files hold them, in the order of the arguments of ``diagnose``."""
+
+    logits: Any
+    labels: Any
+    features: Any = None
+    class_names: tuple[str, ...] | None = None
 
 
 def read_array_files(
@@ -30,8 +38,8 @@ def read_array_files(
     labels: Path | str | None = None,
     features: Path | str | None = None,
     class_names: Path | str | None = None,
-) -> CheckedArrays:
-    """Read and check the outputs of a model.
+) -> ModelArrays:
+    """The outputs of a model, mapped or read, not yet checked against one another.
 
     Args:
         logits: A file with one row a sample and one column a class. Of an ``.npz`` or ``.safetensors`` file with
@@ -42,7 +50,7 @@ def read_array_files(
             ``class_names`` of the logits' file or the header of a ``.csv``, if any.
 
     Raises:
-        DataError: The first thing that does not fit, in one sentence.
+        DataError: What cannot be read, in one sentence.
     """
     found = file_contents(logits, "logits")
     names = found.class_names if class_names is None else _ordered(read_class_names(Path(class_names)))
@@ -56,7 +64,7 @@ def read_array_files(
         seen = file_contents(features, "features").array
     elif "features" in found.others:
         seen = found.others["features"]()
-    return checked(found.array, true, seen, names)
+    return ModelArrays(found.array, true, seen, names)
 
 
 class _Contents(NamedTuple):

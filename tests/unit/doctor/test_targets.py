@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from maxsup.integrations.doctor import (
+from maxsup.doctor import (
     examine_batch,
 )
 from maxsup.losses import MaxSupLoss
-from tests.unit.integrations.doctor_cases import made_labels, made_logits, names, only, smoothed
+from tests.unit.doctor.cases import made_labels, made_logits, names, only, smoothed
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tests.unit.integrations.doctor_cases import made_labels, made_logits, names
 def test_smoothed_targets_are_found_with_their_strength(floor: float, num_classes: int, words: str) -> None:
     labels = made_labels(16, num_classes)
     finding = only(examine_batch(made_logits(16, num_classes), smoothed(labels, num_classes, floor)))
-    assert (finding.name, finding.severity) == ("smoothed_targets", "warning")
+    assert (finding.topic, finding.level) == ("smoothed_targets", "warning")
     assert words in finding.sentence
 
 
@@ -43,7 +43,7 @@ def test_smoothing_is_seen_through_mixed_labels() -> None:
 )
 def test_a_loss_that_smooths_smoothed_targets_is_an_error(criterion: Any) -> None:
     finding = only(examine_batch(made_logits(), smoothed(made_labels(), 10, 0.01), criterion=criterion))
-    assert (finding.name, finding.severity) == ("double_smoothing", "error")
+    assert (finding.topic, finding.level) == ("double_smoothing", "error")
     assert "alpha=0.1 over all K" in finding.sentence
 
 
@@ -54,7 +54,7 @@ def test_smoothed_targets_under_plain_cross_entropy_are_fine() -> None:
 
 def test_the_other_convention_is_noted_under_plain_cross_entropy() -> None:
     finding = only(examine_batch(made_logits(), smoothed(made_labels(), 10, 0.1 / 9), criterion=nn.CrossEntropyLoss()))
-    assert (finding.name, finding.severity) == ("k_minus_1_convention", "note")
+    assert (finding.topic, finding.level) == ("k_minus_1_convention", "note")
     assert "spreads 0.1 over the K - 1 other classes, which equals alpha=0.111111 over all K=10" in finding.sentence
 
 
@@ -74,22 +74,22 @@ def test_the_wrong_ignore_index_is_named(stray: int, ignore_index: int) -> None:
     labels = made_labels()
     labels[2:4] = stray
     finding = only(examine_batch(made_logits(), labels, ignore_index=ignore_index))
-    assert finding.name == "ignore_index"
+    assert finding.topic == "ignore_index"
     assert finding.sentence.startswith(f"2 of 8 targets are {stray},")
-    assert f"ignore_index={stray}" in finding.fix
+    assert f"ignore_index={stray}" in finding.advice
     assert examine_batch(made_logits(), labels, ignore_index=stray) == []
     assert examine_batch(made_logits(), labels, criterion=MaxSupLoss(ignore_index=stray)) == []
 
 
 def test_labels_outside_the_classes_are_found() -> None:
     finding = only(examine_batch(made_logits(num_classes=5), torch.tensor([0, 1, 2, 3, 4, 5, 6, 7])))
-    assert finding.name == "label_range"
+    assert finding.topic == "label_range"
     assert "3 of 8 targets lie outside the classes 0 to 4 (first: 5 in sample 5)" in finding.sentence
 
 
 def test_labels_that_count_from_one_are_recognised() -> None:
     finding = only(examine_batch(made_logits(10), made_labels(10) + 1))
-    assert finding.fix == "Labels seem to count from 1: use targets - 1."
+    assert finding.advice == "Labels seem to count from 1: use targets - 1."
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_labels_that_count_from_one_are_recognised() -> None:
 )
 def test_class_weights_that_cannot_work_are_found(weight: list[float], words: str) -> None:
     finding = only(examine_batch(made_logits(), made_labels(), weight=torch.tensor(weight)))
-    assert finding.name == "class_weights"
+    assert finding.topic == "class_weights"
     assert words in finding.sentence
 
 
@@ -114,4 +114,4 @@ def test_a_loss_that_gives_0_for_nothing_is_believed(criterion: Any) -> None:
 
 def test_class_weights_in_words_are_compared_with_the_logits() -> None:
     [finding] = examine_batch(torch.randn(4, 3), torch.arange(4) % 3, criterion="MaxSupLoss(weight=[1.0, 2.0])")
-    assert finding.name == "class_weights"
+    assert finding.topic == "class_weights"

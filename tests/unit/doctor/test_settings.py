@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxsup.core.recipes import list_recipes, load_recipe
-from maxsup.integrations.doctor import (
+from maxsup.doctor import (
     config_kind,
     examine_config,
 )
@@ -53,8 +53,8 @@ HF = {"label_smoothing_factor": 0.0, "per_device_train_batch_size": 8, "gradient
 )
 def test_traps_in_settings_are_found(values: dict[str, Any], expected: list[str]) -> None:
     found = examine_config(values)
-    assert [finding.name for finding in found] == expected
-    assert all(finding.sentence.endswith(".") and finding.fix.endswith(".") for finding in found)
+    assert [finding.topic for finding in found] == expected
+    assert all(finding.sentence.endswith(".") and finding.advice.endswith(".") for finding in found)
 
 
 @pytest.mark.parametrize(

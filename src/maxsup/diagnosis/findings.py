@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from maxsup.analysis.smoothing import SMALLEST_ALPHA, SmoothingEstimate
-
-LEVELS = {"good": "fine", "note": "note", "watch": "watch", "bad": "damage", "unknown": "cannot tell"}
-"""What readers call a level, from fine to damage; a note is neither, unknown is where the data does not decide."""
+from maxsup.core.finding import Finding
+from maxsup.diagnosis.smoothing import SMALLEST_ALPHA, SmoothingEstimate
 
 MIN_ERRORS = 20
 MIN_SAMPLES = 100
@@ -38,28 +35,7 @@ _MIN_CLASSES_TO_COMPARE = 100
 Numbers = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One sentence about one topic.
-
-    Attributes:
-        topic: What it is about.
-        level: One of ``LEVELS``.
-        sentence: The finding, with its number and its threshold.
-        value: That number.
-        threshold: That threshold.
-        advice: What to do next.
-    """
-
-    topic: str
-    level: str
-    sentence: str
-    value: float | None
-    threshold: float | None
-    advice: str
-
-
-def smoothing_verdict(found: SmoothingEstimate, num_classes: int, recipe: str = "") -> Verdict:
+def smoothing_finding(found: SmoothingEstimate, num_classes: int, recipe: str = "") -> Finding:
     """Whether label smoothing was used.
 
     Args:
@@ -70,38 +46,38 @@ def smoothing_verdict(found: SmoothingEstimate, num_classes: int, recipe: str = 
     topic = "Label smoothing"
     said = f" The recipe says {recipe}." if recipe else ""
     if found.alpha is None:
-        return Verdict(
+        return Finding(
             topic,
             "unknown",
             f"Cannot tell whether label smoothing was used: {found.reason}.",
+            f"Give raw logits (no temperature, no averaging) of at least a thousand images, best of training.{said}",
             None,
             SMALLEST_ALPHA,
-            f"Give raw logits (no temperature, no averaging) of at least a thousand images, best of training.{said}",
         )
     if found.verdict == "none":
-        return Verdict(
+        return Finding(
             topic,
             "good",
             f"No label smoothing: the strength is 0, at most {found.high:.3f} (it counts from {SMALLEST_ALPHA} on).",
+            f"Nothing to do; confidence may still be too high, see calibration.{said}",
             found.alpha,
             SMALLEST_ALPHA,
-            f"Nothing to do; confidence may still be too high, see calibration.{said}",
         )
     epsilon = found.alpha * (num_classes - 1) / num_classes
-    return Verdict(
+    return Finding(
         topic,
         "note",
         f"Trained with label smoothing or MaxSup of strength {found.alpha:.3f}, between {found.low:.3f} and "
         f"{found.high:.3f} (it counts from {SMALLEST_ALPHA} on).",
-        found.alpha,
-        SMALLEST_ALPHA,
         "Read on before you rely on its confidence. Logits alone do not say which of the two it was, as both have the "
         "same minimum on samples classified right. Written with epsilon/(K-1) for the other classes, epsilon is "
         f"{epsilon:.3f}.{said}",
+        found.alpha,
+        SMALLEST_ALPHA,
     )
 
 
-def confidence_verdict(numbers: Numbers, num_wrong: int) -> Verdict:
+def confidence_finding(numbers: Numbers, num_wrong: int) -> Finding:
     """How sure the model is where it is wrong."""
     topic = "Confidence on errors"
     if num_wrong < MIN_ERRORS:
@@ -114,29 +90,29 @@ def confidence_verdict(numbers: Numbers, num_wrong: int) -> Verdict:
         f"would have {usual:.3f} (up to {allowed} more is fine)"
     )
     if excess > allowed:
-        return Verdict(
+        return Finding(
             topic,
-            "bad" if excess > much else "watch",
+            "error" if excess > much else "warning",
             f"{sentence}: errors look too certain.",
-            value,
-            usual + allowed,
             "Do not filter errors by this confidence as it stands; use the temperature below, or train with MaxSup or "
             "label smoothing and compare (maxsup train RECIPE loss.name=maxsup).",
+            value,
+            usual + allowed,
         )
     if excess < -allowed:
-        return Verdict(
+        return Finding(
             topic,
             "note",
             f"{sentence}: errors look less certain than they should.",
-            value,
-            usual - allowed,
             "Thresholds on confidence that were chosen for another model do not carry over; choose them anew on "
             "held-out data, after the temperature below.",
+            value,
+            usual - allowed,
         )
-    return Verdict(topic, "good", f"{sentence}.", value, usual + allowed, "Nothing to do.")
+    return Finding(topic, "good", f"{sentence}.", "Nothing to do.", value, usual + allowed)
 
 
-def calibration_verdict(numbers: Numbers, how_fitted: str, num_samples: int) -> Verdict:
+def calibration_finding(numbers: Numbers, how_fitted: str, num_samples: int) -> Finding:
     """Calibration of all samples, and what a temperature changes on those it was not fitted on."""
     if num_samples < MIN_SAMPLES:
         return _too_few("Calibration", f"{num_samples} samples", str(MIN_SAMPLES), num_samples, MIN_SAMPLES)
@@ -147,7 +123,7 @@ def calibration_verdict(numbers: Numbers, how_fitted: str, num_samples: int) -> 
     temperature = numbers["temperature"]["value"]
     sure = numbers["mean_confidence"]["value"] - numbers["accuracy"]["value"]
     kind = "over-confident" if sure > 0 else "under-confident"
-    level = "bad" if found["value"] > max(ECE_LARGE, chance) else "watch" if found["value"] > limit else "good"
+    level = "error" if found["value"] > max(ECE_LARGE, chance) else "warning" if found["value"] > limit else "good"
     why = ", which chance alone can give so few samples" if chance > ECE_FINE else ""
     sentence = (
         f"The calibration error is {found['value']:.3f}, between {found['low']:.3f} and {found['high']:.3f} (up to "
@@ -166,10 +142,10 @@ def calibration_verdict(numbers: Numbers, how_fitted: str, num_samples: int) -> 
         advice = (
             "One temperature does not repair this; look at the reliability diagram and calibrate by class or region."
         )
-    return Verdict("Calibration", level, sentence, found["value"], limit, advice)
+    return Finding("Calibration", level, sentence, advice, found["value"], limit)
 
 
-def selection_verdict(numbers: Numbers, power: int | None, num_wrong: int, how_fitted: str) -> Verdict:
+def selection_finding(numbers: Numbers, power: int | None, num_wrong: int, how_fitted: str) -> Finding:
     """Whether confidence tells errors, before and after logit normalisation."""
     topic = "Selective classification"
     if num_wrong < MIN_ERRORS:
@@ -178,34 +154,34 @@ def selection_verdict(numbers: Numbers, power: int | None, num_wrong: int, how_f
     gain = (before - after) / before if before > 0 else 0.0
     some, much = AURC_GAIN
     if power is None:
-        return Verdict(
+        return Finding(
             topic,
             "good",
             f"No logit norm, {how_fitted}, ranks errors better than the softmax does (AURC {before:.4f}; a gain of "
             f"{some:.0%} would count).",
+            "Nothing to do: the order of confidences is as good as normalisation makes it.",
             0.0,
             some,
-            "Nothing to do: the order of confidences is as good as normalisation makes it.",
         )
     sentence = (
         f"Ranking by mean-centred logits over their {power}-norm, {how_fitted}, changes AURC from {before:.4f} to "
         f"{after:.4f}, a gain of {gain:.1%} (from {some:.0%} on it counts)"
     )
     if gain <= some:
-        return Verdict(
-            topic, "good", f"{sentence}.", gain, some, "Nothing to do: the softmax ranks errors about as well."
+        return Finding(
+            topic, "good", f"{sentence}.", "Nothing to do: the softmax ranks errors about as well.", gain, some
         )
-    return Verdict(
+    return Finding(
         topic,
-        "bad" if gain > much else "watch",
+        "error" if gain > much else "warning",
         f"{sentence}: the softmax hides errors that the logits would show, as label smoothing is known to make it.",
+        f"Reject by max(z - mean z) / ||z - mean z||_{power} in place of the top probability; no training is needed.",
         gain,
         some,
-        f"Reject by max(z - mean z) / ||z - mean z||_{power} in place of the top probability; no training is needed.",
     )
 
 
-def collapse_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdict:
+def collapse_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Finding:
     """How much features vary within classes, against the paper's values."""
     if "within" not in numbers:
         return _too_few_a_class("Collapse", num_a_class)
@@ -217,25 +193,25 @@ def collapse_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Ve
     )
     is_low = within < smoothed
     is_comparable = num_classes >= _MIN_CLASSES_TO_COMPARE
-    level = ("watch" if is_low else "good") if is_comparable else "note"
+    level = ("warning" if is_low else "good") if is_comparable else "note"
     advice = (
         "Only the same network on the same data, trained with plain cross-entropy, says how much of this is the loss: "
         "maxsup analyze RUN RUN --what collapse."
     )
     if is_low and is_comparable:
         advice = "Expect weaker transfer; probe the features on another task before reusing them. " + advice
-    return Verdict(
+    return Finding(
         "Collapse",
         level,
         f"Features vary within classes by {within:.3f} (mean cosine distance; r_squared {r_squared:.3f}), "
         f"{'less' if is_low else 'not less'} than {compared}.",
+        advice,
         within,
         smoothed,
-        advice,
     )
 
 
-def probe_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdict:
+def probe_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Finding:
     """Whether a fresh classifier finds the classes in the features."""
     if "probe_accuracy" not in numbers:
         return _too_few_a_class("Probe", num_a_class)
@@ -252,43 +228,43 @@ def probe_verdict(numbers: Numbers, num_classes: int, num_a_class: int) -> Verdi
         f"nearest neighbours reach {knn:.1%}, where the model has {own:.1%} (up to {margin:.1%} less is fine)"
     )
     if short > margin or own - knn > 2 * margin:
-        return Verdict(
+        return Finding(
             "Probe",
-            "watch",
+            "warning",
             f"{sentence}.",
-            probe,
-            own - margin,
             "The features alone say less than the model: check that they are the input of the last layer, and use the "
             "logits where neighbours are searched.",
+            probe,
+            own - margin,
         )
-    return Verdict(
+    return Finding(
         "Probe",
         "good",
         f"{sentence}.",
-        probe,
-        own - margin,
         "The classes are in the features; whether more is, another task tells: "
         "maxsup analyze RUN --what probe probe.target=DATA.",
+        probe,
+        own - margin,
     )
 
 
-def _too_few_errors(topic: str, num_wrong: int) -> Verdict:
+def _too_few_errors(topic: str, num_wrong: int) -> Finding:
     return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS)
 
 
-def _too_few_a_class(topic: str, num_a_class: int) -> Verdict:
+def _too_few_a_class(topic: str, num_a_class: int) -> Finding:
     needed = f"{MIN_A_CLASS} a class and {MIN_SAMPLES} in all"
     return _too_few(
         topic, f"about {num_a_class} sample{'' if num_a_class == 1 else 's'} a class", needed, num_a_class, MIN_A_CLASS
     )
 
 
-def _too_few(topic: str, given: str, needed: str, value: int, threshold: int) -> Verdict:
-    return Verdict(
+def _too_few(topic: str, given: str, needed: str, value: int, threshold: int) -> Finding:
+    return Finding(
         topic,
         "unknown",
         f"Cannot tell from {given}; at least {needed} are needed.",
+        "Give more held-out samples." if "wrong" not in given else "Give more or harder held-out samples.",
         float(value),
         float(threshold),
-        "Give more held-out samples." if "wrong" not in given else "Give more or harder held-out samples.",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.integrations.doctor import examine_script
+from maxsup.doctor import examine_script
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.py"))
 
@@ -21,7 +21,7 @@ from maxsup.schedules import Linear
 def told(body: str) -> list[tuple[str, str, str]]:
     """Severity, name and line of what is found in a script."""
     found = examine_script(HEAD + body)
-    return [(one.severity, one.name, one.sentence.partition(":")[0]) for one in found]
+    return [(one.level, one.topic, one.sentence.partition(":")[0]) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_healthy_script_gives_nothing(body: str) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_of_this_project_are_healthy(path: Path) -> None:
-    assert [one for one in examine_script(path.read_text()) if one.severity != "note"] == []
+    assert [one for one in examine_script(path.read_text()) if one.level != "note"] == []
 
 
 def test_the_script_is_not_run(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from maxsup.analysis import logistic
-from maxsup.analysis.logistic import LogisticPath
-from maxsup.analysis.probe import default_strengths
+from maxsup.diagnosis import logistic
+from maxsup.diagnosis.logistic import LogisticPath
+from maxsup.diagnosis.probe import default_strengths
 
 pytestmark = pytest.mark.slow
 

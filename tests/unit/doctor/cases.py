@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from maxsup.integrations.doctor import (
+from maxsup.doctor import (
     Finding,
 )
 
@@ -29,7 +29,7 @@ def only(findings: list[Finding]) -> Finding:
 
 
 def names(findings: list[Finding]) -> list[tuple[str, str]]:
-    return [(finding.name, finding.severity) for finding in findings]
+    return [(finding.topic, finding.level) for finding in findings]
 
 
 class Mixup:

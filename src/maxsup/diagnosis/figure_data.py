@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.analysis.smoothing import LogitTraces
+from maxsup.diagnosis.smoothing import LogitTraces
 from maxsup.metrics import risk_coverage
 from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
 from maxsup.metrics.predictions import Predictions

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.integrations.doctor_criterion import Smoother
-from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention
+from maxsup.core.finding import Finding
+from maxsup.doctor.common_findings import double_smoothing, other_convention
+from maxsup.doctor.criterion import Smoother
 
 # What code bases write where a label is missing.
 _USUAL_IGNORE = (-100, -1, 255)

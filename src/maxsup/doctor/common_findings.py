@@ -1,28 +1,8 @@
-"""What the doctor says: one sentence with the number it saw, and what to do."""
+"""Findings that several checks share, each in the same words wherever it is found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-SEVERITIES = ("error", "warning", "note")
-"""An error makes training fail or do something else than was meant, a warning misleads, a note is good to know."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong or worth knowing.
-
-    Args:
-        name: What kind of thing, the same for every batch or config that has it.
-        severity: One of :data:`SEVERITIES`.
-        sentence: What is wrong, with the number that was seen.
-        fix: What to do about it.
-    """
-
-    name: str
-    severity: str
-    sentence: str
-    fix: str
+from maxsup.core.finding import Finding
 
 
 def double_smoothing(first: str, second: str, fix: str) -> Finding:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from torch import nn
 
-from maxsup.integrations.doctor import (
+from maxsup.doctor import (
     examine_criterion,
 )
-from maxsup.integrations.doctor_criterion import parse_call
+from maxsup.doctor.criterion import parse_call
 from maxsup.losses import MaxSupLoss, create_loss, list_losses
 from maxsup.schedules import Linear
-from tests.unit.integrations.doctor_cases import Mixup, names, only
+from tests.unit.doctor.cases import Mixup, names, only
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from tests.unit.integrations.doctor_cases import Mixup, names, only
 )
 def test_a_loss_and_a_mixup_that_both_smooth_are_found(criterion: Any) -> None:
     finding = only(examine_criterion(criterion, mixup=Mixup()))
-    assert (finding.name, finding.severity) == ("double_smoothing", "error")
+    assert (finding.topic, finding.level) == ("double_smoothing", "error")
     assert "Mixup (label_smoothing=0.1)" in finding.sentence
     assert examine_criterion(criterion, mixup=Mixup(label_smoothing=0.0)) == []
 
@@ -31,7 +31,7 @@ def test_a_loss_and_a_mixup_that_both_smooth_are_found(criterion: Any) -> None:
 def test_label_smoothing_and_maxsup_in_one_criterion_are_found() -> None:
     both = nn.ModuleList([MaxSupLoss(alpha=0.1), nn.CrossEntropyLoss(label_smoothing=0.2)])
     finding = only(examine_criterion(both))
-    assert finding.name == "double_smoothing"
+    assert finding.topic == "double_smoothing"
     assert "alpha=0.1" in finding.sentence
     assert "label_smoothing=0.2" in finding.sentence
 
@@ -44,7 +44,7 @@ def test_a_loss_inside_an_adapter_is_seen() -> None:
 def test_a_smoothed_evaluation_is_found() -> None:
     for smooths in (nn.CrossEntropyLoss(label_smoothing=0.1), MaxSupLoss(alpha=0.1), create_loss("ls")):
         finding = only(examine_criterion(MaxSupLoss(), evaluation_criterion=smooths))
-        assert (finding.name, finding.severity) == ("smoothed_evaluation", "warning")
+        assert (finding.topic, finding.level) == ("smoothed_evaluation", "warning")
     assert examine_criterion(MaxSupLoss(), evaluation_criterion=MaxSupLoss().eval()) == []
 
 
@@ -60,7 +60,7 @@ def test_training_in_evaluation_mode_is_found() -> None:
 def test_a_schedule_that_nobody_advanced_is_found() -> None:
     criterion = MaxSupLoss(alpha=Linear(0.1, 0.2))
     finding = only(examine_criterion(criterion))
-    assert (finding.name, finding.severity) == ("schedule_not_advanced", "warning")
+    assert (finding.topic, finding.level) == ("schedule_not_advanced", "warning")
     assert "alpha=Linear(start=0.1, end=0.2)" in finding.sentence
     criterion.set_progress(0.0)
     assert examine_criterion(criterion) == []
@@ -75,7 +75,7 @@ def test_the_other_convention_is_noted_with_the_equal_alpha() -> None:
 def test_two_ignore_indices_are_found() -> None:
     plain = nn.CrossEntropyLoss()
     finding = only(examine_criterion(MaxSupLoss(ignore_index=255), evaluation_criterion=plain))
-    assert (finding.name, finding.severity) == ("ignore_index", "warning")
+    assert (finding.topic, finding.level) == ("ignore_index", "warning")
 
 
 def test_no_finding_for_healthy_criteria() -> None:
@@ -159,4 +159,4 @@ def test_a_loss_is_no_mixup() -> None:
 def test_one_loss_in_words_for_both_is_reminded_of_its_modes() -> None:
     text = "MaxSupLoss(alpha=0.1)"
     [finding] = examine_criterion(text, evaluation_criterion="".join(text))
-    assert (finding.name, finding.severity) == ("evaluation_mode", "note")
+    assert (finding.topic, finding.level) == ("evaluation_mode", "note")

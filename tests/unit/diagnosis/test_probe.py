@@ -5,7 +5,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from maxsup.analysis.probe import Probe, default_strengths, fit_probe, knn_accuracy
+from maxsup.diagnosis.probe import Probe, default_strengths, fit_probe, knn_accuracy
 
 STRENGTHS = (100.0, 1.0, 0.01)
 

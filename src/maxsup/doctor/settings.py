@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from maxsup.integrations.doctor_finding import Finding, double_smoothing, other_convention, smoothed_evaluation
+from maxsup.core.finding import Finding
+from maxsup.doctor.common_findings import double_smoothing, other_convention, smoothed_evaluation
 
 _SMOOTHING = ("label_smoothing", "smoothing", "label_smoothing_factor", "label_smooth", "label_smooth_val")
 _LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_name", "_target_", "class_path")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maxsup.analysis.logistic import LogisticPath, Solution
+from maxsup.diagnosis.logistic import LogisticPath, Solution
 from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
 
 NUM_STRENGTHS = 45

@@ -1,42 +1,44 @@
 """The damage report: what the outputs of any model say about its training, and how far to trust its confidence.
 
-Outputs come from a run, a checkpoint or bare arrays (:mod:`maxsup.analysis.array_files`). Logits are read in parts and
+Arrays may come from a run, a checkpoint or files (:mod:`maxsup.diagnosis.array_files`). Logits are read in parts and
 reduced to a few numbers a sample, so 50,000 samples of 1,000 classes fit in memory more than once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from maxsup.analysis.array_checks import checked
-from maxsup.analysis.diagnosis_data import (
+from maxsup.core.finding import LEVELS, Finding
+from maxsup.diagnosis.array_checks import Array, checked_outputs
+from maxsup.diagnosis.figure_data import (
     class_rows,
     confidence_histogram,
     reliability_points,
     risk_curve,
     trace_curves,
 )
-from maxsup.analysis.outputs import Outputs
-from maxsup.analysis.registry import Result, number
-from maxsup.analysis.repair import fit_norm, fit_temperature, normalized_confidence
-from maxsup.analysis.smoothing import SmoothingEstimate, estimate_from, logit_traces
-from maxsup.analysis.verdicts import (
+from maxsup.diagnosis.findings import (
     MIN_A_CLASS,
     MIN_SAMPLES,
-    Verdict,
-    calibration_verdict,
-    collapse_verdict,
-    confidence_verdict,
-    probe_verdict,
-    selection_verdict,
-    smoothing_verdict,
+    calibration_finding,
+    collapse_finding,
+    confidence_finding,
+    probe_finding,
+    selection_finding,
+    smoothing_finding,
 )
+from maxsup.diagnosis.probe import fit_probe, knn_accuracy
+from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
+from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics import PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
 from maxsup.metrics.calibration import NUM_BINS
+from maxsup.metrics.numbers import number
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
@@ -50,60 +52,94 @@ _PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
 _DIRECTIONS = {"accuracy": "higher", "auroc": "higher", "confidence_correct": "none", "confidence_wrong": "none"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """Numbers, verdicts, and what figures are drawn from.
+    """Numbers, findings, and what figures are drawn from; shows its findings when printed or left in a notebook.
 
     Attributes:
         numbers: By name, each with ``value``, ``direction``, ``unit`` and, where resampled, ``low`` and ``high``.
-        verdicts: One sentence a topic.
-        smoothing: The estimate behind the first verdict.
+        findings: One sentence a topic.
+        smoothing: The estimate behind the first finding.
         data: Curves and tables for the page, ready for JSON.
     """
 
     numbers: dict[str, dict[str, Any]]
-    verdicts: list[Verdict]
+    findings: list[Finding]
     smoothing: SmoothingEstimate
     data: dict[str, Any]
 
-    def as_dict(self) -> Result:
+    @property
+    def headline(self) -> str:
+        """Samples, classes and the plainest numbers in one line."""
+        value = {name: self.numbers[name]["value"] for name in ("accuracy", "nll", "ece")}
+        return (
+            f"{self.data['num_samples']:,} samples, {self.data['num_classes']:,} classes, accuracy "
+            f"{value['accuracy']:.2%}, nll {value['nll']:.4f}, ece {value['ece']:.4f}"
+        )
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{LEVELS[found.level]}: {found.topic}\n  {found.sentence}\n  Next: {found.advice}"
+            for found in self.findings
+        ]
+        return "\n\n".join([self.headline, *parts])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{LEVELS[found.level]}</td><td><b>{escape(found.topic)}</b></td>"
+            f'<td style="text-align:left">{escape(found.sentence)}<br><i>{escape(found.advice)}</i></td></tr>'
+            for found in self.findings
+        ]
+        return f"<p>{escape(self.headline)}</p><table>{''.join(rows)}</table>"
+
+    def as_dict(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
         return {"protocol": PROTOCOL, **asdict(self)}
 
 
 def diagnose(
-    outputs: Outputs,
+    logits: Array,
+    labels: Array,
+    features: Array | None = None,
+    class_names: Sequence[str] | None = None,
     *,
-    validation: Outputs | None = None,
-    train: Outputs | None = None,
+    validation: tuple[Array, Array] | None = None,
+    train: tuple[Array, Array] | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis:
-    """What the outputs of a model say about it.
+    """What the outputs of a model say about it, from NumPy arrays or tensors.
 
     Args:
-        outputs: Logits and labels of held-out samples; features too, for collapse and probe.
-        validation: Other held-out samples, on which temperature and norm are fitted; without them one half of
-            ``outputs`` is fitted on and the other judged.
-        train: Outputs for training images, which show label smoothing best; ``outputs`` if not given.
+        logits: Scores before the softmax for held-out samples, ``(N, K)``.
+        labels: Their true classes, ``(N,)``.
+        features: What the last layer saw, ``(N, D)``, for collapse and probe.
+        class_names: One a column of the logits.
+        validation: Logits and labels of other held-out samples, on which temperature and norm are fitted; without
+            them one half of the samples is fitted on and the other judged.
+        train: Logits and labels of training images, which show label smoothing best; the samples if not given.
         weight: Of the last layer, ``(K, D)``, for neural collapse.
         bias: Of the last layer, ``(K,)``.
         recipe: What is known of the training, to stand beside the estimate.
         seed: Of halves and resamples.
 
+    Raises:
+        DataError: The first thing that does not fit together, in one sentence.
+
     Example:
         >>> generator = torch.Generator().manual_seed(0)
         >>> labels = torch.arange(600) % 3
         >>> logits = 4.0 * torch.nn.functional.one_hot(labels) + 2.0 * torch.randn(600, 3, generator=generator)
-        >>> diagnosis = diagnose(Outputs(logits, labels))
-        >>> [verdict.topic for verdict in diagnosis.verdicts]
+        >>> diagnosis = diagnose(logits, labels)
+        >>> [finding.topic for finding in diagnosis.findings]
         ['Label smoothing', 'Confidence on errors', 'Calibration', 'Selective classification']
-        >>> round(diagnosis.numbers["accuracy"]["value"], 2)
-        0.84
+        >>> diagnosis.headline
+        '600 samples, 3 classes, accuracy 84.33%, nll 0.4093, ece 0.0394'
     """
-    logits, labels, features, _ = checked(outputs.logits, outputs.labels, outputs.features)
+    outputs = checked_outputs(logits, labels, features, class_names)
+    logits, labels, features = outputs.logits, outputs.labels, outputs.features
     num_classes = logits.shape[1]
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     if validation is None:
@@ -111,7 +147,8 @@ def diagnose(
         source, source_labels = logits, labels
         how_fitted = "fitted on one half and judged on the other"
     else:
-        source, source_labels, _, _ = checked(validation.logits, validation.labels)
+        held_out = checked_outputs(*validation)
+        source, source_labels = held_out.logits, held_out.labels
         fitted, judged = (
             torch.randperm(len(source_labels), generator=torch.Generator().manual_seed(seed)),
             order.sort().values,
@@ -119,7 +156,7 @@ def diagnose(
         how_fitted = "fitted on the validation split"
     fitted = fitted[: max(1000, _FIT_ELEMENTS // num_classes)].sort().values
 
-    traced = outputs if train is None else train
+    traced = outputs if train is None else checked_outputs(*train)
     traces = logit_traces(traced.logits, traced.labels)
     smoothing = estimate_from(traces, seed=seed)
 
@@ -138,11 +175,11 @@ def diagnose(
     numbers["temperature"] = number(temperature)
     numbers["norm_power"] = number(float("nan") if power is None else power)
     numbers |= _smoothing_numbers(smoothing)
-    verdicts = [
-        smoothing_verdict(smoothing, num_classes, recipe),
-        confidence_verdict(numbers, num_wrong),
-        calibration_verdict(numbers, how_fitted, len(labels)),
-        selection_verdict(numbers, power, int((~before.predictions.is_correct).sum()), how_fitted),
+    findings = [
+        smoothing_finding(smoothing, num_classes, recipe),
+        confidence_finding(numbers, num_wrong),
+        calibration_finding(numbers, how_fitted, len(labels)),
+        selection_finding(numbers, power, int((~before.predictions.is_correct).sum()), how_fitted),
     ]
     data: dict[str, Any] = {
         "num_samples": len(labels),
@@ -172,11 +209,11 @@ def diagnose(
             if num_a_class >= MIN_A_CLASS:
                 numbers |= _collapse_numbers(features, labels, weight, bias, seed)
             numbers |= _probe_numbers(features, labels, logits, order)
-        verdicts += [
-            collapse_verdict(numbers, num_classes, num_a_class),
-            probe_verdict(numbers, num_classes, num_a_class),
+        findings += [
+            collapse_finding(numbers, num_classes, num_a_class),
+            probe_finding(numbers, num_classes, num_a_class),
         ]
-    return Diagnosis(numbers, verdicts, smoothing, data)
+    return Diagnosis(numbers, findings, smoothing, data)
 
 
 def _table(logits: Tensor, labels: Tensor, rows: Tensor, temperature: float = 1.0) -> PredictionTable:
@@ -262,8 +299,6 @@ def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tens
     Only classes with enough samples to learn from take part, and of many the most frequent ones; the model itself then
     chooses among these too. Without two such classes there are no numbers.
     """
-    from maxsup.analysis.probe import fit_probe, knn_accuracy
-
     counts = torch.bincount(labels)
     frequent = counts.topk(min(len(counts), _PROBE_CLASSES)).indices.sort().values
     classes = frequent[counts[frequent] >= MIN_A_CLASS]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import maxsup
 from maxsup.core.errors import hint
-from maxsup.integrations.doctor_criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothers
-from maxsup.integrations.doctor_finding import Finding, double_smoothing
-from maxsup.integrations.script_values import Values, branches, called, imported_as, is_exclusive, is_nested
+from maxsup.core.finding import Finding
+from maxsup.doctor.common_findings import double_smoothing
+from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothers
+from maxsup.doctor.script_values import Values, branches, called, imported_as, is_exclusive, is_nested
 
 # Functions and registered names that stand for a class.
 _FUNCTIONS = {
@@ -193,7 +194,7 @@ def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Findi
         found = list(_examine_arguments(smoother, other))
     if not is_nested(where, elsewhere):
         condition = f"where line {other.node.lineno} is reached too, "
-        found = [replace(one, severity="warning", sentence=condition + _lowered(one.sentence)) for one in found]
+        found = [replace(one, level="warning", sentence=condition + _lowered(one.sentence)) for one in found]
     yield from _located(loss, found)
 
 

@@ -13,10 +13,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from maxsup.analysis.array_checks import checked
-from maxsup.analysis.array_files import read_array_files
 from maxsup.core.errors import DataError
-from maxsup.data.npz import MAX_BYTES
+from maxsup.core.npz import MAX_BYTES
+from maxsup.diagnosis.array_checks import checked_outputs
+from maxsup.diagnosis.array_files import read_array_files
+from maxsup.diagnosis.outputs import Outputs
 
 LOGITS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 LABELS = np.arange(12) % 3
@@ -39,7 +40,7 @@ def test_arrays_that_are_turned_or_of_another_kind_get_the_hint_they_need(
 ) -> None:
     for made in (np.asarray, torch.as_tensor):
         with pytest.raises(DataError, match=sentence):
-            checked(made(logits), made(labels))
+            checked_outputs(made(logits), made(labels))
 
 
 class Trap:
@@ -67,10 +68,15 @@ def written(folder: Path, ending: str, **arrays: np.ndarray) -> Path:
     return path
 
 
+def read(*files: Any, **options: Any) -> Outputs:
+    """What files hold, as ``diagnose`` takes it."""
+    return checked_outputs(*read_array_files(*files, **options))
+
+
 def refusal(*files: Any, **options: Any) -> str:
     """The sentence with which files are refused."""
     with pytest.raises(DataError) as caught:
-        read_array_files(*files, **options)
+        read(*files, **options)
     sentence = str(caught.value)
     assert "\n" not in sentence
     return sentence
@@ -83,7 +89,7 @@ def test_every_format_gives_the_same_arrays(tmp_path: Path, ending: str) -> None
         written(tmp_path, ending, labels=LABELS),
         written(tmp_path, ending, features=FEATURES),
     ]
-    found = read_array_files(*files)
+    found = read(*files)
     torch.testing.assert_close(found.logits, torch.from_numpy(LOGITS), rtol=1e-6, atol=1e-6)
     assert found.labels.tolist() == LABELS.tolist()
     assert found.features is not None
@@ -93,14 +99,14 @@ def test_every_format_gives_the_same_arrays(tmp_path: Path, ending: str) -> None
 
 @pytest.mark.parametrize("ending", [".npz", ".safetensors"])
 def test_one_file_may_hold_everything(tmp_path: Path, ending: str) -> None:
-    found = read_array_files(written(tmp_path, ending, logits=LOGITS, labels=LABELS, features=FEATURES))
+    found = read(written(tmp_path, ending, logits=LOGITS, labels=LABELS, features=FEATURES))
     assert found.logits.shape == (12, 3)
     assert found.features is not None
 
 
 def test_an_array_of_another_name_is_chosen_behind_a_colon(tmp_path: Path) -> None:
     path = written(tmp_path, ".npz", test_logits=LOGITS, test_labels=LABELS)
-    assert read_array_files(f"{path}:test_logits", f"{path}:test_labels").labels.tolist() == LABELS.tolist()
+    assert read(f"{path}:test_logits", f"{path}:test_labels").labels.tolist() == LABELS.tolist()
     assert "test_labels, test_logits" in refusal(path)
     assert "nothing" in refusal(f"{path}:nothing")
 
@@ -109,7 +115,7 @@ def test_an_array_of_another_name_is_chosen_behind_a_colon(tmp_path: Path) -> No
 def test_other_kinds_of_numbers_become_float32(tmp_path: Path, kind: str) -> None:
     values = (4 * LOGITS).round().astype(kind)
     np.save(tmp_path / "l.npy", np.asfortranarray(values))
-    found = checked(np.load(tmp_path / "l.npy"), LABELS)
+    found = checked_outputs(np.load(tmp_path / "l.npy"), LABELS)
     assert found.logits.dtype == torch.float32
     assert found.logits.tolist() == values.astype(np.float32).tolist()
 
@@ -117,14 +123,14 @@ def test_other_kinds_of_numbers_become_float32(tmp_path: Path, kind: str) -> Non
 def test_the_file_of_a_mapped_array_stays_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path, ".npy", logits=LOGITS)
     before = path.read_bytes()
-    read_array_files(path, written(tmp_path, ".npy", labels=LABELS)).logits.add_(1)
+    read(path, written(tmp_path, ".npy", labels=LABELS)).logits.add_(1)
     assert path.read_bytes() == before
 
 
 def test_the_header_of_a_csv_names_the_classes(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text('cat,"dog, small",<b>\n' + "\n".join("1,2,3.5" for _ in range(12)))
     (tmp_path / "y.csv").write_text("label\n" + "\n".join(str(label) for label in LABELS))
-    found = read_array_files(tmp_path / "l.csv", tmp_path / "y.csv")
+    found = read(tmp_path / "l.csv", tmp_path / "y.csv")
     assert found.class_names == ("cat", "dog, small", "<b>")
 
 
@@ -132,7 +138,7 @@ def test_class_names_come_from_a_file_and_must_be_as_many_as_classes(tmp_path: P
     path = written(tmp_path, ".npz", logits=LOGITS, labels=LABELS)
     names = tmp_path / "names.txt"
     names.write_text("a\nb\nc\n")
-    assert read_array_files(path, class_names=names).class_names == ("a", "b", "c")
+    assert read(path, class_names=names).class_names == ("a", "b", "c")
     names.write_text("a\nb\n")
     assert "class names must be 3" in refusal(path, class_names=names)
     assert "text file" in refusal(path, class_names=tmp_path / "none.txt")
@@ -175,15 +181,15 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, logits: Any, labels:
 
 def test_features_of_other_samples_are_refused() -> None:
     with pytest.raises(DataError, match="12 rows of logits; got 11"):
-        checked(LOGITS, LABELS, FEATURES[:-1])
+        checked_outputs(LOGITS, LABELS, FEATURES[:-1])
 
 
 def test_logits_between_0_and_1_are_logits_unless_rows_sum_to_1() -> None:
-    assert checked(np.full((12, 3), 0.5, dtype=np.float32), LABELS).logits.shape == (12, 3)
+    assert checked_outputs(np.full((12, 3), 0.5, dtype=np.float32), LABELS).logits.shape == (12, 3)
 
 
 def test_log_probabilities_are_logits() -> None:
-    assert len(checked(torch.from_numpy(LOGITS).log_softmax(1), LABELS).labels) == 12
+    assert len(checked_outputs(torch.from_numpy(LOGITS).log_softmax(1), LABELS).labels) == 12
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
@@ -264,7 +270,7 @@ def test_a_header_that_declares_more_than_there_is_takes_no_memory(tmp_path: Pat
 def test_an_archive_that_unfolds_a_hundredfold_is_refused_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxsup.data.npz._RATIO_FROM", 1 << 16)
+    monkeypatch.setattr("maxsup.core.npz._RATIO_FROM", 1 << 16)
     zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
     assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
 

@@ -1,0 +1,31 @@
+"""Diagnosis of any trained classifier: bare arrays in, findings out.
+
+:func:`diagnose` does what ``maxsup diagnose --logits`` does. What it is made of can be called by itself: the estimate
+of label smoothing, temperature and norm, and the probes. Only torch and NumPy are needed.
+"""
+
+from __future__ import annotations
+
+from maxsup.core.finding import Finding
+from maxsup.diagnosis.array_files import read_array_files
+from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
+from maxsup.diagnosis.outputs import Outputs
+from maxsup.diagnosis.probe import Probe, fit_probe, knn_accuracy
+from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
+from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_alpha
+
+__all__ = [
+    "Diagnosis",
+    "Finding",
+    "Outputs",
+    "Probe",
+    "SmoothingEstimate",
+    "diagnose",
+    "estimate_alpha",
+    "fit_norm",
+    "fit_probe",
+    "fit_temperature",
+    "knn_accuracy",
+    "normalized_confidence",
+    "read_array_files",
+]
