@@ -62,7 +62,7 @@ def test_results_for_the_page_of_a_data_set_are_read_by_the_hub_library(run: Pat
 
 def test_no_folder_of_the_machine_is_named(run: Path, card: Path) -> None:
     files = [path for path in card.rglob("*") if path.is_file()]
-    assert len(files) == 7
+    assert len(files) == 8
     for path in files:
         assert not re.search(rb"Anna|private|/tmp|pytest", path.read_bytes()), path.name
     recipe = load_recipe(str(card / "recipe.yaml"))
@@ -101,6 +101,17 @@ def test_a_folder_that_holds_something_is_left_alone(card: Path, run: Path, caps
     assert (card / "README.md").read_text() == "mine"
     assert exported(run, "--force") == 0
     assert "hf upload" in capsys.readouterr().out
+
+
+def test_an_export_into_the_same_folder_replaces_the_earlier_one_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "card"
+    assert exported(run, "--output", str(folder), "--dataset", "someone/photos") == 0
+    [result] = (folder / ".eval_results").iterdir()
+    (folder / "notes.md").write_text("mine")
+    assert exported(run, "--output", str(folder), "--force") == 0
+    assert not result.exists()
+    assert (folder / "notes.md").read_text() == "mine"
+    assert (folder / "class_names.txt").is_file()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from maxsup.training.parts import split_pipeline
 from maxsup.training.runs import SPLITS, WEIGHTS
 
 MAX_IMAGES = 50_000
-"""Of a larger split as many images are taken, the same share of every class: the validation set of ImageNet in size."""
+"""A larger split is reduced to so many images, the same share of every class; as many as ImageNet's validation set."""
 
 
 class RunOutputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from maxsup.cli.options import JsonOption, print_json
 
 KINDS = ("card", "logbook")
+_LISTING = ".export.json"
 
 
 def export(
@@ -38,7 +40,10 @@ def export(
     licence: Annotated[
         str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds something.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Write into a folder that holds something, and replace an earlier export in it."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a folder that is ready to be shared.
@@ -70,6 +75,7 @@ def export(
         for folder in found:
             summarize(folder, kind="comparison" if folder.study.name == "compare" else "study")
         written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
+    _forget_earlier_export(target, written)
     if as_json:
         print_json({"files": [str(path) for path in written]})
         return
@@ -85,3 +91,17 @@ def _require_empty(folder: Path, *, force: bool) -> None:
             f"output must be new or empty; got {str(folder)!r}, which holds something. "
             "Choose another --output, or add --force to write into it."
         )
+
+
+def _forget_earlier_export(folder: Path, written: list[Path]) -> None:
+    """Remove what an earlier export left in the folder and this one did not write; files of others stay."""
+    from maxsup.core.reading import read_json
+    from maxsup.core.storage import replace_bytes
+
+    listing, kept = folder / _LISTING, sorted(path.relative_to(folder).as_posix() for path in written)
+    earlier = read_json(listing).get("files", ()) if listing.is_file() else ()
+    for name in set(earlier) - set(kept):
+        stale = folder / str(name)
+        if stale.is_file() and folder.resolve() in stale.resolve().parents:
+            stale.unlink()
+    replace_bytes(listing, json.dumps({"files": kept}, indent=2).encode() + b"\n")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from maxsup.core.errors import hint
 from maxsup.core.old_keys import in_new_words
+from maxsup.core.validation import validated
 
 
 class Section(BaseModel):
@@ -49,7 +49,10 @@ class AugmentConfig(Section):
     def _scale_is_a_range(self) -> AugmentConfig:
         low, high = self.scale
         if not 0.0 < low <= high <= 1.0:
-            raise ValueError(f"scale must be two growing shares of the image; got {self.scale!r}. Usual: [0.08, 1.0].")
+            raise ValueError(
+                "scale must be a smallest and a largest share of the image, 0 < low <= high <= 1; "
+                f"got {self.scale!r}. Usual: [0.08, 1.0]."
+            )
         return self
 
     @model_validator(mode="after")
@@ -95,7 +98,9 @@ class DenseConfig(Section):
     def _is_sound(self) -> DenseConfig:
         low, high = self.ratio
         if not 0.0 < low <= high:
-            raise ValueError(f"ratio must be two growing factors above 0; got {self.ratio!r}. Usual: [0.5, 2.0].")
+            raise ValueError(
+                f"ratio must be a smallest and a largest factor, 0 < low <= high; got {self.ratio!r}. Usual: [0.5, 2]."
+            )
         if (self.evaluation == "slide") != (self.stride is not None):
             raise ValueError(
                 f"stride must be given with evaluation=slide and only there; got evaluation={self.evaluation} and "
@@ -302,10 +307,7 @@ def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, so
     for override in overrides:
         _override(merged, override)
     merged = in_new_words(merged)
-    try:
-        return Recipe.model_validate(merged)
-    except ValidationError as error:
-        raise ValueError(" ".join(_sentence(detail, source) for detail in error.errors())) from None
+    return validated(Recipe, merged, source=source, fix="See `maxsup cp` for a complete recipe.")
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -358,30 +360,3 @@ def _override(values: dict[str, Any], text: str) -> None:
             inner = place[part] = {}
         place = inner
     place[parts[-1]] = parse_yaml(value, source=f"value of {key}")
-
-
-def _sentence(detail: Any, source: str) -> str:
-    location = [str(part) for part in detail["loc"]]
-    name = ".".join(location)
-    if detail["type"] == "extra_forbidden":
-        section, known = _section(location[:-1])
-        where = f"{section} in {source}" if section else source
-        return f"key of {where} must be one it has; got {location[-1]!r}. {hint(location[-1], known)}"
-    if detail["type"] == "value_error":
-        # Written by the validators above in the words of this package.
-        return f"{name}: {detail['ctx']['error']}" if name else str(detail["ctx"]["error"])
-    rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
-    if detail["type"] == "less_than_equal":
-        rule = f"at most {detail['ctx']['le']:g}"
-    return f"{name or source} must be {rule}; got {detail['input']!r}. See `maxsup cp` for a complete recipe."
-
-
-def _section(location: list[str]) -> tuple[str, list[str]]:
-    """Dotted name of a section and the keys it has."""
-    model: type[BaseModel] = Recipe
-    for part in location:
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return ".".join(location), []
-        model = annotation
-    return ".".join(location), list(model.model_fields)

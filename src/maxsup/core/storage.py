@@ -78,7 +78,7 @@ def replace_link(link: Path, target: str) -> None:
 
 
 def make_folder(folder: Path, *, fix: str = "Choose another --output.") -> None:
-    """Make a folder and those above it; one that is there is fine, a file in the place of one is not."""
+    """Make a folder and its parents unless they exist; raise where a file is in the way."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

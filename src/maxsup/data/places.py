@@ -1,4 +1,4 @@
-"""Whether data is where it should be, by a look at names alone: nothing is opened and nothing is listed."""
+"""Whether the files of a data set exist; only their names are checked, and no file is opened."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from maxsup.data.registry import DATASETS, data_root
 
 
 def missing_places(name: str, root: Path | str | None = None, *, is_generated: bool = False) -> list[Path]:
-    """Where files of a data set were looked for in vain; empty where they are, or where it needs none.
+    """Paths that a data set needs and that do not exist; empty where one of them does, or where it needs none.
 
     Args:
         name: As in :func:`load_data`.
         root: Where data sets live, as there.
-        is_generated: Whether what it adds to the set it is made of is computed and not read.
+        is_generated: Whether its own files are computed, so that only those of the set it is made from are needed.
 
     Example:
         >>> missing_places("digits")

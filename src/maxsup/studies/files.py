@@ -6,16 +6,12 @@ Listing costs neither pydantic nor yaml.
 from __future__ import annotations
 
 import re
-import typing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from maxsup.core.errors import hint
 from maxsup.core.recipes import read_yaml, yaml_path
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from maxsup.studies.schema import Study
 
 FOLDER = Path(__file__).resolve().parent
@@ -74,52 +70,9 @@ def load_study(name: str | Path) -> Study:
         >>> load_study("tab_pre").label, load_study("tab:pre").name, load_study("tab:imagenet_alpha").name
         ('tab:pre', 'tab_pre', 'tab_ablation_alpha')
     """
-    from pydantic import ValidationError
-
+    from maxsup.core.validation import validated
     from maxsup.studies.schema import Study
 
     path = study_path(str(name))
     values = {"name": path.stem, **read_yaml(path)}
-    try:
-        return Study.model_validate(values)
-    except ValidationError as error:
-        raise ValueError(_complaints(error, f"study {path.stem}")) from None
-
-
-def _complaints(error: ValidationError, source: str) -> str:
-    """Every mistake of a file, in the words of this package."""
-    from maxsup.studies.schema import Study
-
-    sentences = []
-    for detail in error.errors():
-        location = ".".join(str(part) for part in detail["loc"])
-        where = f"{location} in {source}" if location else source
-        if detail["type"] == "extra_forbidden":
-            *inner, key = (str(part) for part in detail["loc"])
-            section = f"{'.'.join(inner)} in {source}" if inner else source
-            fix = hint(key, _fields(Study, inner))
-            sentences.append(f"key of {section} must be one it has; got {key!r}. {fix}")
-        elif detail["type"] == "value_error":
-            sentences.append(f"{where}: {detail['ctx']['error']}")
-        elif detail["type"] == "missing":
-            sentences.append(f"{where} must be given; got nothing. Compare with a study of the package.")
-        else:
-            rule = str(detail["msg"]).removeprefix("Input should be ")
-            sentences.append(f"{where} must be {rule}; got {detail['input']!r}. Correct it.")
-    return " ".join(sentences)
-
-
-def _fields(model: Any, location: list[str]) -> list[str]:
-    """Names of the fields of the model at a place; numbers and keys of mappings lead no deeper."""
-    for part in location:
-        if part in model.model_fields:
-            inner = _model_in(model.model_fields[part].annotation)
-            model = inner or model
-    return list(model.model_fields)
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model in an annotation such as ``tuple[Entry, ...]`` or ``dict[str, EntryScale]``."""
-    if hasattr(annotation, "model_fields"):
-        return annotation
-    return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)
+    return validated(Study, values, source=f"study {path.stem}", fix="Compare with a study of the package.")

@@ -174,7 +174,7 @@ def check_evaluated(overrides: Iterable[str]) -> None:
 
 
 def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
-    """Classes by how many training images they have; empty where all classes have alike many, or pixels have them."""
+    """Classes by how many training images they have; empty for masks, and where all classes have about as many."""
     if bundle.is_dense:
         return {}
     labels = torch.cat([bundle.train.labels, bundle.val.labels])

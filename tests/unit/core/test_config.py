@@ -42,29 +42,29 @@ def test_a_recipe_survives_being_written_and_read() -> None:
         (["optimiser.lr=1"], "key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?"),
         (["optimizer.lrr=1"], "key of optimizer in recipe must be one it has; got 'lrr'. Did you mean 'lr'?"),
         (["augment.flp=true"], "key of augment in recipe must be one it has; got 'flp'. Did you mean 'flip'?"),
-        (["optimizer.lr=-1"], "optimizer.lr must be greater than 0; got -1."),
-        (["optimizer.lr=1e300"], "optimizer.lr must be at most 1e+30; got 1e+300."),
-        (["optimizer.weight_decay=1e39"], "optimizer.weight_decay must be at most 1e+06; got 1e+39."),
-        (["schedule.final_lr=1e39"], "schedule.final_lr must be at most 1e+30; got 1e+39."),
-        (["epochs=0"], "epochs must be greater than 0; got 0."),
-        (["epochs=2.5"], "epochs must be "),
+        (["optimizer.lr=-1"], "optimizer.lr in recipe must be greater than 0; got -1."),
+        (["optimizer.lr=1e300"], "optimizer.lr in recipe must be at most 1e+30; got 1e+300."),
+        (["optimizer.weight_decay=1e39"], "optimizer.weight_decay in recipe must be at most 1e+06; got 1e+39."),
+        (["schedule.final_lr=1e39"], "schedule.final_lr in recipe must be at most 1e+30; got 1e+39."),
+        (["epochs=0"], "epochs in recipe must be greater than 0; got 0."),
+        (["epochs=2.5"], "epochs in recipe must be "),
         (["iterations=100", "epochs=3"], "iterations must be a multiple of epochs=3; got 100."),
         (["schedule.warmup_iterations=5"], "schedule.warmup_iterations must go with iterations; got 5 without."),
         (
             ["iterations=100", "schedule.warmup_iterations=5", "schedule.warmup_epochs=1"],
             "warmup_iterations must be the only warm-up",
         ),
-        (["dense.ratio=[2.0, 0.5]"], "ratio must be two growing factors above 0; got (2.0, 0.5)."),
+        (["dense.ratio=[2.0, 0.5]"], "ratio must be a smallest and a largest factor, 0 < low <= high; got (2.0, 0.5)."),
         (["dense.evaluation=slide"], "stride must be given with evaluation=slide and only there;"),
         (["dense.stride=5"], "stride must be given with evaluation=slide and only there;"),
-        (["optimizer.name=lion"], "optimizer.name must be 'sgd' or 'adamw'; got 'lion'."),
-        (["optimizer.lr=.nan"], "optimizer.lr must be "),
-        (["data=5"], "data must be "),
+        (["optimizer.name=lion"], "optimizer.name in recipe must be 'sgd' or 'adamw'; got 'lion'."),
+        (["optimizer.lr=.nan"], "optimizer.lr in recipe must be "),
+        (["data=5"], "data in recipe must be "),
         (["optimizer.nesterov=true", "optimizer.momentum=0"], "nesterov must go with a momentum above 0"),
         (["schedule.name=multistep"], "milestones must be given with name=multistep and only there"),
         (["schedule.milestones=[3]"], "milestones must be given with name=multistep and only there"),
         (["schedule.name=multistep", "schedule.milestones=[5, 3]"], "milestones must grow; got [5, 3]."),
-        (["augment.scale=[0.5, 0.1]"], "scale must be two growing shares of the image"),
+        (["augment.scale=[0.5, 0.1]"], "augment in recipe: scale must be a smallest and a largest share of the image"),
         (["lr"], "override must be key.sub=value; got 'lr'."),
         (["a..b=1"], "override must be key.sub=value; got 'a..b=1'."),
         (["=1"], "override must be key.sub=value; got '=1'."),
@@ -78,7 +78,7 @@ def test_a_mistake_is_named(overrides: list[str], sentence: str) -> None:
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    with pytest.raises(ValueError, match=r"optimizer\.lr must .* epochs must ") as caught:
+    with pytest.raises(ValueError, match=r"optimizer\.lr in recipe must .* epochs in recipe must ") as caught:
         parse_recipe({"optimizer": {"lr": 0}, "epochs": 0})
     assert str(caught.value).count(" must be ") == 2
 

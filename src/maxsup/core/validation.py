@@ -1,0 +1,70 @@
+"""Values from a file as a typed model, and what is wrong with them in the words of this package."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from maxsup.core.errors import hint
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], values: Mapping[str, Any], *, source: str, fix: str = "Correct it.") -> Model:
+    """The model that ``values`` describe; one ValueError names every mistake in them.
+
+    Args:
+        model: What they should be.
+        values: What the file holds.
+        source: What to call the file in a message.
+        fix: What to do about a value that is not allowed.
+
+    Example:
+        >>> class Point(BaseModel, extra="forbid"):
+        ...     x: float
+        >>> validated(Point, {"x": 1}, source="point")
+        Point(x=1.0)
+        >>> validated(Point, {"x": "far", "xx": 2}, source="point a")
+        Traceback (most recent call last):
+        ValueError: x in point a must be number, unable to parse string as a number; got 'far'. Correct it. key of
+        point a must be one it has; got 'xx'. Did you mean 'x'?
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(" ".join(_sentence(detail, model, source, fix) for detail in error.errors())) from None
+
+
+def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str:
+    *section, key = [str(part) for part in detail["loc"]] or [""]
+    where = f"{'.'.join([*section, key])} in {source}" if key else source
+    if detail["type"] == "extra_forbidden":
+        owner = f"{'.'.join(section)} in {source}" if section else source
+        return f"key of {owner} must be one it has; got {key!r}. {hint(key, _keys(model, section))}"
+    if detail["type"] == "value_error":
+        # Written by a validator of the model in the words of this package.
+        return f"{where}: {detail['ctx']['error']}" if key else str(detail["ctx"]["error"])
+    if detail["type"] == "missing":
+        return f"{where} must be given. {fix}"
+    rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    if detail["type"] == "less_than_equal":
+        rule = f"at most {detail['ctx']['le']:g}"
+    return f"{where} must be {rule}; got {detail['input']!r}. {fix}"
+
+
+def _keys(model: type[BaseModel], section: list[str]) -> list[str]:
+    """Keys of the part of a model at a place; numbers and keys of mappings lead no deeper."""
+    for part in section:
+        if part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as ``tuple[Entry, ...]`` or ``dict[str, EntryScale]``."""
+    if hasattr(annotation, "model_fields"):
+        return typing.cast("type[BaseModel]", annotation)
+    return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)
