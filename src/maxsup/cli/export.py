@@ -42,7 +42,7 @@ def export(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Write into a folder that holds something, and replace an earlier export in it."),
+        typer.Option("--force", help="Write into a folder that holds something; an earlier export is replaced."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
