@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
 from maxsup.core.storage import json_text
 from maxsup.figures.style import LOOKS, save, styled
-from maxsup.metrics.numbers import DIRECTIONS
+from maxsup.metrics.facts import fact
 from tests.unit.analysis.made import long_tail, make_run
 
 pytestmark = pytest.mark.slow
@@ -121,8 +121,7 @@ def test_numbers_are_named_directed_and_finite_or_absent(name: str, result: dict
     assert numbers
     for key, entry in numbers.items():
         assert key.isidentifier()
-        assert entry["direction"] in DIRECTIONS
-        assert isinstance(entry["unit"], str)
+        assert (entry["direction"], entry["unit"]) == (fact(key).direction, fact(key).unit)
         assert entry["value"] is None or isinstance(entry["value"], float)
         if entry.get("low") is not None:
             assert entry["low"] <= entry["value"] <= entry["high"]

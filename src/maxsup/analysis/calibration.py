@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.charts import thinned
 from maxsup.figures.style import GREY, legend_above, panels, run_looks, styled
 from maxsup.metrics import (
@@ -16,14 +16,13 @@ from maxsup.metrics import (
     risk_at_coverage,
     risk_coverage,
 )
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from maxsup.analysis.outputs import RunOutputs
 
-_HIGHER = {"accuracy", "accuracy_top5", "auroc"}
-_NEITHER = {"confidence_correct", "confidence_wrong"}
 _COVERAGES = (0.8, 0.9, 0.95)
 _NUM_POINTS = 200
 # An accuracy of fewer samples than this is drawn faintly: it says little.
@@ -42,15 +41,10 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
     outputs = run.split(split)
     table = PredictionTable()
     table.update(outputs.logits, outputs.labels)
-    numbers = {}
-    for name, (estimate, low, high) in bootstrap_intervals(table, num_resamples=num_resamples).items():
-        direction = "higher" if name in _HIGHER else "none" if name in _NEITHER else "lower"
-        unit = "nats" if name == "nll" else ""
-        numbers[name] = number(estimate, direction, unit, interval=(low, high))
-    numbers["classwise_ece"] = number(classwise_calibration_error(outputs.logits, outputs.labels), "lower")
+    found = bootstrap_intervals(table, num_resamples=num_resamples)
+    found["classwise_ece"] = classwise_calibration_error(outputs.logits, outputs.labels)
     for coverage in _COVERAGES:
-        risk = risk_at_coverage(outputs.logits, outputs.labels, coverage)
-        numbers[f"risk_at_coverage_{round(100 * coverage)}"] = number(risk, "lower")
+        found[f"risk_at_coverage_{round(100 * coverage)}"] = risk_at_coverage(outputs.logits, outputs.labels, coverage)
     bins = reliability(outputs.logits, outputs.labels, num_bins)
     predictions = table.predictions
     curve = risk_coverage(predictions.confidence, predictions.is_correct)
@@ -66,7 +60,7 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
         "num_samples": len(outputs),
         "num_missing": outputs.num_missing,
     }
-    return {"numbers": numbers, "data": data}
+    return {"numbers": numbers(found), "data": data}
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:

@@ -12,12 +12,13 @@ other rises where ``total`` stays, and features with a high ``r_squared`` are kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.charts import dumbbells
 from maxsup.figures.style import styled
-from maxsup.metrics import bootstrap_interval, neural_collapse
+from maxsup.metrics import Interval, bootstrap_interval, neural_collapse
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
         split: Judged beside the training and the validation split.
         num_resamples: Behind the intervals.
     """
-    numbers: dict[str, Any] = {}
+    found: dict[str, float | Interval] = {}
     sizes = {}
     for name in dict.fromkeys(("train", *(("val",) if run.has_val else ()), split)):
         outputs = run.split(name)
@@ -41,15 +42,14 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
         separation = bootstrap_interval(
             "class_separation", outputs.features, outputs.labels, num_resamples=num_resamples
         )
-        for field, (estimate, low, high) in separation._asdict().items():
-            numbers[f"{name}_{field}"] = number(estimate, interval=(low, high))
+        found |= {f"{name}_{field}": interval for field, interval in separation._asdict().items()}
         collapse = neural_collapse(outputs.features, outputs.labels, run.weight, run.bias)
-        numbers |= {f"{name}_{field}": number(found) for field, found in collapse._asdict().items()}
+        found |= {f"{name}_{field}": value for field, value in collapse._asdict().items()}
         # Losses of the family differ on wrong predictions only, so how many there are belongs beside the rest.
         is_right = outputs.logits.argmax(dim=1) == outputs.labels
-        numbers[f"{name}_accuracy"] = number(float(is_right.double().mean()))
+        found[f"{name}_accuracy"] = float(is_right.double().mean())
         sizes[name] = len(outputs)
-    return {"numbers": numbers, "data": {"num_samples": sizes}}
+    return {"numbers": numbers(found), "data": {"num_samples": sizes}}
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from maxsup.analysis.cells import fill_cells, read_cells
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit
 from maxsup.figures.charts import few_ticks
 from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.losses import RegularizedLoss
 from maxsup.metrics import PredictionSums, expected_calibration_error
+from maxsup.metrics.facts import fact, numbers
 from maxsup.training.parts import build_loss
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 PUBLISHED_BATCH = 100
 
 _NUM_IMAGES = 2000
-_METRICS = {"error": "error (%)", "nll": "NLL (nats)", "ece": "ECE"}
-_UNITS = {"error": "", "nll": "nats", "ece": ""}
+_DRAWN = ("error", "nll", "ece")
+_AVERAGED = (*_DRAWN, "confidence_wrong", "published_ece", "published_nll")
 
 
 def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
@@ -78,13 +79,9 @@ def compute(run: RunOutputs, *, split: str, num_images: int | None = _NUM_IMAGES
                 "published_nll": math.nan if objective is None else float(objective(logits, labels)),
             }
         )
-    numbers = {name: number(_mean(table, name), "lower", unit) for name, unit in _UNITS.items()}
-    numbers["confidence_wrong"] = number(_mean(table, "confidence_wrong"), "lower")
-    numbers["published_ece"] = number(_mean(table, "published_ece"), "lower", f"mean over batches of {PUBLISHED_BATCH}")
-    # No direction: it is another quantity for every loss.
-    numbers["published_nll"] = number(_mean(table, "published_nll"), "none", "training objective")
+    means = numbers({name: _mean(table, name) for name in _AVERAGED})
     num_used = cells.labels.shape[1]
-    return {"numbers": numbers, "data": {"cells": table, "num_images": num_used, "num_cells": len(table)}}
+    return {"numbers": means, "data": {"cells": table, "num_images": num_used, "num_cells": len(table)}}
 
 
 def batch_calibration_error(logits: Tensor, labels: Tensor, batch_size: int = PUBLISHED_BATCH) -> float:
@@ -117,13 +114,13 @@ def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
 def _draw_severities(results: Mapping[str, Result]) -> Figure:
     looks = run_looks(results)
     with styled():
-        figure, [row] = panels(1, len(_METRICS), height=1.7)
-        for axes, (metric, title) in zip(row, _METRICS.items(), strict=True):
+        figure, [row] = panels(1, len(_DRAWN), height=1.7)
+        for axes, metric in zip(row, _DRAWN, strict=True):
             for label, result in results.items():
                 means = _means(result["data"]["cells"], "severity", metric)
                 look = looks[label]
                 axes.plot(list(means), list(means.values()), **(look.marks | {"linestyle": look.line}))
-            axes.set_ylabel(title, labelpad=2)
+            axes.set_ylabel(fact(metric).axis, labelpad=2)
             axes.set_xlabel("severity")
             axes.set_xticks([1, 3, 5])
             few_ticks(axes, axis="y", count=4)
@@ -137,14 +134,14 @@ def _draw_kinds(results: Mapping[str, Result]) -> Figure:
     looks = run_looks(results)
     kinds = list(dict.fromkeys(cell["corruption"] for result in results.values() for cell in result["data"]["cells"]))
     with styled():
-        figure, [row] = panels(1, len(_METRICS), height=0.8 + 0.15 * len(kinds), sharey=True)
-        for axes, (metric, title) in zip(row, _METRICS.items(), strict=True):
+        figure, [row] = panels(1, len(_DRAWN), height=0.8 + 0.15 * len(kinds), sharey=True)
+        for axes, metric in zip(row, _DRAWN, strict=True):
             for label, result in results.items():
                 means = _means(result["data"]["cells"], "corruption", metric)
                 look = looks[label]
                 values = [means.get(kind, math.nan) for kind in kinds]
                 axes.plot(values, range(len(kinds)), **look.marks, alpha=0.85, markersize=3.5)
-            axes.set_xlabel(title)
+            axes.set_xlabel(fact(metric).axis)
             axes.set_xlim(left=0)
             axes.grid()
             few_ticks(axes)

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from maxsup.analysis.nested import trained
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.figures.charts import few_ticks, value, widen
 from maxsup.figures.style import panels, run_looks, styled
 from maxsup.metrics import accuracy, negative_log_likelihood
+from maxsup.metrics.facts import fact, numbers
 from maxsup.training.run import recipe_digest
 
 if TYPE_CHECKING:
@@ -55,15 +56,17 @@ def compute(
     logits, labels = told.logits.double(), told.labels
     log_p, log_q = (rows.double().log_softmax(dim=1) for rows in (told.logits, learnt.logits))
     return {
-        "numbers": {
-            "student_accuracy": number(accuracy(learnt.logits, learnt.labels), "higher"),
-            "student_nll": number(negative_log_likelihood(learnt.logits, learnt.labels), "lower"),
-            "agreement": number(float((log_p.argmax(1) == log_q.argmax(1)).double().mean()), "higher"),
-            "kl": number(float((log_p.exp() * (log_p - log_q)).sum(1).mean()), "lower", "nats"),
-            "wrong_class_information": number(wrong_class_information(logits, labels, temperature), unit="nats"),
-            "similarity_symmetry": number(similarity_symmetry(logits, labels)),
-            "teacher_accuracy": number(accuracy(told.logits, told.labels), "higher"),
-        },
+        "numbers": numbers(
+            {
+                "student_accuracy": accuracy(learnt.logits, learnt.labels),
+                "student_nll": negative_log_likelihood(learnt.logits, learnt.labels),
+                "agreement": float((log_p.argmax(1) == log_q.argmax(1)).double().mean()),
+                "kl": float((log_p.exp() * (log_p - log_q)).sum(1).mean()),
+                "wrong_class_information": wrong_class_information(logits, labels, temperature),
+                "similarity_symmetry": similarity_symmetry(logits, labels),
+                "teacher_accuracy": accuracy(told.logits, told.labels),
+            }
+        ),
         "data": {"alpha": alpha, "temperature": temperature, "student": plan.model.name},
     }
 
@@ -118,21 +121,16 @@ def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
     """A row a teacher: accuracy of both, agreement, divergence, and what the teacher says of wrong classes."""
-    titles = {
-        "student_accuracy": ("student accuracy (%)", 100.0),
-        "agreement": ("agreement (%)", 100.0),
-        "kl": ("KL (nats)", 1.0),
-        "wrong_class_information": ("wrong classes (nats)", 1.0),
-    }
+    drawn = ("student_accuracy", "agreement", "kl", "wrong_class_information")
     with styled():
         looks = run_looks(results)
         figure, grid = panels(2, 2, height=1.5 + 0.4 * len(results), pad=0.05, sharey=True)
         cells = [axes for row in grid for axes in row]
-        for axes, (name, (title, scale)) in zip(cells, titles.items(), strict=True):
+        for axes, name in zip(cells, drawn, strict=True):
             for place, (label, result) in enumerate(results.items()):
                 look = looks[label]
-                axes.plot([scale * value(result, name)], [place], marker=look.marker, color=look.color)
-            axes.set_xlabel(title)
+                axes.plot([fact(name).factor * value(result, name)], [place], marker=look.marker, color=look.color)
+            axes.set_xlabel(fact(name).axis)
             axes.grid(axis="x")
             widen(axes)
             few_ticks(axes, count=2)

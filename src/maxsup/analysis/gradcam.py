@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.analysis.masks import IGNORED, OBJECT, find_masks
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
 from maxsup.data import stratified_split
 from maxsup.data.extras import require
 from maxsup.figures.gallery import draw_gallery, encoded
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,16 +77,13 @@ def compute(
             areas.append(float((heat >= _HALF).mean()))
         if find and index in scored:
             rows.append(overlap(heat, find(index).numpy()))
-    numbers: dict[str, Any] = {"active_share": number(_mean(areas))}
+    found: dict[str, float] = {"active_share": _mean(areas)}
     if rows:
-        for name in rows[0]:
-            direction = "none" if name == "object_share" else "higher"
-            numbers[name] = number(_mean([row[name] for row in rows]), direction)
-        numbers["num_scored"] = number(len(rows), unit="images")
-        empty = sum(math.isnan(row["energy"]) for row in rows)
-        numbers["num_empty_maps"] = number(empty, "lower", unit="images")
+        found |= {name: _mean([row[name] for row in rows]) for name in rows[0]}
+        found["num_scored"] = len(rows)
+        found["num_empty_maps"] = sum(math.isnan(row["energy"]) for row in rows)
     return {
-        "numbers": numbers,
+        "numbers": numbers(found),
         "data": {"target": target, "indices": shown, "cells": [cells[index] for index in shown]},
     }
 

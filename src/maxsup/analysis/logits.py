@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_number
 from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.metrics import mean_confidence
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,16 +49,16 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
     is_right = predicted == outputs.labels
     gap = centred.max(dim=1).values
     means = mean_confidence(outputs.logits, outputs.labels)
-    numbers = {
-        "mean_logit": number(float(logits.mean())),
-        "std": number(float(logits.std())),
-        "std_centred": number(float(centred.std())),
-        "near_zero_share": number(_near_zero(logits, near_zero)),
-        "near_zero_share_centred": number(_near_zero(centred, near_zero)),
-        "top_gap_right": number(_mean(gap[is_right])),
-        "top_gap_wrong": number(_mean(gap[~is_right])),
-        "confidence_right": number(means.correct),
-        "confidence_wrong": number(means.wrong),
+    found = {
+        "mean_logit": float(logits.mean()),
+        "std": float(logits.std()),
+        "std_centred": float(centred.std()),
+        "near_zero_share": _near_zero(logits, near_zero),
+        "near_zero_share_centred": _near_zero(centred, near_zero),
+        "top_gap_right": _mean(gap[is_right]),
+        "top_gap_wrong": _mean(gap[~is_right]),
+        "confidence_right": means.correct,
+        "confidence_wrong": means.wrong,
     }
     data = {
         "near_zero": near_zero,
@@ -68,7 +69,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         "confidence_right": _cumulative(confidence[is_right]),
         "confidence_wrong": _cumulative(confidence[~is_right]),
     }
-    return {"numbers": numbers, "data": data}
+    return {"numbers": numbers(found), "data": data}
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:

@@ -7,13 +7,14 @@ group. A group without classes has no accuracy; published tables print 0 for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import shot_groups
 from maxsup.figures.style import legend_above, panels, run_looks, styled
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,19 +43,17 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     sizes = torch.bincount(outputs.labels, minlength=len(counts))
     per_class = torch.bincount(outputs.labels, is_right, minlength=len(counts)) / sizes
     groups = shot_groups(counts)
-    numbers: dict[str, Any] = {"accuracy": number(float(is_right.mean()), "higher")}
-    numbers["balanced_accuracy"] = number(float(per_class[sizes > 0].mean()), "higher")
+    found = {"accuracy": float(is_right.mean()), "balanced_accuracy": float(per_class[sizes > 0].mean())}
     for name in GROUPS:
         members = [label for label in groups.get(name, []) if sizes[label] > 0]
-        value = float(per_class[members].mean()) if members else float("nan")
-        numbers[f"accuracy_{name}"] = number(value, "higher")
+        found[f"accuracy_{name}"] = float(per_class[members].mean()) if members else float("nan")
     data = {
         "class_names": list(outputs.class_names),
         "num_train": counts,
         "accuracy": per_class.tolist(),
         "groups": groups,
     }
-    return {"numbers": numbers, "data": data}
+    return {"numbers": numbers(found), "data": data}
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from maxsup.analysis.factors import factor_r_squared
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit, stratified_split
 from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.figures.style import legend_above, panels, run_looks, styled
 from maxsup.metrics import accuracy
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,17 +55,16 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
     probe = fit_probe(fit_x, fit_y, val_x, val_y, on_step=lambda done, total: run.progress.advance())
     assert test.features is not None
     everything = torch.cat([fit_x, val_x]), torch.cat([fit_y, val_y])
-    numbers = {
-        "accuracy": number(probe.accuracy(test.features, test.labels), "higher"),
-        "knn_accuracy": number(
-            knn_accuracy(*everything, test.features, test.labels, k=min(num_neighbours, len(everything[1]))), "higher"
-        ),
-        "strength": number(probe.strength),
+    num_voting = min(num_neighbours, len(everything[1]))
+    found = {
+        "accuracy": probe.accuracy(test.features, test.labels),
+        "knn_accuracy": knn_accuracy(*everything, test.features, test.labels, k=num_voting),
+        "strength": probe.strength,
     }
     if target is None:
-        numbers["head_accuracy"] = number(accuracy(test.logits, test.labels), "higher")
+        found["head_accuracy"] = accuracy(test.logits, test.labels)
     factors = _factors(run, target)
-    numbers |= {f"r_squared_{name}": number(value, "higher") for name, value in factors.items()}
+    found |= {f"r_squared_{name}": value for name, value in factors.items()}
     data = {
         "target": target or run.recipe.data.name,
         "num_train": len(fit_y),
@@ -74,7 +74,7 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
         "val_accuracies": [float(found) for found in probe.accuracies],
         "factors": list(factors),
     }
-    return {"numbers": numbers, "data": data}
+    return {"numbers": numbers(found), "data": data}
 
 
 def draw(results: Mapping[str, Result]) -> dict[str, Figure]:

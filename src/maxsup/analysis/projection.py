@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
 from maxsup.figures.charts import few_ticks
 from maxsup.figures.style import COLUMN, panels, styled
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,18 +80,17 @@ def compute(
     chosen = [outputs.class_names.index(name) for name in names]
     used = basis or ("templates" if run.weight is not None else "centroids")
     plane = _template_plane(run, chosen) if used == "templates" else _centroid_plane(outputs, chosen)
-    numbers, points = {}, {}
+    found, points = dict[str, float](), {}
     for part in dict.fromkeys(("train", split)):
         drawn = run.split(part)
         assert drawn.features is not None
         groups = [plane.coordinates(drawn.features[_sample(drawn.labels, label, num_samples)]) for label in chosen]
         points[part] = [group.tolist() for group in groups]
         spread, gap = _spread(groups)
-        numbers[f"{part}_spread"] = number(spread)
-        numbers[f"{part}_gap"] = number(gap)
-        numbers[f"{part}_gap_over_spread"] = number(gap / spread if spread else float("nan"), "higher")
+        ratio = gap / spread if spread else float("nan")
+        found |= {f"{part}_spread": spread, f"{part}_gap": gap, f"{part}_gap_over_spread": ratio}
     data = {"classes": list(names), "basis": used, "corners": plane.corners.tolist(), "points": points}
-    return {"numbers": numbers, "data": data}
+    return {"numbers": numbers(found), "data": data}
 
 
 def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tuple[str, ...]:

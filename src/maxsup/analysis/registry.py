@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from maxsup.core.registry import Registry
-from maxsup.metrics.numbers import number as number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

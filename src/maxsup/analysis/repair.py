@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
 from maxsup.figures.charts import dumbbells
 from maxsup.figures.style import styled
@@ -18,6 +18,7 @@ from maxsup.metrics import (
     fpr95,
     negative_log_likelihood,
 )
+from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,19 +43,15 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     temperature, power = fit_temperature(val.logits, val.labels), fit_norm(val.logits, val.labels)
     cooled = judged.logits.double() / temperature
     ranked = None if power is None else normalized_confidence(judged.logits, power)
-    numbers: dict[str, Any] = {
-        "temperature": number(temperature),
-        "norm_power": number(float("nan") if power is None else power),
-    }
+    found = {"temperature": temperature, "norm_power": float("nan") if power is None else power}
     for name, metric in (("nll", negative_log_likelihood), ("ece", expected_calibration_error), ("brier", brier_score)):
-        numbers[f"{name}_before"] = number(metric(judged.logits, judged.labels), "lower")
-        numbers[f"{name}_after"] = number(metric(cooled, judged.labels), "lower")
-    for name, metric in (("aurc", aurc), ("excess_aurc", excess_aurc), ("fpr95", fpr95), ("auroc", auroc)):
-        direction = "higher" if name == "auroc" else "lower"
-        numbers[f"{name}_before"] = number(metric(judged.logits, judged.labels), direction)
-        numbers[f"{name}_after"] = number(metric(judged.logits, judged.labels, ranked), direction)
+        found[f"{name}_before"] = metric(judged.logits, judged.labels)
+        found[f"{name}_after"] = metric(cooled, judged.labels)
+    for name, rank in (("aurc", aurc), ("excess_aurc", excess_aurc), ("fpr95", fpr95), ("auroc", auroc)):
+        found[f"{name}_before"] = rank(judged.logits, judged.labels)
+        found[f"{name}_after"] = rank(judged.logits, judged.labels, ranked)
     return {
-        "numbers": numbers,
+        "numbers": numbers(found),
         "data": {
             "num_fitted": len(val),
             "num_fitted_errors": int((val.logits.argmax(dim=1) != val.labels).sum()),

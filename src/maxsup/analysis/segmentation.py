@@ -27,7 +27,7 @@ from torch import Tensor
 
 from maxsup.analysis.nested import trained
 from maxsup.analysis.outputs import RunOutputs
-from maxsup.analysis.registry import ANALYSES, Analysis, Result, number
+from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
@@ -35,6 +35,7 @@ from maxsup.data import MaskSplit
 from maxsup.data.mask_pipeline import MaskPipeline
 from maxsup.figures.gallery import MAX_SIDE, encoded
 from maxsup.figures.mask_gallery import draw_classes, draw_masks
+from maxsup.metrics.facts import numbers
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.training.run import recipe_digest
 
@@ -88,23 +89,14 @@ def compute(
 
     # Pictures and classes are those of the last evaluation, with all views.
     plain, views = recipe_views(segmented.recipe), recipe_views(segmented.recipe, factors, flip)
-    numbers, class_iou = _numbers(segmented, images, split, plain, keep)
-    entries = {
-        name: number(numbers[name], direction)
-        for name, direction in (
-            ("miou", "higher"),
-            ("accuracy", "higher"),
-            ("class_accuracy", "higher"),
-            ("nll", "lower"),
-            ("majority_miou", "none"),
-        )
-    }
+    measured, class_iou = _numbers(segmented, images, split, plain, keep)
+    entries = {name: measured[name] for name in ("miou", "accuracy", "class_accuracy", "nll", "majority_miou")}
     if views != plain:
         several, class_iou = _numbers(segmented, images, split, views, keep)
-        entries["miou_multiscale"] = number(several["miou"], "higher")
+        entries["miou_multiscale"] = several["miou"]
     cells = [_cell(images, index, found[index]) for index in shown]
     return {
-        "numbers": entries,
+        "numbers": numbers(entries),
         "data": {
             "images": bundle.name,
             "trained_with": segmented.recipe.loss.name,

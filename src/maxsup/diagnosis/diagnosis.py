@@ -36,9 +36,9 @@ from maxsup.diagnosis.findings import (
 from maxsup.diagnosis.probe import fit_probe, knn_accuracy
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
-from maxsup.metrics import PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
+from maxsup.metrics import Interval, PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
 from maxsup.metrics.calibration import NUM_BINS
-from maxsup.metrics.numbers import number
+from maxsup.metrics.facts import numbers as named
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
@@ -49,7 +49,6 @@ _FIT_ELEMENTS = 5_000_000  # more logits than these make a temperature no better
 _PROBE_SAMPLES = 4000
 _PROBE_CLASSES = 100
 _PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
-_DIRECTIONS = {"accuracy": "higher", "auroc": "higher", "confidence_correct": "none", "confidence_wrong": "none"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,11 +169,15 @@ def diagnose(
 
     predictions = everything.predictions
     num_wrong = int((~predictions.is_correct).sum())
-    numbers = _prediction_numbers(everything, seed)
-    numbers |= _repair_numbers(before, after, ranked, seed)
-    numbers["temperature"] = number(temperature)
-    numbers["norm_power"] = number(float("nan") if power is None else power)
-    numbers |= _smoothing_numbers(smoothing)
+    numbers = named(
+        {
+            **_prediction_numbers(everything, seed),
+            **_repair_numbers(before, after, ranked, seed),
+            "temperature": temperature,
+            "norm_power": float("nan") if power is None else power,
+            **_smoothing_numbers(smoothing),
+        }
+    )
     findings = [
         smoothing_finding(smoothing, num_classes, recipe),
         confidence_finding(numbers, num_wrong),
@@ -207,8 +210,8 @@ def diagnose(
         num_a_class = int(counts[counts > 0].median())
         if len(labels) >= MIN_SAMPLES:
             if num_a_class >= MIN_A_CLASS:
-                numbers |= _collapse_numbers(features, labels, weight, bias, seed)
-            numbers |= _probe_numbers(features, labels, logits, order)
+                numbers |= named(_collapse_numbers(features, labels, weight, bias, seed))
+            numbers |= named(_probe_numbers(features, labels, logits, order))
         findings += [
             collapse_finding(numbers, num_classes, num_a_class),
             probe_finding(numbers, num_classes, num_a_class),
@@ -228,20 +231,17 @@ def _ranked(logits: Tensor, rows: Tensor, power: int) -> Tensor:
     return torch.cat([normalized_confidence(logits[part], power) for part in rows.split(_ROWS)])
 
 
-def _prediction_numbers(table: PredictionTable, seed: int) -> dict[str, Any]:
-    predictions = table.predictions
-    numbers = {
-        name: number(found.estimate, _DIRECTIONS.get(name, "lower"), interval=(found.low, found.high))
-        for name, found in bootstrap_intervals(table, num_resamples=_NUM_RESAMPLES, seed=seed).items()
-    }
-    confidence = predictions.confidence
+def _prediction_numbers(table: PredictionTable, seed: int) -> dict[str, float | Interval]:
+    confidence = table.predictions.confidence
     doubt = 1.0 - confidence
     # If confidences were chances, a sample would be among the errors with chance 1 - confidence.
     usual = float((confidence * doubt).sum() / doubt.sum()) if float(doubt.sum()) > 0 else float("nan")
-    numbers["mean_confidence"] = number(float(confidence.mean()))
-    numbers["confidence_wrong_if_calibrated"] = number(usual)
-    numbers["ece_if_calibrated"] = number(_chance_error(confidence, seed))
-    return numbers
+    return {
+        **bootstrap_intervals(table, num_resamples=_NUM_RESAMPLES, seed=seed),
+        "mean_confidence": float(confidence.mean()),
+        "confidence_wrong_if_calibrated": usual,
+        "ece_if_calibrated": _chance_error(confidence, seed),
+    }
 
 
 def _chance_error(confidence: Tensor, seed: int) -> float:
@@ -258,42 +258,38 @@ def _chance_error(confidence: Tensor, seed: int) -> float:
 
 def _repair_numbers(
     before: PredictionTable, after: PredictionTable, ranked: Tensor | None, seed: int
-) -> dict[str, Any]:
-    numbers = {}
+) -> dict[str, float | Interval]:
+    numbers: dict[str, float | Interval] = {}
     settings: dict[str, Any] = {"num_resamples": _NUM_RESAMPLES, "seed": seed}
     for when, table in (("before", before), ("after", after)):
         for name, found in bootstrap_intervals(table, ["ece", "nll"], **settings).items():
-            numbers[f"{name}_{when}"] = number(found.estimate, "lower", interval=(found.low, found.high))
+            numbers[f"{name}_{when}"] = found
     rankings = ["aurc", "excess_aurc", "auroc", "fpr95"]
     for when, confidence in (("before", None), ("after", ranked)):
         for name, found in bootstrap_intervals(before, rankings, confidence=confidence, **settings).items():
-            direction = _DIRECTIONS.get(name, "lower")
-            numbers[f"{name}_{when}"] = number(found.estimate, direction, interval=(found.low, found.high))
+            numbers[f"{name}_{when}"] = found
     return numbers
 
 
-def _smoothing_numbers(found: SmoothingEstimate) -> dict[str, Any]:
-    missing = float("nan")
-    interval = None if found.low is None or found.high is None else (found.low, found.high)
+def _smoothing_numbers(found: SmoothingEstimate) -> dict[str, float | Interval]:
+    alpha = float("nan") if found.alpha is None else found.alpha
+    has_interval = found.low is not None and found.high is not None
     return {
-        "alpha": number(missing if found.alpha is None else found.alpha, interval=interval),
-        "alpha_by_scale": number(found.by_scale),
-        "alpha_by_gap": number(found.by_gap),
-        "unevenness": number(found.unevenness),
+        "alpha": Interval(alpha, found.low, found.high) if has_interval else alpha,
+        "alpha_by_scale": found.by_scale,
+        "alpha_by_gap": found.by_gap,
+        "unevenness": found.unevenness,
     }
 
 
 def _collapse_numbers(
     features: Tensor, labels: Tensor, weight: Tensor | None, bias: Tensor | None, seed: int
-) -> dict[str, Any]:
+) -> dict[str, float | Interval]:
     found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
-    numbers = {name: number(estimate, interval=(low, high)) for name, (estimate, low, high) in found._asdict().items()}
-    return numbers | {
-        name: number(value) for name, value in neural_collapse(features, labels, weight, bias)._asdict().items()
-    }
+    return {**found._asdict(), **neural_collapse(features, labels, weight, bias)._asdict()}
 
 
-def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> dict[str, Any]:
+def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
     """A fresh classifier on some of the features, judged on others; half of the first part chooses its strength.
 
     Only classes with enough samples to learn from take part, and of many the most frequent ones; the model itself then
@@ -314,9 +310,9 @@ def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tens
     own = logits[judged][:, classes].argmax(dim=1) == targets[judged]
     neighbours = knn_accuracy(features[fitted], targets[fitted], features[judged], targets[judged])
     return {
-        "probe_accuracy": number(probe.accuracy(features[judged], targets[judged]), "higher"),
-        "knn_accuracy": number(neighbours, "higher"),
-        "accuracy_judged": number(float(own.double().mean()), "higher"),
-        "num_probe_judged": number(half),
-        "num_probe_classes": number(len(classes)),
+        "probe_accuracy": probe.accuracy(features[judged], targets[judged]),
+        "knn_accuracy": neighbours,
+        "accuracy_judged": float(own.double().mean()),
+        "num_probe_judged": half,
+        "num_probe_classes": len(classes),
     }

@@ -1,0 +1,232 @@
+"""Every number that the lab writes or prints: its title, which way is better, its unit, and how it is printed.
+
+Whoever writes a number of a run names it here first; results, tables, figures and model cards all read this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from maxsup.core.errors import hint
+from maxsup.metrics.bootstrap import Interval
+from maxsup.metrics.calibration import (
+    adaptive_calibration_error,
+    classwise_calibration_error,
+    expected_calibration_error,
+)
+from maxsup.metrics.collapse import neural_collapse
+from maxsup.metrics.scores import accuracy, brier_score, mean_confidence, negative_log_likelihood
+from maxsup.metrics.selective import aurc, auroc, excess_aurc, fpr95, risk_at_coverage
+from maxsup.metrics.separation import class_separation
+
+Direction = Literal["higher", "lower", "none"]
+DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
+BETTER: dict[str, str] = {"higher": "higher is better", "lower": "lower is better", "none": ""}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of a number before it is measured.
+
+    Args:
+        title: What tables and figures call it.
+        direction: Which way is better: ``higher``, ``lower``, or ``none`` where neither is.
+        unit: Of the number as it is stored; empty for a share or a plain number.
+        factor: What the stored number is multiplied by in print; 100 prints a share in percent.
+        digits: Decimals in print.
+        words: The full name, where the title is short for it.
+        function: What computes it from logits (or features) and labels; some functions give several numbers by name.
+    """
+
+    title: str
+    direction: Direction = "none"
+    unit: str = ""
+    factor: float = 1.0
+    digits: int = 3
+    words: str = ""
+    function: Callable[..., Any] | None = None
+
+    @property
+    def printed_unit(self) -> str:
+        """The unit in print."""
+        return "%" if self.factor == 100 else self.unit
+
+    @property
+    def axis(self) -> str:
+        """The title with the unit in print, for an axis.
+
+        Example:
+            >>> FACTS["accuracy"].axis, FACTS["nll"].axis, FACTS["ece"].axis
+            ('accuracy (%)', 'NLL (nats)', 'ECE')
+        """
+        return f"{self.title} ({self.printed_unit})" if self.printed_unit else self.title
+
+    @property
+    def full_name(self) -> str:
+        """The full name."""
+        return self.words or self.title
+
+
+def _share(title: str, direction: Direction = "higher", **facts: Any) -> Fact:
+    return Fact(title, direction, factor=100.0, digits=2, **facts)
+
+
+_top5, _full_ece = partial(accuracy, k=5), "expected calibration error, 15 bins"
+
+FACTS: dict[str, Fact] = {
+    # Predictions.
+    "accuracy": _share("accuracy", function=accuracy),
+    "accuracy_top5": _share("top-5 accuracy", function=_top5),
+    "error": _share("error", "lower"),
+    "nll": Fact("NLL", "lower", "nats", words="negative log-likelihood", function=negative_log_likelihood),
+    "brier": Fact("Brier score", "lower", function=brier_score),
+    "ece": Fact("ECE", "lower", words=_full_ece, function=expected_calibration_error),
+    "adaptive_ece": Fact("adaptive ECE", "lower", function=adaptive_calibration_error),
+    "classwise_ece": Fact("classwise ECE", "lower", function=classwise_calibration_error),
+    "aurc": Fact("AURC", "lower", digits=4, words="area under the risk-coverage curve", function=aurc),
+    "excess_aurc": Fact("E-AURC", "lower", digits=4, words="AURC above that of a perfect order", function=excess_aurc),
+    "auroc": Fact("AUROC", "higher", words="chance that a right prediction is the surer one", function=auroc),
+    "fpr95": Fact("FPR95", "lower", words="errors accepted with 95 % of the right predictions", function=fpr95),
+    **{
+        f"risk_at_coverage_{percent}": Fact(
+            f"risk at {percent} % coverage", "lower", function=partial(risk_at_coverage, coverage=percent / 100)
+        )
+        for percent in (80, 90, 95)
+    },
+    # Confidence has no direction: lower is better on errors only as long as it still tells them apart.
+    "mean_confidence": Fact("mean confidence"),
+    "confidence_correct": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
+    "confidence_wrong": Fact("confidence on errors", function=lambda *rows: mean_confidence(*rows).wrong),
+    "confidence_right": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
+    "confidence_wrong_if_calibrated": Fact("confidence on errors, if calibrated"),
+    "ece_if_calibrated": Fact("ECE, if calibrated", words="ECE that chance alone stays below in 95 of 100 samples"),
+    "published_ece": Fact("ECE by batches of 100", "lower", "mean over batches of 100"),
+    # Another quantity for every loss.
+    "published_nll": Fact("training objective", unit="training objective"),
+    # Classes of different size.
+    "balanced_accuracy": _share("balanced accuracy"),
+    "accuracy_many": _share("large classes"),
+    "accuracy_medium": _share("medium classes"),
+    "accuracy_low": _share("small classes"),
+    # Features. Tight classes are good for these classes and often bad for the next task: no direction.
+    "within": Fact("within", words="cosine distance within classes", function=class_separation),
+    "total": Fact("total", words="cosine distance between all samples", function=class_separation),
+    "r_squared": Fact("r_squared", words="1 - within / total", function=class_separation),
+    **{name: Fact(name.upper().replace("_", " "), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
+    "nc2_norm": Fact("NC2 norm", function=neural_collapse),
+    "nc2_angle": Fact("NC2 angle", function=neural_collapse),
+    # Beside collapse, accuracy says how many predictions are wrong at all.
+    **{f"{split}_accuracy": _share(f"accuracy ({split})", "none") for split in ("train", "val", "test")},
+    "spread": Fact("spread"),
+    "gap": Fact("gap"),
+    "gap_over_spread": Fact("gap over spread", "higher", digits=2),
+    # Probes.
+    "probe_accuracy": _share("probe accuracy"),
+    "knn_accuracy": _share("k-NN accuracy"),
+    "head_accuracy": _share("accuracy of the model's own head"),
+    "accuracy_judged": _share("accuracy on the judged samples"),
+    "strength": Fact("strength of the probe"),
+    "num_probe_judged": Fact("judged samples", digits=0),
+    "num_probe_classes": Fact("probed classes", digits=0),
+    # Logits.
+    "mean_logit": Fact("mean logit"),
+    "std": Fact("deviation of logits"),
+    "std_centred": Fact("deviation of centred logits"),
+    "near_zero_share": Fact("share of logits near 0"),
+    "near_zero_share_centred": Fact("share of centred logits near 0"),
+    "top_gap_right": Fact("top logit above the mean, right"),
+    "top_gap_wrong": Fact("top logit above the mean, wrong"),
+    # What was fitted or estimated.
+    "temperature": Fact("temperature"),
+    "norm_power": Fact("power of the logit norm", digits=0),
+    "alpha": Fact("estimated alpha of label smoothing"),
+    "alpha_by_scale": Fact("alpha by the scale of logits"),
+    "alpha_by_gap": Fact("alpha by the gap of logits"),
+    "unevenness": Fact("unevenness of wrong logits"),
+    # Maps of what speaks for a class.
+    "active_share": Fact("active share of the map"),
+    "precision_half": Fact("overlay precision", "higher"),
+    "recall_half": Fact("overlay recall", "higher"),
+    "precision_otsu": Fact("overlay precision (Otsu)", "higher"),
+    "recall_otsu": Fact("overlay recall (Otsu)", "higher"),
+    "pointing_game": Fact("pointing game", "higher"),
+    "energy": Fact("energy on the object", "higher"),
+    "object_share": Fact("share of the object"),
+    "num_scored": Fact("scored images", unit="images", digits=0),
+    "num_empty_maps": Fact("empty maps", "lower", "images", digits=0),
+    # Masks.
+    "miou": _share("mIoU"),
+    "miou_multiscale": _share("mIoU (multi-scale)"),
+    "majority_miou": _share("mIoU of the commonest class", "none"),
+    "class_accuracy": _share("class accuracy"),
+    # Teachers and students.
+    "teacher_accuracy": _share("teacher accuracy"),
+    "student_accuracy": _share("student accuracy"),
+    "student_nll": Fact("student NLL", "lower", "nats"),
+    "agreement": _share("agreement"),
+    "kl": Fact("KL", "lower", "nats", words="divergence of the student from its teacher"),
+    "wrong_class_information": Fact("information on wrong classes", unit="nats"),
+    "similarity_symmetry": Fact("symmetry of similarity"),
+    # Runs.
+    "n": Fact("samples", digits=0),
+    "missing": Fact("samples that could not be read", "lower", digits=0),
+    "seconds": Fact("seconds an epoch", "lower", "s", digits=2),
+}
+
+
+def find_fact(name: str) -> Fact | None:
+    """The entry of a number, None where there is none.
+
+    A split before a name and ``before`` or ``after`` (a repair) behind it change the title alone; ``r_squared_NAME`` is
+    what a probe finds of a known factor.
+
+    Example:
+        >>> find_fact("train_within").title, find_fact("ece_after").direction, find_fact("r_squared_hue").title
+        ('within (train)', 'lower', 'probe: hue')
+    """
+    if name in FACTS:
+        return FACTS[name]
+    for split in ("train", "val", "test"):
+        if found := FACTS.get(name.removeprefix(f"{split}_")):
+            return replace(found, title=f"{found.title} ({split})")
+    for moment in ("before", "after"):
+        if found := FACTS.get(name.removesuffix(f"_{moment}")):
+            return replace(found, title=f"{found.title} {moment}")
+    return Fact(f"probe: {name.removeprefix('r_squared_')}") if name.startswith("r_squared_") else None
+
+
+def fact(name: str) -> Fact:
+    """The entry of a number.
+
+    Example:
+        >>> fact("acuracy")
+        Traceback (most recent call last):
+        ValueError: number must be one of maxsup.metrics.facts; got 'acuracy'. Did you mean 'accuracy'?
+    """
+    found = find_fact(name)
+    if found is None:
+        raise ValueError(f"number must be one of maxsup.metrics.facts; got {name!r}. {hint(name, FACTS)}")
+    return found
+
+
+def numbers(values: Mapping[str, float | Interval]) -> dict[str, dict[str, Any]]:
+    """Measured numbers as results store them: value, direction and unit, and the bounds of an interval.
+
+    Args:
+        values: By name; what is not finite is stored as null.
+
+    Example:
+        >>> numbers({"nll": 0.5, "ece": Interval(0.02, 0.01, 0.03)})["nll"]
+        {'value': 0.5, 'direction': 'lower', 'unit': 'nats'}
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        known = fact(name)
+        found = value.estimate if isinstance(value, Interval) else value
+        entries[name] = {"value": float(found), "direction": known.direction, "unit": known.unit}
+        if isinstance(value, Interval):
+            entries[name] |= {"low": float(value.low), "high": float(value.high)}
+    return entries
