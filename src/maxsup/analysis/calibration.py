@@ -9,6 +9,7 @@ from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.charts import thinned
 from maxsup.figures.style import GREY, legend_above, panels, run_looks, styled
 from maxsup.metrics import (
+    Interval,
     PredictionTable,
     bootstrap_intervals,
     classwise_calibration_error,
@@ -41,7 +42,7 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
     outputs = run.split(split)
     table = PredictionTable()
     table.update(outputs.logits, outputs.labels)
-    found = bootstrap_intervals(table, num_resamples=num_resamples)
+    found: dict[str, float | Interval] = dict(bootstrap_intervals(table, num_resamples=num_resamples))
     found["classwise_ece"] = classwise_calibration_error(outputs.logits, outputs.labels)
     for coverage in _COVERAGES:
         found[f"risk_at_coverage_{round(100 * coverage)}"] = risk_at_coverage(outputs.logits, outputs.labels, coverage)

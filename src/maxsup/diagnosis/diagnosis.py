@@ -273,9 +273,8 @@ def _repair_numbers(
 
 def _smoothing_numbers(found: SmoothingEstimate) -> dict[str, float | Interval]:
     alpha = float("nan") if found.alpha is None else found.alpha
-    has_interval = found.low is not None and found.high is not None
     return {
-        "alpha": Interval(alpha, found.low, found.high) if has_interval else alpha,
+        "alpha": alpha if found.low is None or found.high is None else Interval(alpha, found.low, found.high),
         "alpha_by_scale": found.by_scale,
         "alpha_by_gap": found.by_gap,
         "unevenness": found.unevenness,

@@ -168,7 +168,7 @@ FACTS: dict[str, Fact] = {
     "student_nll": Fact("student NLL", "lower", "nats"),
     "agreement": _share("agreement"),
     "kl": Fact("KL", "lower", "nats", words="divergence of the student from its teacher"),
-    "wrong_class_information": Fact("information on wrong classes", unit="nats"),
+    "wrong_class_information": Fact("wrong classes", unit="nats", words="information on wrong classes"),
     "similarity_symmetry": Fact("symmetry of similarity"),
     # Runs.
     "n": Fact("samples", digits=0),

@@ -29,6 +29,7 @@ from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text, make_folder, replace_bytes
 from maxsup.losses import LOSSES
+from maxsup.metrics.facts import fact
 from maxsup.reports.folders import without_paths
 from maxsup.reports.page import anchor, shown
 from maxsup.reports.tables import markdown_text
@@ -36,17 +37,8 @@ from maxsup.training.checkpoint import checkpoint_values
 from maxsup.training.parts import build_data
 from maxsup.training.runs import WEIGHTS
 
-_NUMBERS = {
-    "miou": "mIoU",
-    "accuracy": "accuracy",
-    "class_accuracy": "class accuracy",
-    "accuracy_top5": "top-5 accuracy",
-    "nll": "negative log-likelihood",
-    "brier": "Brier score",
-    "ece": "expected calibration error, 15 bins",
-    "confidence_correct": "confidence where right",
-    "confidence_wrong": "confidence where wrong",
-}
+_SHARES = ("miou", "accuracy", "class_accuracy", "accuracy_top5")
+_NUMBERS = (*_SHARES, "nll", "brier", "ece", "confidence_correct", "confidence_wrong")
 _CARD = """\
 # {name}
 
@@ -213,8 +205,8 @@ def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict
     """What the hub reads above the card."""
     data = shared.recipe["data"]["name"]
     metrics = [
-        {"type": key, "name": title, "value": shared.numbers[key]}
-        for key, title in _NUMBERS.items()
+        {"type": key, "name": fact(key).full_name, "value": shared.numbers[key]}
+        for key in _NUMBERS
         if key in shared.numbers
     ]
     results = {
@@ -238,14 +230,14 @@ def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
     return {
         "dataset": {"id": dataset, "task_id": "default"},
         "value": round(100 * shared.numbers[key], 2),
-        "notes": f"{_NUMBERS[key]} in percent, test split, {num} images, {shared.weights} weights",
+        "notes": f"{fact(key).full_name} in percent, test split, {num} images, {shared.weights} weights",
     }
 
 
 def _card(shared: _Shared) -> str:
     recipe, record, trained_on = shared.recipe, shared.environment, shared.trained_on
     loss, options = recipe["loss"]["name"], {key: value for key, value in recipe["loss"].items() if key != "name"}
-    rows = [(title, shared.numbers[key]) for key, title in _NUMBERS.items() if key in shared.numbers]
+    rows = [(fact(key).full_name, shared.numbers[key]) for key in _NUMBERS if key in shared.numbers]
     given = recipe["model"]["pretrained"]
     return _CARD.format(
         name=markdown_text(shared.name),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxsup.diagnosis.findings import REFERENCE_SOURCE, REFERENCES
+from maxsup.metrics.facts import BETTER
 from maxsup.reports.diagnosis_figures import (
     collapse_plot,
     confidence_plot,
@@ -53,7 +54,6 @@ _NUMBERS = {
     "Collapse": ("within", "total", "r_squared", "nc1", "nc2_norm", "nc2_angle", "nc3", "nc4"),
     "Probe": ("accuracy_judged", "probe_accuracy", "knn_accuracy"),
 }
-_BETTER = {"higher": "higher is better", "lower": "lower is better", "none": ""}
 
 
 def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str, str] | None = None) -> str:
@@ -99,7 +99,7 @@ def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:
     for name in _NUMBERS[topic]:
         found = diagnosis.numbers.get(name)
         if found is not None and found["value"] == found["value"]:
-            rows.append([name, found["value"], found.get("low"), found.get("high"), _BETTER[found["direction"]]])
+            rows.append([name, found["value"], found.get("low"), found.get("high"), BETTER[found["direction"]]])
     columns = [
         Column("number", is_number=False),
         Column("value", 4),

@@ -10,6 +10,7 @@ from typing import Any
 
 from maxsup.figures.charts import few_ticks
 from maxsup.figures.style import Look, legend_above, panels, run_looks, styled
+from maxsup.metrics.facts import fact
 from maxsup.reports.folders import RunView
 from maxsup.reports.page import Column, Plot, Table
 from maxsup.reports.plots import WIDE, tamed
@@ -28,7 +29,7 @@ _CURVES: dict[str, tuple[str, float, Callable[[Line], Any]]] = {
     ),
     "alpha": ("strength (alpha, beta, ...)", 1.0, lambda line: line["alpha"]),
 }
-_SWEPT = {"accuracy": ("accuracy (%)", 100.0), "nll": ("NLL (nats)", 1.0), "ece": ("ECE", 1.0)}
+_SWEPT = ("accuracy", "nll", "ece")
 
 
 def training_plot(runs: Sequence[RunView], setting: str = "", prefix: str = "") -> Plot | None:
@@ -100,7 +101,8 @@ def sweep_plot(runs: Sequence[RunView], setting: str = "", prefix: str = "") -> 
     rows: list[list[Any]] = []
     with styled():
         figure, [grid] = panels(1, len(_SWEPT), height=2.0, width=WIDE)
-        for axes, (name, (title, factor)) in zip(grid, _SWEPT.items(), strict=True):
+        for axes, name in zip(grid, _SWEPT, strict=True):
+            title, factor = fact(name).axis, fact(name).factor
             for loss, found in points.items():
                 look, strengths = looks[loss], sorted(found)
                 values = {

@@ -32,22 +32,18 @@ _EXAMPLES = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
 _FACTORS = {"x": "place (x)", "hue": "hue"}
 
 METRICS = {
-    "accuracy": Metric(title="accuracy", factor=100, unit="%", digits=2, direction="higher", margin=0.3),
-    "nll": Metric(name="nll", title="NLL", digits=3, direction="lower"),
-    "ece": Metric(name="ece", title="ECE", digits=3, direction="lower"),
-    "aurc": Metric(source="calibration", name="aurc", title="AURC", digits=4, direction="lower"),
-    "confidence_wrong": Metric(name="confidence_wrong", title="confidence on errors", digits=3, direction="none"),
-    "within": Metric(source="collapse", name="train_within", title="within (train)", digits=3, direction="none"),
-    "r_squared": Metric(
-        source="collapse", name="train_r_squared", title="r_squared (train)", digits=3, direction="none"
-    ),
+    "accuracy": Metric(margin=0.3),
+    "nll": Metric(name="nll"),
+    "ece": Metric(name="ece"),
+    "aurc": Metric(source="calibration", name="aurc"),
+    "confidence_wrong": Metric(name="confidence_wrong"),
+    "within": Metric(source="collapse", name="train_within"),
+    "r_squared": Metric(source="collapse", name="train_r_squared"),
 }
 MASK_METRICS = {
-    "miou": Metric(name="miou", title="mIoU", factor=100, unit="%", digits=2, direction="higher"),
-    "accuracy": METRICS["accuracy"].model_copy(update={"title": "pixel accuracy"}),
-    "class_accuracy": Metric(
-        name="class_accuracy", title="class accuracy", factor=100, unit="%", digits=2, direction="higher"
-    ),
+    "miou": Metric(name="miou"),
+    "accuracy": Metric(title="pixel accuracy", margin=0.3),
+    "class_accuracy": Metric(name="class_accuracy"),
     "nll": METRICS["nll"],
 }
 
@@ -219,9 +215,7 @@ def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     if recipe.data.name == "synthetic":
         analyses.append(AnalysisPlan(name="probe", what="probe"))
         for factor, title in _FACTORS.items():
-            metrics[f"factor_{factor}"] = Metric(
-                source="probe", name=f"r_squared_{factor}", title=f"probe: {title}", digits=3, direction="none"
-            )
+            metrics[f"factor_{factor}"] = Metric(source="probe", name=f"r_squared_{factor}", title=f"probe: {title}")
     analyses += [AnalysisPlan(name="projection", what="projection"), AnalysisPlan(name="gradcam", what="gradcam")]
     return metrics, analyses
 

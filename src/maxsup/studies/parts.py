@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from maxsup.core.config import LossConfig, Section
+from maxsup.metrics.facts import Direction, find_fact
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
@@ -26,18 +28,31 @@ class Metric(Section):
 
     ``source`` is ``test`` (the evaluation of the test split in ``summary.json``), ``timing`` (mean over the epochs in
     ``timing.jsonl``), or the name of an analysis of the study. The printed number is ``factor`` times the stored one.
-    Differences below ``margin``, in printed units, do not matter: given one, equivalence is tested.
+    Differences below ``margin``, in printed units, do not matter: given one, equivalence is tested. What is not said of
+    the number here is as :mod:`maxsup.metrics.facts` has it.
     """
 
     source: str = "test"
     name: str = "accuracy"
-    title: str = "accuracy"
+    title: str = ""
     factor: float = Field(default=1.0, gt=0.0)
     digits: int = Field(default=2, ge=0, le=8)
     unit: str = ""
-    direction: Literal["higher", "lower", "none"] = "higher"
+    direction: Direction = "none"
     form: Literal["number", "duration"] = "number"
     margin: float | None = Field(default=None, gt=0.0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_facts(cls, values: Any) -> Any:
+        name = values.get("name", "accuracy") if isinstance(values, Mapping) else None
+        known = find_fact(name) if isinstance(name, str) else None
+        if known is None:
+            return values
+        printed = {"title": known.title, "factor": known.factor, "unit": known.printed_unit, "digits": known.digits}
+        if "factor" in values and values["factor"] != known.factor:
+            printed["unit"] = known.unit
+        return {**printed, "direction": known.direction, **values}
 
     @property
     def stored_margin(self) -> float | None:

@@ -34,18 +34,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
+from maxsup.metrics.facts import DIRECTIONS, Direction
 from maxsup.studies.power import LEVEL, MIN_SEEDS
 from maxsup.studies.resampling import sign_flip_p_values
-
-Direction = Literal["higher", "lower", "none"]
-
-_DIRECTIONS = ("higher", "lower", "none")
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ def paired_comparison(
         >>> found.is_conclusive, found.is_better
         (True, True)
     """
-    check_choice("direction", direction, _DIRECTIONS)
+    check_choice("direction", direction, DIRECTIONS)
     if len(values) != len(baseline):
         raise ValueError(
             f"values must be one a seed of the baseline; got {len(values)} and {len(baseline)}. "
