@@ -3,6 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+
+HEAVY = {"accelerate", "datasets", "timm", "torchvision", "transformers"}
 
 LIBRARY = (
     "import maxsup; maxsup.MaxSupLoss, maxsup.functional, maxsup.schedules, maxsup.monitor; "
@@ -10,8 +15,8 @@ LIBRARY = (
 )
 
 
-def packages_loaded_by(statements: str, *, after: str = "pass") -> set[str]:
-    """Top-level packages outside the standard library that ``statements`` add to a fresh interpreter."""
+def modules_loaded_by(statements: str, *, after: str = "pass") -> set[str]:
+    """Modules that ``statements`` add to a fresh interpreter."""
     script = f"""
 import json, sys
 {after}
@@ -20,7 +25,18 @@ before = set(sys.modules)
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    return {name.partition(".")[0] for name in json.loads(done.stdout)} - set(sys.stdlib_module_names)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def packages_loaded_by(statements: str, *, after: str = "pass") -> set[str]:
+    """Top-level packages outside the standard library that ``statements`` add to a fresh interpreter."""
+    found = modules_loaded_by(statements, after=after)
+    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names)
+
+
+def rooms(modules: set[str]) -> set[str]:
+    """Folders of this package that the modules are in."""
+    return {name.split(".")[1] for name in modules if name.startswith("maxsup.")}
 
 
 def test_the_loss_library_loads_torch_and_what_torch_loads() -> None:
@@ -40,3 +56,51 @@ def test_the_command_line_starts_without_torch_and_rich() -> None:
     loaded = packages_loaded_by("import maxsup.cli.app")
     assert {"maxsup", "typer"} <= loaded
     assert loaded.isdisjoint({"numpy", "rich", "torch"})
+
+
+def test_the_command_line_alone_loads_no_library() -> None:
+    assert packages_loaded_by("import maxsup.cli") == {"maxsup"}
+
+
+def command(*words: str) -> str:
+    """Statements that run one command and go on when it exits."""
+    return f"""
+import contextlib
+from maxsup.cli import main
+with contextlib.suppress(SystemExit):
+    main({list(words)!r})
+"""
+
+
+def arrays(folder: Path) -> Path:
+    labels = np.arange(60) % 3
+    logits = 3 * np.eye(3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+    np.savez(folder / "batch.npz", logits=logits.astype(np.float32), labels=labels)
+    return folder / "batch.npz"
+
+
+def test_a_diagnosis_of_arrays_loads_neither_trainers_nor_networks_nor_data_sets(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    loaded = modules_loaded_by(command("diagnose", "--logits", str(arrays(tmp_path)), "--output", str(page)))
+    assert page.is_file()
+    assert rooms(loaded) == {"cli", "core", "diagnosis", "figures", "metrics", "reports"}
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
+
+
+def test_the_doctor_of_a_batch_loads_the_losses_and_no_trainer(tmp_path: Path) -> None:
+    loaded = modules_loaded_by(command("doctor", str(arrays(tmp_path))))
+    assert rooms(loaded) == {"cli", "core", "diagnosis", "doctor", "losses", "metrics"}
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
+
+
+def test_the_doctor_of_settings_does_without_torch(tmp_path: Path) -> None:
+    settings = tmp_path / "args.yaml"
+    settings.write_text("smoothing: 0.1\nmixup: 0.8\nmodel: resnet50\n")
+    loaded = modules_loaded_by(command("doctor", str(settings)))
+    assert "maxsup.doctor.settings" in loaded
+    assert loaded.isdisjoint({"numpy", "torch"})
+
+
+def test_names_and_files_of_analyses_need_no_trainer() -> None:
+    loaded = modules_loaded_by("from maxsup.analysis import ANALYSES, data_label, read_results, result_path")
+    assert rooms(loaded) == {"analysis", "core", "metrics"}

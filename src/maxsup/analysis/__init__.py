@@ -7,15 +7,15 @@ and figures are drawn from that JSON alone.
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.analyze import Analyzed, analyze, draw_figures, read_results, result_path
-from maxsup.analysis.labels import label_runs
-from maxsup.analysis.outputs import RunOutputs, data_label
+from maxsup.analysis.analyze import Analyzed, analyze, draw_figures
 from maxsup.analysis.registry import ANALYSES, Analysis, describe_analyses
+from maxsup.analysis.result_files import data_label, read_results, result_path
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+if TYPE_CHECKING:
+    from maxsup.analysis.labels import label_runs
+    from maxsup.analysis.outputs import RunOutputs
 
 __all__ = [
     "ANALYSES",
@@ -30,3 +30,12 @@ __all__ = [
     "read_results",
     "result_path",
 ]
+
+_HOMES = {"RunOutputs": "outputs", "label_runs": "labels"}
+
+
+def __getattr__(name: str) -> Any:
+    # Late: results are named, read and drawn without what trains and loads a run.
+    if name in _HOMES:
+        return getattr(import_module(f"maxsup.analysis.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.labels import label_runs
-from maxsup.analysis.outputs import RunOutputs, file_name
 from maxsup.analysis.registry import ANALYSES, Result, check_options
+from maxsup.analysis.result_files import result_path
 from maxsup.core.checks import check_choice
 from maxsup.core.display import Display
 from maxsup.core.interrupt import raise_if_noted
-from maxsup.core.reading import read_json
-from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text, kept_if_possible
-from maxsup.training.runs import SPLITS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from maxsup.analysis.outputs import RunOutputs
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
@@ -70,6 +68,10 @@ def analyze(
     Returns:
         Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
+    from maxsup.analysis.labels import label_runs
+    from maxsup.analysis.outputs import RunOutputs
+    from maxsup.training.runs import SPLITS
+
     progress = progress or Display()
     check_choice("split", split, SPLITS)
     everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
@@ -100,48 +102,6 @@ def analyze(
             with kept_if_possible("figures are"):
                 done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
     return done
-
-
-def result_path(
-    path: str | Path,
-    name: str,
-    *,
-    split: str = "test",
-    weights: str = "last",
-    options: Mapping[str, Any] | None = None,
-    data: str | None = None,
-) -> Path:
-    """Where :func:`analyze` puts the result of an analysis of a run; other options or other data, another file.
-
-    Args:
-        path: A run directory.
-        name: Of the analysis.
-        split: What is judged.
-        weights: ``last`` or ``best``.
-        options: As they were given; defaults that were not given do not count.
-        data: What was analysed where it is not the run's own data, as :func:`data_label` calls it.
-
-    Example:
-        >>> result_path("run", "probe", options={"target": "cifar100"}).as_posix()
-        'run/analysis/probe-test-target=cifar100.json'
-    """
-    words = [name, split, *([weights] if weights != "last" else [])]
-    words += [f"on={file_name(data)}"] if data else []
-    words += [f"{key}={file_name(str(value))}" for key, value in sorted((options or {}).items())]
-    return RunDir(path).analysis / f"{'-'.join(words)}.json"
-
-
-def read_results(path: str | Path, name: str) -> list[Result]:
-    """What earlier calls left about a run under the name of an analysis, whatever split or options.
-
-    Args:
-        path: A run directory.
-        name: Of an analysis.
-    """
-    results = []
-    for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json")):
-        results.append(read_json(file))
-    return results
 
 
 def draw_figures(name: str, results: Mapping[str, Result]) -> dict[str, Figure]:

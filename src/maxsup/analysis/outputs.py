@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
+from maxsup.analysis.result_files import data_label, file_name
 from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
 from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
@@ -20,7 +19,6 @@ from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.reading import file_digest
 from maxsup.core.recipes import run_recipe
 from maxsup.core.rundir import RunDir
-from maxsup.core.storage import json_text
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.style import loss_look
@@ -223,30 +221,6 @@ class RunOutputs:
         settings = self.recipe.data
         root = Path(settings.root) if settings.root else None
         return load_data(name, root=root, download=settings.download, split_seed=settings.split_seed)
-
-
-def data_label(name: str, options: Mapping[str, Any]) -> str:
-    """A data set and its options in one word.
-
-    Example:
-        >>> data_label("cifar10", {}), data_label("cifar10_c", {"severities": [3]})
-        ('cifar10', 'cifar10_c:{"severities": [3]}')
-    """
-    return f"{name}:{json_text(options)}" if options else name
-
-
-def file_name(data: str) -> str:
-    """A data set's name, or another word, as part of a file's name; what no file can be called becomes a digest.
-
-    Example:
-        >>> file_name("cifar10"), file_name("folder:my photos"), file_name("['cat', 'dog', 'deer']")
-        ('cifar10', 'folder-f0b55f3e', 'ce5a527b')
-    """
-    if re.fullmatch(r"[\w.]+", data):
-        return data
-    kind = re.match(r"\w+(?=:)", data)
-    digest = hashlib.blake2b(data.encode(), digest_size=4).hexdigest()
-    return f"{kind.group()}-{digest}" if kind else digest
 
 
 def _evaluation_settings(augment: AugmentConfig) -> dict[str, Any]:

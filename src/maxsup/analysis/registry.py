@@ -71,14 +71,15 @@ class Analysis:
         return str(inspect.signature(self.compute).parameters[option].annotation).endswith("| None")
 
 
-ANALYSES: Registry[Analysis] = Registry("analysis", function=attrgetter("compute"), reserved=("split",))
+ANALYSES: Registry[Analysis] = Registry(
+    "analysis", function=attrgetter("compute"), reserved=("split",), package="maxsup.analysis"
+)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise unless an analysis has all of these options and every option that counts something is at least 1.
 
     Example:
-        >>> import maxsup.analysis
         >>> check_options("projection", {"clases": "confused"})
         Traceback (most recent call last):
         TypeError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?

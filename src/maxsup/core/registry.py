@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Generic, TypeVar
 
 from maxsup.core.errors import hint
@@ -21,6 +23,7 @@ class Registry(Generic[T]):
         function: The function of a member whose parameters are its options; by default the member itself.
         shared: Options that every member takes by ``**options``.
         reserved: Parameters with a default that this package passes itself, so that they are no options.
+        package: Whose modules register the members; they are imported when the first member is looked up.
 
     Example:
         >>> COLOURS: Registry[type] = Registry("colour")
@@ -41,21 +44,32 @@ class Registry(Generic[T]):
         function: Callable[[T], Any] | None = None,
         shared: Iterable[str] = (),
         reserved: Iterable[str] = (),
+        package: str | None = None,
     ) -> None:
         self.kind = kind
+        self._package = package
         self._function, self._shared, self._reserved = function, tuple(shared), frozenset(reserved)
-        self._entries: dict[str, tuple[T, Mapping[str, str]]] = {}
+        self._filed: dict[str, tuple[T, Mapping[str, str]]] = {}
 
     def register(self, name: str, **facts: str) -> Callable[[T], T]:
         """Decorator that files its argument under ``name``; a name is given once."""
 
         def file(member: T) -> T:
-            if name in self._entries:
+            if name in self._filed:
                 raise ValueError(f"{self.kind} name must be new; got {name!r}, which is taken. Choose another name.")
-            self._entries[name] = (member, facts)
+            self._filed[name] = (member, facts)
             return member
 
         return file
+
+    @property
+    def _entries(self) -> dict[str, tuple[T, Mapping[str, str]]]:
+        if self._package is not None:
+            # Forgotten first: a module may look a member up while it is being imported.
+            package, self._package = import_module(self._package), None
+            for module in iter_modules(package.__path__):
+                import_module(f"{package.__name__}.{module.name}")
+        return self._filed
 
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
         if name not in self._entries:

@@ -7,7 +7,7 @@ COUNTS = [(name, option) for name in ANALYSES for option in ANALYSES[name].count
 
 
 def test_every_number_of_something_is_checked_before_anything_is_computed() -> None:
-    named = {(name, option) for name in ANALYSES for option in ANALYSES[name].options if option.startswith("num_")}
+    named = {(name, option) for name in ANALYSES for option in ANALYSES.options(name) if option.startswith("num_")}
     # Segmentation may show no image at all and says so itself.
     assert set(COUNTS) == named - {("segmentation", "num_images")}
     assert len(COUNTS) == 8
