@@ -101,6 +101,7 @@ def test_the_doctor_of_settings_does_without_torch(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"numpy", "torch"})
 
 
-def test_names_and_files_of_analyses_need_no_trainer() -> None:
+def test_names_and_files_of_analyses_need_no_torch() -> None:
     loaded = modules_loaded_by("from maxsup.analysis import ANALYSES, data_label, read_results, result_path")
-    assert rooms(loaded) == {"analysis", "core", "metrics"}
+    assert rooms(loaded) == {"analysis", "core"}
+    assert "torch" not in loaded
