@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maxsup.diagnosis.measures import Rescaled
 from maxsup.diagnosis.smoothing import LogitTraces
 from maxsup.metrics import risk_coverage
 from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
@@ -41,14 +42,24 @@ def confidence_histogram(predictions: Predictions) -> dict[str, Any]:
     return {"edges": edges.tolist(), **shares}
 
 
-def reliability_points(predictions: Predictions) -> dict[str, Any]:
+def _reliability_points(predictions: Predictions) -> dict[str, Any]:
     """The reliability diagram, bin by bin."""
     ones = torch.ones_like(predictions.confidence)
     found = reliability_of(bin_sums(predictions.confidence, ones, predictions.is_correct.double(), NUM_BINS))
     return {name: getattr(found, name).tolist() for name in ("edges", "count", "accuracy", "confidence")}
 
 
-def risk_curve(predictions: Predictions, confidence: Tensor) -> dict[str, Any]:
+def rescaling_curves(rescaled: Rescaled) -> dict[str, Any]:
+    """Reliability before and after the temperature, risk by the softmax and by the norm."""
+    before = rescaled.before.predictions
+    risk = {"softmax": _risk_curve(before, before.confidence)}
+    if rescaled.ranked is not None:
+        risk["norm"] = _risk_curve(before, rescaled.ranked)
+    after = _reliability_points(rescaled.after.predictions)
+    return {"reliability": {"before": _reliability_points(before), "after": after}, "risk": risk}
+
+
+def _risk_curve(predictions: Predictions, confidence: Tensor) -> dict[str, Any]:
     """Some points of the risk-coverage curve, its end among them."""
     curve = risk_coverage(confidence, predictions.is_correct)
     positions = torch.linspace(0, len(curve.risk) - 1, _NUM_POINTS, dtype=torch.float64).round().long().unique()

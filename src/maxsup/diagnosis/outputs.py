@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -45,3 +46,14 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """Columns of the logits."""
+        return self.logits.shape[1]
+
+    @property
+    def num_a_class(self) -> int:
+        """Median number of samples of the classes that occur."""
+        counts = torch.bincount(self.labels)
+        return int(counts[counts > 0].median())

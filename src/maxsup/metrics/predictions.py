@@ -34,6 +34,11 @@ class Predictions(NamedTuple):
         """Whether the top class is the true one."""
         return self.predicted == self.labels
 
+    @property
+    def num_wrong(self) -> int:
+        """Number of samples whose top class is not the true one."""
+        return int((self.predicted != self.labels).sum())
+
 
 @dataclass(frozen=True)
 class Tally:

@@ -14,7 +14,7 @@ from maxsup.reports.diagnosis_figures import (
     risk_plot,
     smoothing_plot,
 )
-from maxsup.reports.page import Block, Column, Finding, Findings, Page, Section, Table, Text, anchor, render, shown
+from maxsup.reports.page import Block, Column, Findings, Page, Section, Table, Text, anchor, render, shown
 
 if TYPE_CHECKING:
     from maxsup.diagnosis.diagnosis import Diagnosis
@@ -74,11 +74,7 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
         "ECE": f"{numbers['ece']['value']:.4f}",
         **(facts or {}),
     }
-    findings = [
-        Finding(found.topic, found.level, found.sentence, found.advice, anchor(found.topic))
-        for found in diagnosis.findings
-    ]
-    sections = [Section("Verdicts", [Findings(findings)])]
+    sections = [Section("Verdicts", [Findings(diagnosis.findings)])]
     sections += [Section(found.topic, _blocks(found.topic, diagnosis)) for found in diagnosis.findings]
     sections.append(_classes(data["classes"]))
     sections.append(_methods(data))

@@ -1,6 +1,6 @@
 """The page that all reports share: one HTML file that works without a network and cannot be made to run foreign code.
 
-A page is a list of sections, a section a list of blocks: paragraphs, verdicts, tables and figures. Everything is text
+A page is a list of sections, a section a list of blocks: paragraphs, findings, tables and figures. Everything is text
 that the template escapes. The policy in the page's head allows one script and one style sheet, by their hashes, and
 nothing from outside. The same page gives the same bytes.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from maxsup import __version__
+from maxsup.core.finding import LEVELS, Finding
 from maxsup.figures.svg import dark_rules, inline_svg
 
 if TYPE_CHECKING:
@@ -42,32 +43,19 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One verdict: what it is about, how bad it is, the sentence and what to do next.
-
-    ``anchor`` is the section that says more. ``level`` is ``good``, ``note``, ``warning``, ``error`` or ``unknown``.
-    """
-
-    topic: str
-    level: str
-    sentence: str
-    advice: str = ""
-    anchor: str = ""
-
-    @property
-    def level_name(self) -> str:
-        """What readers call the level."""
-        from maxsup.core.finding import LEVELS
-
-        return LEVELS[self.level].capitalize()
-
-
-@dataclass(frozen=True)
 class Findings:
-    """Verdicts, one under the other."""
+    """Findings, one under the other; each leads to the section that has its topic as title."""
 
     items: Sequence[Finding]
     kind: ClassVar[str] = "findings"
+
+    def level_name(self, finding: Finding) -> str:
+        """What readers call the level of a finding."""
+        return LEVELS[finding.level].capitalize()
+
+    def anchor(self, finding: Finding) -> str:
+        """The section that says more."""
+        return anchor(finding.topic)
 
 
 @dataclass(frozen=True)

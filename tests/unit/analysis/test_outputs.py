@@ -9,7 +9,6 @@ from maxsup.analysis import RunOutputs, outputs
 from maxsup.analysis.extraction import affine_head
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.data import load_data
-from maxsup.diagnosis import Outputs
 from maxsup.models import CausalNormHead, Classifier
 from tests.unit.analysis.made import make_run, plain_images
 
@@ -151,8 +150,3 @@ def test_a_split_that_was_not_held_out_is_refused_in_one_sentence(tmp_path: Path
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MaxsupError, match="must be a directory that maxsup train made"):
         RunOutputs(tmp_path)
-
-
-def test_bare_arrays_must_have_as_many_rows_each() -> None:
-    with pytest.raises(ValueError, match="features must be one a row of logits; got 2 for 3 rows"):
-        Outputs(torch.zeros(3, 2), torch.zeros(3), torch.zeros(2, 4))

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 import pytest
 from matplotlib.figure import Figure
 
+from maxsup.core.finding import Finding
 from maxsup.reports.page import (
     Block,
     Column,
-    Finding,
     Findings,
     Page,
     Plot,
@@ -68,7 +68,7 @@ def page_with(text: str) -> Page:
     table = Table(text, [Column(text, is_number=False), Column(text)], [[text, 1.5], ["b", None]], name="t")
     blocks: list[Block] = [
         Text(text),
-        Findings([Finding(text, "bad", text, text)]),
+        Findings([Finding(text, "error", text, text)]),
         table,
         Plot("plot", text, text, drawing(), table),
     ]
