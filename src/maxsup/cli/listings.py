@@ -1,12 +1,14 @@
 """What ``maxsup ls`` shows and a shell completes.
 
 Rows of the registries are kept in a file, because asking the registries costs an import of torch.
-``python -m maxsup.cli.listings`` writes the file again, and a test says when that is due.
+``python -m maxsup.cli.listings`` in a checkout writes the file again, and the table of losses in the documents; a test
+says when that is due. Until then a loss in a new file is listed from the registry.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,13 @@ Row = dict[str, Any]
 
 FILE = Path(__file__).with_name("listings.json")
 KINDS = ("losses", "models", "data", "analyses", "recipes")
+TABLE_HEAD = "| name | objective | default |\n|---|---|---|\n"
+
+_LOSSES = Path(__file__).parents[1] / "losses"
+_FIRST = ("ce", "ls", "maxsup")
 
 
-def registry_rows() -> dict[str, list[Row]]:
+def registry_rows() -> dict[str, Any]:
     """The rows of every kind that is registered in code, from the registries themselves."""
     from maxsup.analysis import describe_analyses
     from maxsup.data import describe_datasets
@@ -25,12 +31,13 @@ def registry_rows() -> dict[str, list[Row]]:
 
     rows = {
         "losses": describe_losses(),
+        "files of losses": _files_of_losses(),
         "models": describe_models(),
         "data": describe_datasets(),
         "analyses": describe_analyses(),
     }
     # As they come back from the file: JSON has no tuples.
-    found: dict[str, list[Row]] = json.loads(json.dumps(rows))
+    found: dict[str, Any] = json.loads(json.dumps(rows))
     return found
 
 
@@ -45,9 +52,41 @@ def read_rows(kind: str) -> list[Row]:
         from maxsup.core.recipes import describe_recipes
 
         return [dict(row) for row in describe_recipes()]
-    rows: list[Row] = json.loads(FILE.read_text(encoding="utf-8"))[kind]
+    kept = json.loads(FILE.read_text(encoding="utf-8"))
+    if kind == "losses" and kept["files of losses"] != _files_of_losses():
+        kept = registry_rows()
+    rows: list[Row] = kept[kind]
     return rows
 
 
+def loss_table(rows: list[Row]) -> str:
+    """The table of losses as the documents show it; the losses of the paper's argument come first.
+
+    Example:
+        >>> print(loss_table([{"name": "a", "summary": "s", "needs": [], "strength": "b", "default": 0.1}]), end="")
+        | name | objective | default |
+        |---|---|---|
+        | `a` | s | `b=0.1` |
+    """
+    lines = []
+    for row in sorted(rows, key=lambda row: (row["name"] not in _FIRST, row["name"])):
+        needs = "".join(f"; needs `{need}`" for need in row["needs"] if "optional" not in need)
+        default = "" if row["default"] is None else f" `{row['strength']}={row['default']:g}`"
+        lines.append(f"| `{row['name']}` | {row['summary']}{needs} |{default} |\n")
+    return TABLE_HEAD + "".join(lines)
+
+
+def with_loss_table(text: str, rows: list[Row]) -> str:
+    """A document whose table of losses, if it has one, is that of the registry."""
+    return re.sub(re.escape(TABLE_HEAD) + r"(?:\|.*\n)*", lambda _: loss_table(rows), text)
+
+
+def _files_of_losses() -> list[str]:
+    return sorted(path.name for path in _LOSSES.glob("*.py"))
+
+
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(registry_rows(), indent=1) + "\n", encoding="utf-8")
+    found = registry_rows()
+    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for page in (Path("README.md"), *Path("docs").glob("*.md")):
+        page.write_text(with_loss_table(page.read_text(encoding="utf-8"), found["losses"]), encoding="utf-8")

@@ -1,7 +1,7 @@
 """All losses: a pure function and a module each, found by name.
 
-A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss`` and the contract
-tests find it, ``maxsup ls losses`` after ``python -m maxsup.cli.listings``.
+A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss``, ``maxsup ls
+losses``, this module, ``maxsup.functional`` and the contract tests find it. The imports below are for type checkers.
 """
 
 from __future__ import annotations
@@ -62,6 +62,14 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    """The class of a loss that is not imported above, such as one that you add."""
+    for loss in map(LOSSES.__getitem__, LOSSES):
+        if loss.__name__ == name:
+            return loss
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def create_loss(name: str, **options: Any) -> RegularizedLoss:
     """The loss registered under ``name``; an option it does not have is an error, never ignored.
 
@@ -94,7 +102,7 @@ def list_losses() -> list[str]:
 
 
 def describe_losses() -> list[dict[str, Any]]:
-    """One entry a loss: name, formula, strength (the option that sets it), its default, source, and what it needs."""
+    """One entry a loss: name, summary, formula, strength (the option that sets it) and default, source, and needs."""
     return [_description(name) for name in LOSSES]
 
 
@@ -103,6 +111,7 @@ def _description(name: str) -> dict[str, Any]:
     default = None if loss.strength is None else loss().current_strength
     return {
         "name": name,
+        "summary": facts["summary"],
         "formula": facts["formula"],
         "strength": loss.strength,
         "default": default,

@@ -75,11 +75,14 @@ def acls_cross_entropy(
 
 @LOSSES.register(
     "acls",
+    summary="adaptive and conditional label smoothing: squared, beyond `margin=10`",
     formula="CE + alpha (relu(z_max - margin)^2 + 0.1 mean_k relu(sg(z_max) - z_k - margin)^2)",
     source="Park et al. 2023; released code",
 )
 class AdaptiveConditionalLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`acls_cross_entropy`."""
+
+    function = staticmethod(acls_cross_entropy)
 
     def __init__(
         self,

@@ -11,7 +11,6 @@ most weight is on the teacher. Class weights scale the whole sample.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -80,16 +79,17 @@ def check_teacher(teacher_logits: Tensor, input: Tensor) -> None:
 
 
 @LOSSES.register(
-    "adaptive_ls", formula="H((1 - a_i) y + a_i p_teacher, q), a_i = 1 - H(q_i)/log K", source="Lee et al. 2022"
+    "adaptive_ls",
+    summary="self-distillation with a strength from the model's own certainty",
+    formula="H((1 - a_i) y + a_i p_teacher, q), a_i = 1 - H(q_i)/log K",
+    source="Lee et al. 2022",
 )
 class AdaptiveLabelSmoothingLoss(RegularizedLoss):
     """Module form of :func:`adaptive_label_smoothing_cross_entropy`."""
 
+    function = staticmethod(adaptive_label_smoothing_cross_entropy)
     strength = None
     needs = ("teacher_logits",)
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         super().__init__(**options)
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return adaptive_label_smoothing_cross_entropy(input, target, **options)

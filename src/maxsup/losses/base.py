@@ -41,10 +41,12 @@ class LossOptions(TypedDict, total=False):
 class RegularizedLoss(nn.Module):
     """Base of all losses: training objective in ``train()`` mode, plain cross-entropy in ``eval()`` mode.
 
-    A subclass computes its objective in ``_objective`` and says on the class what it is: ``strength`` names the option
-    that sets how strong the term is, ``needs`` the keyword arguments of ``forward`` without which there is none.
+    A subclass says on the class what it is: ``function`` is the loss as a pure function, ``strength`` names the option
+    that sets how strong the term is, ``needs`` the keyword arguments of ``forward`` without which there is none. Where
+    the function takes more than the strength, the subclass calls it in ``_objective``.
     """
 
+    function: ClassVar[staticmethod[..., Tensor]]
     strength: ClassVar[str | None] = "alpha"
     strength_limit: ClassVar[float] = math.inf
     needs: tuple[str, ...] = ()
@@ -149,7 +151,8 @@ class RegularizedLoss(nn.Module):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The objective in training mode, from ``self._value``, the options of the reduction and the extras."""
-        raise TypeError(f"{type(self).__name__} must define _objective.")
+        strength = () if self.strength is None else (self._value,)
+        return self.function(input, target, *strength, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -52,10 +50,11 @@ def confidence_penalty_cross_entropy(
     )
 
 
-@LOSSES.register("confidence_penalty", formula="CE - beta H(q)", source="Pereyra et al. 2017")
+@LOSSES.register("confidence_penalty", summary="entropy bonus", formula="CE - beta H(q)", source="Pereyra et al. 2017")
 class ConfidencePenaltyLoss(RegularizedLoss):
     """Module form of :func:`confidence_penalty_cross_entropy`."""
 
+    function = staticmethod(confidence_penalty_cross_entropy)
     strength = "beta"
 
     def __init__(self, beta: Strength = 0.1, **options: Unpack[LossOptions]) -> None:
@@ -65,6 +64,3 @@ class ConfidencePenaltyLoss(RegularizedLoss):
     def beta(self) -> float:
         """The strength in force now."""
         return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return confidence_penalty_cross_entropy(input, target, self._value, **options)

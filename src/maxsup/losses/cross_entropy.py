@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -32,14 +30,12 @@ def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOpti
     return maxsup_cross_entropy(input, target, 0.0, **options)
 
 
-@LOSSES.register("ce", formula="lse(z) - z_gt", source="standard")
+@LOSSES.register("ce", summary="cross-entropy", formula="lse(z) - z_gt", source="standard")
 class CrossEntropyLoss(RegularizedLoss):
     """Module form of :func:`cross_entropy`."""
 
+    function = staticmethod(cross_entropy)
     strength = None
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         super().__init__(**options)
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return cross_entropy(input, target, **options)

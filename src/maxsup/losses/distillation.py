@@ -69,10 +69,16 @@ def check_temperature(temperature: Any) -> None:
     check_number("temperature", temperature, above=True)
 
 
-@LOSSES.register("distillation", formula="(1 - alpha) CE + alpha T^2 KL(teacher/T || z/T)", source="Hinton et al. 2015")
+@LOSSES.register(
+    "distillation",
+    summary="labels and a teacher's softened predictions",
+    formula="(1 - alpha) CE + alpha T^2 KL(teacher/T || z/T)",
+    source="Hinton et al. 2015",
+)
 class DistillationLoss(AlphaLoss):
     """Module form of :func:`distillation_cross_entropy`."""
 
+    function = staticmethod(distillation_cross_entropy)
     strength_limit = 1.0
     needs = ("teacher_logits",)
 

@@ -14,7 +14,6 @@ first takes the gradient.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -70,10 +69,16 @@ def dual_focal_cross_entropy(
     return reduced_loss(input, target, terms, **options)
 
 
-@LOSSES.register("dual_focal", formula="-(1 - q_gt + q_j)^gamma log q_gt, q_j next lower", source="Tao et al. 2023")
+@LOSSES.register(
+    "dual_focal",
+    summary="focal loss that looks at the next lower class too",
+    formula="-(1 - q_gt + q_j)^gamma log q_gt, q_j next lower",
+    source="Tao et al. 2023",
+)
 class DualFocalLoss(RegularizedLoss):
     """Module form of :func:`dual_focal_cross_entropy`."""
 
+    function = staticmethod(dual_focal_cross_entropy)
     strength = "gamma"
 
     def __init__(self, gamma: Strength = 5.0, **options: Unpack[LossOptions]) -> None:
@@ -83,6 +88,3 @@ class DualFocalLoss(RegularizedLoss):
     def gamma(self) -> float:
         """The exponent in force now."""
         return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return dual_focal_cross_entropy(input, target, self._value, **options)

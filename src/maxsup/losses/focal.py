@@ -138,10 +138,11 @@ def _is_plain(alpha: float | Tensor, gamma: float) -> bool:
     return not isinstance(alpha, Tensor) and alpha == 0 and gamma == 0
 
 
-@LOSSES.register("focal", formula="-(1 - q_gt)^gamma log q_gt", source="Lin et al. 2017")
+@LOSSES.register("focal", summary="focal loss", formula="-(1 - q_gt)^gamma log q_gt", source="Lin et al. 2017")
 class FocalLoss(RegularizedLoss):
     """Module form of :func:`focal_cross_entropy`."""
 
+    function = staticmethod(focal_cross_entropy)
     strength = "gamma"
 
     def __init__(
@@ -159,9 +160,16 @@ class FocalLoss(RegularizedLoss):
         return focal_cross_entropy(input, target, self._value, detach_modulation=self.detach_modulation, **options)
 
 
-@LOSSES.register("focal_maxsup", formula="focal + alpha (z_max - mean z)", source="tab:lt, our reading")
+@LOSSES.register(
+    "focal_maxsup",
+    summary="focal loss and MaxSup",
+    formula="focal + alpha (z_max - mean z)",
+    source="tab:lt, our reading",
+)
 class FocalMaxSupLoss(AlphaLoss):
     """Module form of :func:`focal_maxsup_cross_entropy`."""
+
+    function = staticmethod(focal_maxsup_cross_entropy)
 
     def __init__(self, alpha: Strength = 0.1, gamma: float = 2.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
@@ -172,9 +180,16 @@ class FocalMaxSupLoss(AlphaLoss):
         return focal_maxsup_cross_entropy(input, target, self._value, self.gamma, **options)
 
 
-@LOSSES.register("focal_ls", formula="focal + alpha (z_gt - mean z)", source="tab:lt, our reading")
+@LOSSES.register(
+    "focal_ls",
+    summary="focal loss and label smoothing",
+    formula="focal + alpha (z_gt - mean z)",
+    source="tab:lt, our reading",
+)
 class FocalLabelSmoothingLoss(FocalMaxSupLoss):
     """Module form of :func:`focal_label_smoothing_cross_entropy`."""
+
+    function = staticmethod(focal_label_smoothing_cross_entropy)
 
     def __init__(
         self, alpha: Strength = 0.1, gamma: float = 2.0, *, mode: str = "additive", **options: Unpack[LossOptions]

@@ -134,10 +134,13 @@ def _check_torch_mode(z_loss: float) -> None:
         )
 
 
-@LOSSES.register("ls", formula="CE + alpha (z_gt - mean z)", source="Szegedy et al. 2016; th:ce_ls")
+@LOSSES.register(
+    "ls", summary="label smoothing", formula="CE + alpha (z_gt - mean z)", source="Szegedy et al. 2016; th:ce_ls"
+)
 class LabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`label_smoothing_cross_entropy`."""
 
+    function = staticmethod(label_smoothing_cross_entropy)
     strength_limit = 1.0
 
     def __init__(

@@ -48,10 +48,16 @@ def logit_norm_cross_entropy(
     return reduced_loss(input, target, terms, **options)
 
 
-@LOSSES.register("logit_norm", formula="CE(z / (tau (||z|| + 1e-7)))", source="Wei et al. 2022")
+@LOSSES.register(
+    "logit_norm",
+    summary="cross-entropy of normalised logits",
+    formula="CE(z / (tau (||z|| + 1e-7)))",
+    source="Wei et al. 2022",
+)
 class LogitNormLoss(RegularizedLoss):
     """Module form of :func:`logit_norm_cross_entropy`."""
 
+    function = staticmethod(logit_norm_cross_entropy)
     strength = "tau"
 
     def __init__(self, tau: Strength = 0.04, **options: Unpack[LossOptions]) -> None:
@@ -64,6 +70,3 @@ class LogitNormLoss(RegularizedLoss):
     def tau(self) -> float:
         """The temperature in force now."""
         return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return logit_norm_cross_entropy(input, target, self._value, **options)

@@ -12,7 +12,6 @@ computed in float32.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor
 from typing_extensions import Unpack
@@ -62,10 +61,16 @@ def logit_penalty_cross_entropy(
     )
 
 
-@LOSSES.register("logit_penalty", formula="CE + beta/2 ||z||^2", source="Dauphin & Cubuk 2021; released config")
+@LOSSES.register(
+    "logit_penalty",
+    summary="squared norm of the logits",
+    formula="CE + beta/2 ||z||^2",
+    source="Dauphin & Cubuk 2021; released config",
+)
 class LogitPenaltyLoss(RegularizedLoss):
     """Module form of :func:`logit_penalty_cross_entropy`."""
 
+    function = staticmethod(logit_penalty_cross_entropy)
     strength = "beta"
 
     def __init__(self, beta: Strength = 2e-3, **options: Unpack[LossOptions]) -> None:
@@ -75,6 +80,3 @@ class LogitPenaltyLoss(RegularizedLoss):
     def beta(self) -> float:
         """The strength in force now."""
         return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return logit_penalty_cross_entropy(input, target, self._value, **options)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,25 +104,37 @@ class _PartLoss(AlphaLoss):
     strength_limit = 1.0
 
 
-@LOSSES.register("reg_only", formula="CE + alpha/M sum_{z_m<z_gt} (z_gt - z_m)", source="tab:pre")
+@LOSSES.register(
+    "reg_only",
+    summary="the part of label smoothing below the true logit only",
+    formula="CE + alpha/M sum_{z_m<z_gt} (z_gt - z_m)",
+    source="tab:pre",
+)
 class RegularizationOnlyLoss(_PartLoss):
     """Module form of :func:`regularization_only_cross_entropy`."""
 
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return regularization_only_cross_entropy(input, target, self._value, **options)
+    function = staticmethod(regularization_only_cross_entropy)
 
 
-@LOSSES.register("err_amp_mean", formula="CE + alpha/N sum_{z_n>z_gt} (z_gt - z_n)", source="tab:pre")
+@LOSSES.register(
+    "err_amp_mean",
+    summary="the part of label smoothing above the true logit only, averaged",
+    formula="CE + alpha/N sum_{z_n>z_gt} (z_gt - z_n)",
+    source="tab:pre",
+)
 class ErrorAmplificationMeanLoss(_PartLoss):
     """Module form of :func:`error_amplification_mean_cross_entropy`."""
 
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return error_amplification_mean_cross_entropy(input, target, self._value, **options)
+    function = staticmethod(error_amplification_mean_cross_entropy)
 
 
-@LOSSES.register("err_amp_max", formula="CE + alpha (z_gt - z_max)", source="tab:pre")
+@LOSSES.register(
+    "err_amp_max",
+    summary="the part of label smoothing above the true logit only, against the top",
+    formula="CE + alpha (z_gt - z_max)",
+    source="tab:pre",
+)
 class ErrorAmplificationMaxLoss(_PartLoss):
     """Module form of :func:`error_amplification_max_cross_entropy`."""
 
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return error_amplification_max_cross_entropy(input, target, self._value, **options)
+    function = staticmethod(error_amplification_max_cross_entropy)

@@ -109,7 +109,9 @@ def maxsup_cross_entropy(
     )
 
 
-@LOSSES.register("maxsup", formula="CE + alpha (z_max - mean z)", source="Zhou et al. 2025, eq:maxsup-uni")
+@LOSSES.register(
+    "maxsup", summary="Max Suppression", formula="CE + alpha (z_max - mean z)", source="Zhou et al. 2025, eq:maxsup-uni"
+)
 class MaxSupLoss(AlphaLoss):
     """Module form of :func:`maxsup_cross_entropy`; takes the place of ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
 
@@ -129,6 +131,8 @@ class MaxSupLoss(AlphaLoss):
         >>> criterion(logits, target), criterion.eval()(logits, target)
         (tensor(1.7244), tensor(1.5744))
     """
+
+    function = staticmethod(maxsup_cross_entropy)
 
     def __init__(
         self,

@@ -94,7 +94,12 @@ def check_margin(margin: Any) -> None:
     check_number("margin", margin, at_low="for MaxSup")
 
 
-@LOSSES.register("mbls", formula="CE + alpha mean_k relu(z_max - z_k - margin)", source="Liu et al. 2022")
+@LOSSES.register(
+    "mbls",
+    summary="margin-based label smoothing: `margin=10`; margin 0 is MaxSup",
+    formula="CE + alpha mean_k relu(z_max - z_k - margin)",
+    source="Liu et al. 2022",
+)
 class MarginLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`mbls_cross_entropy`.
 
@@ -103,6 +108,8 @@ class MarginLabelSmoothingLoss(AlphaLoss):
         margin: Distance from the top logit that costs nothing; 0 is MaxSup.
         options: Those of every loss.
     """
+
+    function = staticmethod(mbls_cross_entropy)
 
     def __init__(self, alpha: Strength = 0.1, margin: float = 10.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)

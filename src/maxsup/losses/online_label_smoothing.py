@@ -121,7 +121,12 @@ def online_label_smoothing_cross_entropy(
     return penalized_cross_entropy(input, target, alpha, penalty, limit=1.0, **options)
 
 
-@LOSSES.register("ols", formula="(1 - alpha) CE + alpha H(S_gt, q)", source="Zhang et al. 2021")
+@LOSSES.register(
+    "ols",
+    summary="online label smoothing: soft targets learnt from right predictions",
+    formula="(1 - alpha) CE + alpha H(S_gt, q)",
+    source="Zhang et al. 2021",
+)
 class OnlineLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`online_label_smoothing_cross_entropy` with the matrix it learns.
 
@@ -141,6 +146,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         tensor(0.3487)
     """
 
+    function = staticmethod(online_label_smoothing_cross_entropy)
     strength_limit = 1.0
 
     matrix: Tensor

@@ -11,8 +11,6 @@ detection, are refused: they reward uncertainty as the confidence penalty does.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -62,10 +60,16 @@ def poly1_cross_entropy(
     )
 
 
-@LOSSES.register("poly1", formula="CE + epsilon (1 - q_gt)", source="Leng et al. 2022")
+@LOSSES.register(
+    "poly1",
+    summary="cross-entropy plus the probability the true class does not get",
+    formula="CE + epsilon (1 - q_gt)",
+    source="Leng et al. 2022",
+)
 class Poly1Loss(RegularizedLoss):
     """Module form of :func:`poly1_cross_entropy`."""
 
+    function = staticmethod(poly1_cross_entropy)
     strength = "epsilon"
 
     def __init__(self, epsilon: Strength = 1.0, **options: Unpack[LossOptions]) -> None:
@@ -75,6 +79,3 @@ class Poly1Loss(RegularizedLoss):
     def epsilon(self) -> float:
         """The strength in force now."""
         return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return poly1_cross_entropy(input, target, self._value, **options)

@@ -108,10 +108,16 @@ def zipf_label_smoothing_cross_entropy(
     return penalized_cross_entropy(input, target, alpha, penalty, **options)
 
 
-@LOSSES.register("zipf_ls", formula="CE + alpha KL(rank^-power || softmax of others)", source="Liang et al. 2022")
+@LOSSES.register(
+    "zipf_ls",
+    summary="Zipf label smoothing: soft targets by rank",
+    formula="CE + alpha KL(rank^-power || softmax of others)",
+    source="Liang et al. 2022",
+)
 class ZipfLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`zipf_label_smoothing_cross_entropy`."""
 
+    function = staticmethod(zipf_label_smoothing_cross_entropy)
     optional_needs = ("dense_logits",)
 
     def __init__(
