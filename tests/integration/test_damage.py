@@ -167,7 +167,7 @@ def _reported(path: Path, left_out: list[str]) -> object:
     view = read_view(path)
     read = [[run.recipe, run.epochs, run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs]
     left_out += view.complaints
-    return [summary["table"], summary["losses"], summary["environment"], read]
+    return [summary.table, summary.losses, summary.environment, read]
 
 
 def test_analyses_of_a_damaged_run_name_the_file(home: Path, tmp_path: Path) -> None:

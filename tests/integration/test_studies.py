@@ -41,15 +41,15 @@ def test_a_study_runs_at_the_tiny_scale_and_stands_beside_the_published_numbers(
     states = execute(folder, _ThisProcess(), lambda states: None)
     assert [state.sentence for state in states if state.status != "done"] == []
     summary = summarize(folder)
-    cells = summary["table"]["cells"]
+    cells = summary.table.cells
     for cell in study.cells():
         entry = cells[cell.row][cell.column]
-        assert entry["left_out"] or entry["mean"] is not None, f"{cell} has no number"
-    printed = [entry["published"] for row in cells.values() for entry in row.values() if entry["published"]]
+        assert entry.left_out or entry.mean is not None, f"{cell} has no number"
+    printed = [entry.published for row in cells.values() for entry in row.values() if entry.published]
     assert len(printed) == len(study.published_numbers())
-    headings = [verdict["title"] for verdict in summary["verdicts"]]
+    headings = [verdict.title for verdict in summary.verdicts]
     assert len(set(headings)) == len(headings)
     write_report(folder.path)
     page = (folder.path / "report.html").read_text()
-    assert summary["note"].split(",")[0] in page
-    assert all(number["text"] in page for number in printed)
+    assert summary.note.split(",")[0] in page
+    assert all(number.text in page for number in printed)

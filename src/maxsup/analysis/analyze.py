@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maxsup import __version__
 from maxsup.analysis.registry import ANALYSES, Result, check_options
 from maxsup.analysis.result_files import result_path
 from maxsup.core.checks import check_choice
@@ -134,6 +135,7 @@ def _compute(
         result = {
             "analysis": name,
             "protocol": PROTOCOL,
+            "version": __version__,
             "facts": run.facts(split),
             "options": shared,
             **analysis.compute(run, split=split, **shared),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -62,9 +62,10 @@ def planned(order: Order, launcher: Launcher, workers: int | None) -> StudyFolde
 def carry_out_all(orders: Sequence[Order], launcher: Launcher, workers: int | None, *, as_json: bool) -> None:
     """Say what all studies together cost, then run, report and print one after another; what lacks data is skipped."""
     from maxsup.core.errors import DataError
+    from maxsup.reports.summary import Summary
 
     typer.echo(_cost(orders, launcher, workers), err=True)
-    states, summaries = list[JobState](), dict[str, Any]()
+    states, summaries = list[JobState](), dict[str, Summary]()
     for order in orders:
         try:
             folder = planned(order, launcher, workers)
@@ -77,7 +78,7 @@ def carry_out_all(orders: Sequence[Order], launcher: Launcher, workers: int | No
         if not as_json:
             print_summary(summaries[order.study.name], folder.path)
     if as_json:
-        print_json(summaries)
+        print_json({name: summary.model_dump(mode="json") for name, summary in summaries.items()})
     exit_with(states)
 
 

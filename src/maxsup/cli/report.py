@@ -48,7 +48,7 @@ def report(
         found = [folder_of_runs(folders, output or Path("report"), baseline=baseline)]
     for folder in found:
         kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
-        summaries.append(summarize(folder, kind=kind))
+        summaries.append(summarize(folder, kind=kind).model_dump(mode="json"))
     written = write_report(
         *(folder.path for folder in found),
         output=output,

@@ -10,6 +10,7 @@ import typer
 from maxsup.cli.options import print_json
 
 if TYPE_CHECKING:
+    from maxsup.reports.summary import Summary, SummaryCell, SummaryEntry
     from maxsup.studies.engine import StudyFolder
     from maxsup.studies.launch import JobState, Launcher
 
@@ -151,7 +152,7 @@ def tuned_strengths(folder: StudyFolder, launcher: Launcher, workers: int | None
     return chosen
 
 
-def finish(folder: StudyFolder, *, kind: str) -> dict[str, Any]:
+def finish(folder: StudyFolder, *, kind: str) -> Summary:
     """Numbers and report of what is there."""
     from maxsup.reports import write_report
     from maxsup.studies.results import summarize
@@ -167,7 +168,7 @@ def carry_out(folder: StudyFolder, launcher: Launcher, workers: int | None, *, k
     states = run_folder(folder, launcher)
     summary = finish(folder, kind=kind)
     if as_json:
-        print_json(summary)
+        print_json(summary.model_dump(mode="json"))
     else:
         print_summary(summary, folder.path)
     exit_with(states)
@@ -188,7 +189,7 @@ def exit_with(states: list[JobState]) -> None:
         raise typer.Exit(max(codes))
 
 
-def print_summary(summary: dict[str, Any], output: Path) -> None:
+def print_summary(summary: Summary, output: Path) -> None:
     """What was found in words, the table behind it, and where everything is."""
     from rich import box
     from rich.console import Console
@@ -197,8 +198,7 @@ def print_summary(summary: dict[str, Any], output: Path) -> None:
 
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    content = summary["table"]
-    rows, columns = content["rows"], content["columns"]
+    rows, columns = summary.table.rows, summary.table.columns
     # Whichever is longer goes down the page; a terminal is narrow.
     is_turned = len(columns) > len(rows)
     across, down = (rows, columns) if is_turned else (columns, rows)
@@ -207,16 +207,16 @@ def print_summary(summary: dict[str, Any], output: Path) -> None:
         table.add_column(Text(_heading(entry)), justify="right", overflow="fold")
     for entry in down:
         pairs = [(other, entry) if is_turned else (entry, other) for other in across]
-        cells = [content["cells"][row["name"]][column["name"]] for row, column in pairs]
+        cells = [summary.table.cells[row.name][column.name] for row, column in pairs]
         table.add_row(
-            Text(_heading(entry)), *(Text(_cell_text(cell), style="bold" if cell["is_bold"] else "") for cell in cells)
+            Text(_heading(entry)), *(Text(_cell_text(cell), style="bold" if cell.is_bold else "") for cell in cells)
         )
-    if summary["scale"] in ("tiny", "small"):
-        console.print(Text(f"{summary['scale'].upper()} SCALE: {summary['note']}", style="bold"))
-    for sentence in summary["conclusions"]:
+    if summary.is_reduced:
+        console.print(Text(f"{summary.scale.upper()} SCALE: {summary.note}", style="bold"))
+    for sentence in summary.conclusions:
         console.print(Text(f"{sentence}\n"))
     console.print(table)
-    console.print(Text(f"\n{summary['bold_rule']}"))
+    console.print(Text(f"\n{summary.bold_rule}"))
     console.print(f"\nreport: {output / 'report.html'}\nnumbers: {output / 'summary.json'}", soft_wrap=True)
 
 
@@ -224,16 +224,12 @@ def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def _heading(entry: dict[str, str]) -> str:
-    return f"{entry['group']}, {entry['title']}" if entry["group"] else entry["title"]
+def _heading(entry: SummaryEntry) -> str:
+    return f"{entry.group}, {entry.title}" if entry.group else entry.title
 
 
-def _cell_text(cell: dict[str, Any]) -> str:
-    if cell["left_out"]:
+def _cell_text(cell: SummaryCell) -> str:
+    if cell.left_out:
         return "left out"
-    lines = [cell["text"]]
-    if cell["difference_text"]:
-        lines.append(cell["difference_text"])
-    if cell["published"]:
-        lines.append(f"paper {cell['published']['text']}")
-    return "\n".join(lines)
+    published = f"paper {cell.published.text}" if cell.published else ""
+    return "\n".join(line for line in (cell.text, cell.difference_text, published) if line)

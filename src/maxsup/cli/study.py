@@ -163,7 +163,7 @@ def report(
     found = read_folder(folder)
     summary = finish(found, kind="comparison" if found.study.name == "compare" else "study")
     if as_json:
-        print_json(summary)
+        print_json(summary.model_dump(mode="json"))
     else:
         print_summary(summary, folder)
 

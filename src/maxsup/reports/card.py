@@ -26,6 +26,7 @@ from maxsup.core.config import Recipe
 from maxsup.core.errors import MaxsupError
 from maxsup.core.reading import as_written, read_json
 from maxsup.core.recipes import run_recipe
+from maxsup.core.records import RunSummary, as_record
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text, make_folder, replace_bytes
 from maxsup.losses import LOSSES
@@ -151,8 +152,9 @@ def write_card(
             "Give the command that trained it again: it goes on where it stopped."
         )
     file, summary = source.check(source.weights(weights)), read_json(source.summary)
+    tested = as_record(RunSummary, summary, source.summary).test.get(weights) or {}
     with as_written(source.summary):
-        numbers = {key: value for key, value in summary["test"][weights].items() if value is not None}
+        numbers = {key: value for key, value in tested.items() if value is not None}
         environment = without_paths(read_json(source.env))
         trained_on = checkpoint_values(file.parent)["data"]
         recipe = run_recipe(source)

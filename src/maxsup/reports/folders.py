@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
-from maxsup.core.reading import as_written, read_json_lines
 from maxsup.core.reading import read_json as stored_json
+from maxsup.core.reading import read_json_lines
+from maxsup.core.records import AnalysisResult, RunSummary, as_record
 from maxsup.core.rundir import RunDir
-from maxsup.reports.sections_tables import arm_titles
+from maxsup.reports.summary import Summary, SummaryRun
 
 LOG_FILE = "worker.log"
 LOG_LINES = 30
@@ -70,9 +71,7 @@ class RunView:
     def test(self) -> dict[str, Any]:
         """Final numbers of the test split."""
         path = RunDir(self.path).summary
-        with as_written(path):
-            found: dict[str, Any] = read_json(path).get("test", {}).get("last", {})
-            return found
+        return as_record(RunSummary, read_json(path), path).test.get("last") or {}
 
     def result(self, name: str) -> dict[str, Any] | None:
         """What an analysis found about the run; of several results one with pictures, and for the test split."""
@@ -81,12 +80,13 @@ class RunView:
         found = []
         for file in sorted(RunDir(self.path).analysis.glob(f"{name}-*.json")):
             try:
-                result = read_json(file)
-                rank = (not result["data"].get("indices"), result["facts"]["split"] != "test")
-            except (StorageError, AttributeError, LookupError, TypeError):
+                values = read_json(file)
+                result = as_record(AnalysisResult, values, file)
+            except StorageError:
                 self.leave_out(file.name, "it is no result of maxsup analyze")
             else:
-                found.append((rank, result | {"file": file.name}))
+                rank = (not result.data.get("indices"), result.facts.split != "test")
+                found.append((rank, values | {"file": file.name}))
         return min(found, key=lambda entry: entry[0])[1] if found else None
 
     def leave_out(self, file: str, reason: str) -> None:
@@ -109,7 +109,7 @@ class FolderView:
     """A summary and the runs it speaks of."""
 
     path: Path
-    summary: Mapping[str, Any]
+    summary: Summary
     runs: Sequence[RunView]
 
     @property
@@ -139,15 +139,14 @@ def read_view(path: Path) -> FolderView:
             f"folder must hold the summary.json of a comparison or a study; got {str(path)!r}, which has none. "
             "Give the --output of maxsup compare or maxsup study run."
         )
-    summary = read_json(file)
-    if not isinstance(summary.get("table"), Mapping):
+    values = read_json(file)
+    if not isinstance(values.get("table"), Mapping):
         raise MaxsupError(
             f"summary must be that of a comparison or a study; got {str(file)!r}, which has no table. Give the folder "
             "above the run directories."
         )
-    with as_written(file):
-        titles = arm_titles(summary)
-        runs = [_run(path, entry, titles) for entry in summary["runs"]]
+    summary = as_record(Summary, values, file)
+    runs = [_run(path, entry, summary.arm_titles) for entry in summary.runs]
     return FolderView(path, summary, _labelled(runs))
 
 
@@ -204,18 +203,18 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _run(path: Path, entry: Mapping[str, Any], titles: Mapping[str, str]) -> RunView:
+def _run(path: Path, entry: SummaryRun, titles: Mapping[str, str]) -> RunView:
     from maxsup.core.recipes import run_recipe
 
-    folder = path / entry["folder"]
-    config, log = RunDir(folder).config, entry.get("log") or ""
+    folder = path / entry.folder
+    config, log = RunDir(folder).config, entry.log or ""
     return RunView(
         path=folder,
-        arm=entry["arm"],
-        title=titles.get(entry["arm"], entry["arm"]),
-        loss=entry["loss"],
-        seed=entry["seed"],
-        status=entry["status"],
+        arm=entry.arm,
+        title=titles.get(entry.arm, entry.arm),
+        loss=entry.loss,
+        seed=entry.seed,
+        status=entry.status,
         # Nothing but a log: a summary from elsewhere must not have other files shown.
         log=path / log if Path(log).name == LOG_FILE else None,
         recipe=cleaned(run_recipe(RunDir(folder)).model_dump(mode="json")) if os.path.lexists(config) else {},

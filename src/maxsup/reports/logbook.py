@@ -13,10 +13,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from maxsup.core.errors import MaxsupError
-from maxsup.core.reading import as_written, read_json
+from maxsup.core.records import RunSummary, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.figures.style import save
 from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
@@ -24,7 +23,8 @@ from maxsup.reports.page import Column, Table, anchor
 from maxsup.reports.plots import differences_plot, seeds_plot
 from maxsup.reports.sections import ERRATA_PAGE, short_verdicts
 from maxsup.reports.sections_tables import differences_table, results_table
-from maxsup.reports.tables import REDUCED, markdown_text
+from maxsup.reports.summary import Summary
+from maxsup.reports.tables import markdown_text
 
 
 def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[Path]:
@@ -39,12 +39,12 @@ def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[
     for place, (folder, command) in enumerate(commands.items()):
         view = read_view(folder)
         summary = _public(view)
-        if not any(run["status"] == "done" for run in summary["runs"]):
+        if not summary.num_done:
             raise MaxsupError(
                 f"comparison must have a finished run; got {str(folder)!r}, which has none. "
                 f"Give its command again: {shlex.join(command)}."
             )
-        name = anchor(" ".join([summary["name"], summary["scale"]])) or "question"
+        name = anchor(" ".join([summary.name, summary.scale])) or "question"
         name = name if len(commands) == 1 else f"{place + 1}-{name}"
         figures = []
         for plot in (differences_plot(summary), seeds_plot(summary)):
@@ -56,12 +56,12 @@ def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[
             target.write_text(output / path, text)
             written.append(output / path)
         found = " ".join(_verdict(summary))
-        lines.append(f"| [{markdown_text(summary['question'])}]({name}.md) | {found} |")
+        lines.append(f"| [{markdown_text(summary.question)}]({name}.md) | {found} |")
     target.write_text(index, "\n".join(lines) + "\n")
     return written
 
 
-def _public(view: FolderView) -> dict[str, Any]:
+def _public(view: FolderView) -> Summary:
     """The summary without the folders that the recipes of its runs name: its sentences may name them too."""
     folders = sorted(set().union(*(folders_in(run.recipe) for run in view.runs)), key=len, reverse=True)
 
@@ -70,34 +70,25 @@ def _public(view: FolderView) -> dict[str, Any]:
             text = text.replace(folder, "")
         return text
 
-    found: dict[str, Any] = with_texts(view.summary, shortened)
-    return found
+    return Summary.model_validate(with_texts(view.summary.model_dump(mode="json"), shortened))
 
 
-def seeds_csv(summary: Mapping[str, Any]) -> str:
+def seeds_csv(summary: Summary) -> str:
     """A line for each loss and seed, one column a number."""
-    names = [metric["name"] for metric in summary["metrics"]]
     rows = [
-        [
-            entry["title"],
-            entry.get("group") or "",
-            seed,
-            *(entry["metrics"].get(name, {}).get("values", {}).get(str(seed)) for name in names),
-        ]
-        for entry in summary["losses"]
-        for seed in summary["seeds"]
+        [entry.title, entry.group, seed, *(entry.number(metric).values.get(str(seed)) for metric in summary.metrics)]
+        for entry in summary.losses
+        for seed in summary.seeds
     ]
-    columns = [Column(title) for title in ("loss", "group", "seed", *names)]
+    columns = [Column(title) for title in ("loss", "group", "seed", *(metric.name for metric in summary.metrics))]
     return Table("", columns, rows).csv()
 
 
-def _page(
-    view: FolderView, summary: Mapping[str, Any], command: Sequence[str], figures: Sequence[str], name: str
-) -> str:
+def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: Sequence[str], name: str) -> str:
     lines = [
-        f"# {markdown_text(summary['title'])}",
+        f"# {markdown_text(summary.title)}",
         "",
-        f"**Question.** {markdown_text(summary['question'])}",
+        f"**Question.** {markdown_text(summary.question)}",
         "",
         f"**Verdict.** {' '.join(_verdict(summary))}",
         "",
@@ -109,7 +100,7 @@ def _page(
             [
                 results_table(summary).markdown(),
                 differences_table(summary).markdown(),
-                markdown_text(summary["bold_rule"]),
+                markdown_text(summary.bold_rule),
             ],
         ),
         *_section("Figures", figures),
@@ -119,7 +110,7 @@ def _page(
         ),
         *_section(
             "What was chosen",
-            _bullets(markdown_text(f"{entry['what']}: {entry['choice']}") for entry in summary.get("unstated") or []),
+            _bullets(markdown_text(f"{entry.what}: {entry.choice}") for entry in summary.unstated),
         ),
         *_section("Limits", _bullets(_limits(summary))),
         f"Numbers of every seed: [{name}.csv]({name}.csv).",
@@ -136,46 +127,40 @@ def _bullets(items: Iterable[str]) -> list[str]:
     return [f"- {item}" for item in items]
 
 
-def _verdict(summary: Mapping[str, Any]) -> list[str]:
-    return [markdown_text(sentence) for sentence in summary.get("conclusions") or []] or ["Nothing was compared."]
+def _verdict(summary: Summary) -> list[str]:
+    return [markdown_text(sentence) for sentence in summary.conclusions] or ["Nothing was compared."]
 
 
-def _hardware(view: FolderView, summary: Mapping[str, Any]) -> list[str]:
-    found = summary.get("environment") or {}
+def _hardware(view: FolderView, summary: Summary) -> list[str]:
+    found = summary.environment
     hours = 0.0
     for run in view.runs:
         if run.status == "done":
-            path = RunDir(run.path).summary
-            with as_written(path):
-                hours += float(read_json(path)["seconds"]) / 3600
-    done = sum(run.status == "done" for run in view.runs)
+            hours += read_record(RunSummary, RunDir(run.path).summary).seconds / 3600
     return [
         markdown_text(f"{found.get('cpu')}, {found.get('num_cores')} cores; device {found.get('device')}"),
         markdown_text(f"maxsup {found.get('maxsup')}, Python {found.get('python')}, torch {found.get('torch')}"),
         *([f"commit `{found['git_commit']}`"] if found.get("git_commit") else []),
-        f"{done} of {len(view.runs)} runs, {hours:.2g} hours of training in all",
+        f"{summary.num_done} of {len(view.runs)} runs, {hours:.2g} hours of training in all",
     ]
 
 
-def _scale(summary: Mapping[str, Any]) -> str:
-    note = (summary.get("note") or "").strip()
-    if summary["kind"] != "study":
+def _scale(summary: Summary) -> str:
+    note = summary.note.strip()
+    if not summary.is_study:
         return f"This is a comparison of its own and no experiment of the paper. {note}".strip()
-    if summary["scale"] in REDUCED:
-        return (
-            f"{summary['label']} at the scale {summary['scale']}, which is not the paper's experiment. {note}".strip()
-        )
-    return f"{summary['label']} in the paper's own setting. {note}".strip()
+    if summary.is_reduced:
+        return f"{summary.label} at the scale {summary.scale}, which is not the paper's experiment. {note}".strip()
+    return f"{summary.label} in the paper's own setting. {note}".strip()
 
 
-def _limits(summary: Mapping[str, Any]) -> list[str]:
+def _limits(summary: Summary) -> list[str]:
     found = []
-    holes = [run for run in summary["runs"] if run["status"] != "done"]
-    if holes:
-        found.append(f"{len(holes)} of {len(summary['runs'])} runs are not there; their places in the table are empty.")
-    if summary["scale"] in REDUCED:
+    if num_missing := len(summary.runs) - summary.num_done:
+        found.append(f"{num_missing} of {len(summary.runs)} runs are not there; their places in the table are empty.")
+    if summary.is_reduced:
         found.append("The scale is reduced: this repeats the question of the paper and not its numbers.")
-    if summary.get("errata"):
-        found.append(f"Paper and released code disagree where {ERRATA_PAGE} says: {', '.join(summary['errata'])}.")
-    found.append(f"What was found holds for this data, network and budget, over {len(summary['seeds'])} paired seeds.")
+    if summary.errata:
+        found.append(f"Paper and released code disagree where {ERRATA_PAGE} says: {', '.join(summary.errata)}.")
+    found.append(f"What was found holds for this data, network and budget, over {len(summary.seeds)} paired seeds.")
     return [markdown_text(text) for text in found]

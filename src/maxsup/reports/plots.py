@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maxsup.figures.charts import few_ticks
 from maxsup.figures.style import GREY, Look, panels, run_looks, styled
 from maxsup.reports.page import Column, Plot, Table
-from maxsup.reports.tables import REDUCED
+from maxsup.reports.summary import Summary, SummaryLoss, SummaryMetric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,22 +27,22 @@ _PER_ROW = 3
 _BETTER = {"higher": "right is better", "lower": "left is better"}
 
 
-def seeds_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
+def seeds_plot(summary: Summary, prefix: str = "") -> Plot | None:
     """Every run as a dot, a panel a metric; runs with the same seed are joined."""
-    losses, metrics = summary["losses"], _measured(summary)
+    losses, metrics = summary.losses, _measured(summary)
     if not metrics:
         return None
     looks = arm_looks(summary)
     rows: list[list[Any]] = []
     with styled():
-        figure, grid = _small_multiples(len(metrics), len(losses), [looks[entry["loss"]].label for entry in losses])
+        figure, grid = _small_multiples(len(metrics), len(losses), [looks[entry.loss].label for entry in losses])
         for axes, metric in zip(grid, metrics, strict=True):
             values = [_values(entry, metric) for entry in losses]
-            for seed in summary["seeds"]:
+            for seed in summary.seeds:
                 track = [found.get(str(seed), math.nan) for found in values]
                 axes.plot(track, range(len(losses)), color=GREY, linewidth=0.5, alpha=0.55, zorder=1)
             for place, (entry, found) in enumerate(zip(losses, values, strict=True)):
-                look = looks[entry["loss"]]
+                look = looks[entry.loss]
                 dots = [value for value in found.values() if math.isfinite(value)]
                 axes.plot(
                     dots,
@@ -57,8 +57,8 @@ def seeds_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
                 if dots:
                     mean = sum(dots) / len(dots)
                     axes.plot([mean, mean], [place - 0.32, place + 0.32], color=INK, linewidth=1.4, zorder=3)
-                rows += [[title_of(metric), entry["title"], int(seed), value] for seed, value in found.items()]
-            _name_axis(axes, metric, unit=metric.get("unit") or "")
+                rows += [[metric.label, entry.title, int(seed), value] for seed, value in found.items()]
+            _name_axis(axes, metric, unit=metric.unit)
     columns = [Column("metric", is_number=False), Column("loss", is_number=False), Column("seed"), Column("value", 6)]
     return Plot(
         f"{prefix}seeds",
@@ -70,30 +70,28 @@ def seeds_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
     )
 
 
-def differences_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
+def differences_plot(summary: Summary, prefix: str = "") -> Plot | None:
     """Paired differences to the baseline with their intervals, a panel a metric."""
-    losses = [entry for entry in summary["losses"] if not entry["is_baseline"]]
+    losses = [entry for entry in summary.losses if not entry.is_baseline]
     metrics = [
-        metric
-        for metric in _measured(summary)
-        if any(_found(entry, metric).get("difference") is not None for entry in losses)
+        metric for metric in _measured(summary) if any(entry.number(metric).difference is not None for entry in losses)
     ]
     if not metrics or not losses:
         return None
     looks = arm_looks(summary)
     rows: list[list[Any]] = []
     with styled():
-        figure, grid = _small_multiples(len(metrics), len(losses), [looks[entry["loss"]].label for entry in losses])
+        figure, grid = _small_multiples(len(metrics), len(losses), [looks[entry.loss].label for entry in losses])
         for axes, metric in zip(grid, metrics, strict=True):
             axes.axvline(0, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
             for place, entry in enumerate(losses):
-                found, look, factor = _found(entry, metric), looks[entry["loss"]], metric["factor"]
-                if found.get("difference") is None:
+                found, look = entry.number(metric), looks[entry.loss]
+                if found.difference is None:
                     continue
-                centre, low, high = (_scaled(found.get(key), factor) for key in ("difference", "low", "high"))
+                centre, low, high = (_scaled(end, metric.factor) for end in (found.difference, found.low, found.high))
                 if math.isfinite(low) and math.isfinite(high):
                     axes.plot([low, high], [place, place], color=look.color, linewidth=1.6, solid_capstyle="butt")
-                face = look.color if found.get("is_conclusive") else "white"
+                face = look.color if found.is_conclusive else "white"
                 axes.plot(
                     [centre],
                     [place],
@@ -103,15 +101,14 @@ def differences_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | Non
                     markerfacecolor=face,
                     markersize=4.5,
                 )
-                rows.append([title_of(metric), entry["title"], centre, low, high, found.get("p"), found["adjusted_p"]])
-            unit = "points" if metric.get("unit") == "%" else metric.get("unit") or ""
-            _name_axis(axes, metric, note=_BETTER.get(metric["direction"], ""), unit=unit)
+                rows.append([metric.label, entry.title, centre, low, high, found.p, found.adjusted_p])
+            _name_axis(axes, metric, note=_BETTER.get(metric.direction, ""), unit=metric.difference_unit)
             _hold_zero(axes)
     columns = [Column("metric", is_number=False), Column("loss", is_number=False)]
     columns += [Column(name, 6) for name in ("difference", "low", "high", "p", "Holm p")]
     return Plot(
         f"{prefix}differences",
-        f"Difference to {summary['baseline']}",
+        f"Difference to {summary.baseline}",
         "Mean of the paired differences with its 95 % interval, where there are seeds enough for one; filled where the "
         "difference may be printed bold, hollow where nothing can be concluded. On the dashed line the two are equal.",
         figure,
@@ -119,21 +116,19 @@ def differences_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | Non
     )
 
 
-def published_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
+def published_plot(summary: Summary, prefix: str = "") -> Plot | None:
     """Our means against those of the paper, with the line on which they would be equal."""
     points: dict[str, list[tuple[Any, ...]]] = {}
     looks = arm_looks(summary)
-    metrics = {metric["name"]: metric for metric in summary["metrics"]}
-    table = summary["table"]
-    for row, column, cell in _cells(table):
-        published, mean = cell.get("published"), cell.get("mean")
-        metric = metrics.get(column["name"]) or metrics.get(row["name"])
-        if not published or published.get("mean") is None or mean is None or metric is None:
+    metrics = {metric.name: metric for metric in summary.metrics}
+    for row, column, cell in summary.table.filled():
+        published, metric = cell.published, metrics.get(column.name) or metrics.get(row.name)
+        if published is None or published.mean is None or cell.mean is None or metric is None:
             continue
-        arm = row["name"] if metric["name"] == column["name"] else column["name"]
-        ours, std = mean * metric["factor"], _scaled(cell.get("std"), metric["factor"])
-        entry = (row["title"], column["title"], published["mean"], ours, std, published["label"], looks.get(arm))
-        points.setdefault(_unit_title(metric), []).append(entry)
+        arm = row.name if metric.name == column.name else column.name
+        ours, std = metric.printed(cell.mean), _scaled(cell.std, metric.factor)
+        entry = (row.title, column.title, published.mean, ours, std, published.label, looks.get(arm))
+        points.setdefault(f"{metric.title} ({metric.unit})" if metric.unit else metric.title, []).append(entry)
     if not points:
         return None
     used: dict[str, Look] = {}
@@ -168,8 +163,7 @@ def published_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
     rows = [[title, *entry[:6]] for title, found in points.items() for entry in found]
     columns = [Column(name, is_number=False) for name in ("metric", "row", "column")]
     columns += [Column(name, 4) for name in ("published", "measured", "std")] + [Column("label", is_number=False)]
-    is_reduced = summary["scale"] in REDUCED
-    scale = f" Ours are of the {summary['scale']} scale: other data, another network." if is_reduced else ""
+    scale = f" Ours are of the {summary.scale} scale: other data, another network." if summary.is_reduced else ""
     return Plot(
         f"{prefix}published",
         "Published against measured",
@@ -179,12 +173,11 @@ def published_plot(summary: Mapping[str, Any], prefix: str = "") -> Plot | None:
     )
 
 
-def arm_looks(summary: Mapping[str, Any]) -> dict[str, Look]:
+def arm_looks(summary: Summary) -> dict[str, Look]:
     """Colour and marker of each arm, which are those of its loss."""
-    losses = {run["arm"]: run["loss"] for run in summary["runs"]}
-    entries = {entry["loss"]: {"facts": {"loss": losses.get(entry["loss"], "")}} for entry in summary["losses"]}
-    titles = {entry["loss"]: entry["title"] for entry in summary["losses"]}
-    return {arm: replace(look, label=tamed(titles[arm])) for arm, look in run_looks(entries).items()}
+    losses = {run.arm: run.loss for run in summary.runs}
+    entries = {arm: {"facts": {"loss": losses.get(arm, "")}} for arm in summary.arm_titles}
+    return {arm: replace(look, label=tamed(summary.arm_titles[arm])) for arm, look in run_looks(entries).items()}
 
 
 def tamed(text: str, limit: int = 28) -> str:
@@ -199,30 +192,15 @@ def tamed(text: str, limit: int = 28) -> str:
     return short.replace("$", r"\$")
 
 
-def title_of(metric: Mapping[str, Any]) -> str:
-    """What a panel is called: the metric, and the column where several columns show it."""
-    group, column = metric.get("group") or "", metric.get("column") or ""
-    words = [group, column] if column and column != metric["title"] else [group, metric["title"]]
-    return ", ".join(word for word in words if word)
-
-
-def _measured(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _measured(summary: Summary) -> list[SummaryMetric]:
     """Metrics that some run has."""
     return [
-        metric
-        for metric in summary["metrics"]
-        if any(_found(entry, metric).get("mean") is not None for entry in summary["losses"])
+        metric for metric in summary.metrics if any(entry.number(metric).mean is not None for entry in summary.losses)
     ]
 
 
-def _found(entry: Mapping[str, Any], metric: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = entry["metrics"].get(metric["name"], {})
-    return found
-
-
-def _values(entry: Mapping[str, Any], metric: Mapping[str, Any]) -> dict[str, float]:
-    values = _found(entry, metric).get("values", {})
-    return {seed: _scaled(value, metric["factor"]) for seed, value in values.items()}
+def _values(entry: SummaryLoss, metric: SummaryMetric) -> dict[str, float]:
+    return {seed: _scaled(value, metric.factor) for seed, value in entry.number(metric).values.items()}
 
 
 def _scaled(value: float | None, factor: float) -> float:
@@ -248,9 +226,9 @@ def _small_multiples(count: int, num_rows: int, labels: Sequence[str]) -> tuple[
     return figure, flat[:count]
 
 
-def _name_axis(axes: Axes, metric: Mapping[str, Any], note: str = "", unit: str = "") -> None:
+def _name_axis(axes: Axes, metric: SummaryMetric, note: str = "", unit: str = "") -> None:
     unit = f" ({unit})" if unit else ""
-    axes.set_title(fill(f"{tamed(title_of(metric), 54)}{unit}", 30), loc="left", fontweight="bold")
+    axes.set_title(fill(f"{tamed(metric.label, 54)}{unit}", 30), loc="left", fontweight="bold")
     if note:
         axes.set_xlabel(note, color=SOFT, fontsize=6)
     axes.grid(axis="x")
@@ -281,15 +259,3 @@ def _legend(figure: Figure, looks: Sequence[Look]) -> None:
 
     if looks:
         legend_above(figure, looks, has_lines=False)
-
-
-def _unit_title(metric: Mapping[str, Any]) -> str:
-    return f"{metric['title']} ({metric['unit']})" if metric.get("unit") else str(metric["title"])
-
-
-def _cells(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
-    for row in table["rows"]:
-        for column in table["columns"]:
-            cell = table["cells"].get(row["name"], {}).get(column["name"])
-            if cell is not None:
-                yield row, column, cell

@@ -66,7 +66,7 @@ def write_report(
     files = {target.path / "report.html": report_page(views)}
     for place, view in enumerate(views):
         folder = target.path / "tables"
-        folder = folder if len(views) == 1 else folder / f"{place + 1}-{anchor(view.summary['name']) or 'table'}"
+        folder = folder if len(views) == 1 else folder / f"{place + 1}-{anchor(view.summary.name) or 'table'}"
         for table in (results_table(view.summary), differences_table(view.summary), runs_table(view.summary)):
             for ending, content in table.files().items():
                 files[folder / f"{table.name}.{ending}"] = content
@@ -103,7 +103,7 @@ def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
         ("What this shows, number by number", verdict_blocks(view)),
         *((title, make(view, names)) for title, make in FIGURES.items()),
         (
-            "What was chosen" if summary["kind"] != "study" else "What the paper says, and what it leaves open",
+            "What was chosen" if not summary.is_study else "What the paper says, and what it leaves open",
             choice_blocks(view),
         ),
         ("Runs", run_blocks(view)),
@@ -111,6 +111,4 @@ def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
     ]
     sections = [ReportSection(title, f"{prefix}{anchor(title)}", blocks) for title, blocks in found if blocks]
     # Banners last: some of what they say is found out by drawing.
-    return Chapter(
-        summary["title"], f"chapter-{place + 1}", summary["question"], facts(summary), banners(view), sections
-    )
+    return Chapter(summary.title, f"chapter-{place + 1}", summary.question, facts(summary), banners(view), sections)

@@ -24,7 +24,7 @@ Rows = list[list[Any]]
 
 def finding_blocks(view: FolderView, prefix: str) -> list[ReportBlock]:
     """What was found in a few sentences, and the figure that shows it."""
-    sentences = view.summary.get("conclusions") or []
+    sentences = view.summary.conclusions
     return [*([Bullets(sentences)] if sentences else []), *_present(differences_plot(view.summary, prefix))]
 
 

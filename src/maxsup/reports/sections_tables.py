@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from maxsup.reports.tables import HOLE, REDUCED, Cell, Head, ReportTable, Row
+from maxsup.reports.summary import CellComparison, PublishedCell, Summary, SummaryCell, SummaryEntry
+from maxsup.reports.tables import HOLE, Cell, Head, ReportTable, Row
+
+_RUN_KEYS = ("arm", "loss", "seed", "status", "sentence", "folder", "log")
 
 
-def results_table(summary: Mapping[str, Any]) -> ReportTable:
+def results_table(summary: Summary) -> ReportTable:
     """The main table of a summary: means, differences to the baseline, published numbers."""
-    table, baseline = summary["table"], summary["baseline"]
-    columns, records, rows = table["columns"], [], []
-    factors = {metric["name"]: float(metric["factor"]) for metric in summary["metrics"]}
-    for row in table["rows"]:
-        cells = []
-        for column in columns:
-            found = table["cells"].get(row["name"], {}).get(column["name"])
-            cells.append(_cell(found))
-            if found is not None:
-                factor = factors.get(column["name"], factors.get(row["name"], 1.0))
-                records.append(_record(row, column, found, factor))
-        rows.append(Row(row["title"], cells, row.get("group") or ""))
+    table = summary.table
+    factors = {metric.name: metric.factor for metric in summary.metrics}
+    rows = [
+        Row(row.title, [_cell(table.cell(row, column)) for column in table.columns], row.group) for row in table.rows
+    ]
+    records = [
+        _record(row, column, cell, factors.get(column.name, factors.get(row.name, 1.0)))
+        for row, column, cell in table.filled()
+    ]
     caption = (
-        f"{summary['title']}. Mean ± standard deviation over {_seeds(summary)}; differences are to {baseline}, seed by "
-        f"seed.{_scale_words(summary)}"
+        f"{summary.title}. Mean ± standard deviation over {_seeds(summary)}; differences are to {summary.baseline}, "
+        f"seed by seed.{_scale_words(summary)}"
     )
-    heads = [Head(column["title"], column.get("group") or "") for column in columns]
-    return ReportTable("results", caption, table.get("corner") or _corner(summary), heads, rows, records)
+    heads = [Head(column.title, column.group) for column in table.columns]
+    return ReportTable("results", caption, table.corner or _corner(summary), heads, rows, records)
 
 
-def differences_table(summary: Mapping[str, Any]) -> ReportTable:
+def differences_table(summary: Summary) -> ReportTable:
     """Paired differences to the baseline with their intervals, in the layout of the main table."""
     whole = results_table(summary)
     rows = [
@@ -55,15 +54,14 @@ def differences_table(summary: Mapping[str, Any]) -> ReportTable:
         if record["difference"] is not None
     ]
     caption = (
-        f"{summary['title']}. Difference to {summary['baseline']} and its 95 % interval over {_seeds(summary)}, seed "
+        f"{summary.title}. Difference to {summary.baseline} and its 95 % interval over {_seeds(summary)}, seed "
         f"by seed.{_scale_words(summary)}"
     )
     return ReportTable("differences", caption, whole.corner, whole.heads, rows, records)
 
 
-def runs_table(summary: Mapping[str, Any]) -> ReportTable:
+def runs_table(summary: Summary) -> ReportTable:
     """Every planned run and what became of it."""
-    titles = arm_titles(summary)
     heads = [
         Head("seed"),
         Head("status", is_number=False),
@@ -72,105 +70,94 @@ def runs_table(summary: Mapping[str, Any]) -> ReportTable:
         Head("log", is_number=False),
     ]
     rows, records = [], []
-    for run in summary["runs"]:
+    for run in summary.runs:
         cells = [
-            Cell(str(run["seed"]), value=float(run["seed"])),
-            Cell(run["status"], is_bold=run["status"] != "done"),
-            Cell(run.get("sentence") or ""),
-            Cell(run["folder"]),
-            Cell(run.get("log") or ""),
+            Cell(str(run.seed), value=float(run.seed)),
+            Cell(run.status, is_bold=run.status != "done"),
+            Cell(run.sentence),
+            Cell(run.folder),
+            Cell(run.log or ""),
         ]
-        rows.append(Row(titles.get(run["arm"], run["arm"]), cells))
-        records.append({key: run.get(key) for key in ("arm", "loss", "seed", "status", "sentence", "folder", "log")})
+        rows.append(Row(summary.arm_titles.get(run.arm, run.arm), cells))
+        records.append({key: getattr(run, key) for key in _RUN_KEYS})
     # What is empty for all of them needs no column.
     kept = [place for place in range(len(heads)) if any(row.cells[place].text for row in rows)]
     heads = [heads[place] for place in kept]
     rows = [Row(row.title, [row.cells[place] for place in kept]) for row in rows]
-    done = sum(run["status"] == "done" for run in summary["runs"])
-    caption = f"All planned runs: {done} of {len(summary['runs'])} done."
+    caption = f"All planned runs: {summary.num_done} of {len(summary.runs)} done."
     return ReportTable("runs", caption, "arm", heads, rows, records)
 
 
-def arm_titles(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What each arm is called."""
-    return {entry["loss"]: entry["title"] for entry in summary.get("losses", [])}
-
-
-def _cell(found: Mapping[str, Any] | None) -> Cell:
+def _cell(found: SummaryCell | None) -> Cell:
     if found is None:
         return Cell(HOLE)
-    published = found.get("published") or {}
-    values = found.get("values") or {}
-    num_missing = sum(value is None for value in values.values())
-    if found.get("left_out"):
-        gap = f"left out: {found['left_out']}"
-    elif found.get("mean") is None:
+    published = found.published or PublishedCell()
+    num_missing = sum(value is None for value in found.values.values())
+    if found.left_out:
+        gap = f"left out: {found.left_out}"
+    elif found.mean is None:
         gap = "no number"
     else:
-        gap = f"{len(values) - num_missing} of {len(values)} seeds" if num_missing else ""
+        gap = f"{len(found.values) - num_missing} of {len(found.values)} seeds" if num_missing else ""
     return Cell(
-        text=HOLE if found.get("mean") is None else found["text"],
-        value=found.get("mean"),
-        is_bold=bool(found.get("is_bold")),
-        is_baseline=bool(found.get("is_baseline")),
-        difference="" if found.get("is_baseline") else found.get("difference_text") or "",
-        evidence=_evidence(found.get("comparison")),
-        published=published.get("text") or "",
-        label=published.get("label") or "",
+        text=HOLE if found.mean is None else found.text,
+        value=found.mean,
+        is_bold=found.is_bold,
+        is_baseline=found.is_baseline,
+        difference="" if found.is_baseline else found.difference_text,
+        evidence=_evidence(found.comparison or CellComparison()),
+        published=published.text,
+        label=published.label,
         gap=gap,
     )
 
 
-def _evidence(comparison: Mapping[str, Any] | None) -> str:
-    if not comparison or comparison.get("p_value") is None:
+def _evidence(comparison: CellComparison) -> str:
+    if comparison.p_value is None:
         return ""
-    text = f"p {comparison['p_value']:.2g}"
-    return text if comparison.get("adjusted_p") is None else f"{text}, Holm {comparison['adjusted_p']:.2g}"
+    text = f"p {comparison.p_value:.2g}"
+    return text if comparison.adjusted_p is None else f"{text}, Holm {comparison.adjusted_p:.2g}"
 
 
-def _record(
-    row: Mapping[str, Any], column: Mapping[str, Any], found: Mapping[str, Any], factor: float
-) -> dict[str, Any]:
+def _record(row: SummaryEntry, column: SummaryEntry, found: SummaryCell, factor: float) -> dict[str, Any]:
     """All of a cell; numbers are as stored, and times ``factor`` as printed. Published ones are as printed."""
-    comparison, published = found.get("comparison") or {}, found.get("published") or {}
+    comparison, published = found.comparison, found.published
     return {
-        "row": row["name"],
-        "row_title": row["title"],
-        "row_group": row.get("group") or "",
-        "column": column["name"],
-        "column_title": column["title"],
-        "column_group": column.get("group") or "",
-        "text": HOLE if found.get("mean") is None else found["text"],
-        "mean": found.get("mean"),
-        "std": found.get("std"),
+        "row": row.name,
+        "row_title": row.title,
+        "row_group": row.group,
+        "column": column.name,
+        "column_title": column.title,
+        "column_group": column.group,
+        "text": HOLE if found.mean is None else found.text,
+        "mean": found.mean,
+        "std": found.std,
         "factor": factor,
-        "is_bold": bool(found.get("is_bold")),
-        "is_baseline": bool(found.get("is_baseline")),
-        "difference": comparison.get("mean_difference"),
-        "difference_low": comparison.get("low"),
-        "difference_high": comparison.get("high"),
-        "p": comparison.get("p_value"),
-        "adjusted_p": comparison.get("adjusted_p"),
-        "num_pairs": comparison.get("num_pairs"),
-        "published": published.get("text"),
-        "published_mean": published.get("mean"),
-        "published_std": published.get("std"),
-        "published_label": published.get("label"),
-        "left_out": found.get("left_out") or "",
-        **{f"seed_{seed}": value for seed, value in (found.get("values") or {}).items()},
+        "is_bold": found.is_bold,
+        "is_baseline": found.is_baseline,
+        "difference": comparison and comparison.mean_difference,
+        "difference_low": comparison and comparison.low,
+        "difference_high": comparison and comparison.high,
+        "p": comparison and comparison.p_value,
+        "adjusted_p": comparison and comparison.adjusted_p,
+        "num_pairs": comparison and comparison.num_pairs,
+        "published": published and published.text,
+        "published_mean": published and published.mean,
+        "published_std": published and published.std,
+        "published_label": published and published.label,
+        "left_out": found.left_out,
+        **{f"seed_{seed}": value for seed, value in found.values.items()},
     }
 
 
-def _seeds(summary: Mapping[str, Any]) -> str:
-    num = len(summary["seeds"])
+def _seeds(summary: Summary) -> str:
+    num = len(summary.seeds)
     return f"{num} paired seed{'' if num == 1 else 's'}"
 
 
-def _scale_words(summary: Mapping[str, Any]) -> str:
-    scale = summary.get("scale")
-    return f" {scale.upper()} SCALE: not the paper's experiment." if scale in REDUCED else ""
+def _scale_words(summary: Summary) -> str:
+    return f" {summary.scale.upper()} SCALE: not the paper's experiment." if summary.is_reduced else ""
 
 
-def _corner(summary: Mapping[str, Any]) -> str:
-    arms = set(arm_titles(summary))
-    return "loss" if {row["name"] for row in summary["table"]["rows"]} <= arms else ""
+def _corner(summary: Summary) -> str:
+    return "loss" if {row.name for row in summary.table.rows} <= set(summary.arm_titles) else ""

@@ -14,9 +14,6 @@ from typing import Any, ClassVar
 from maxsup.core.storage import json_text
 from maxsup.reports.page import Column, Table
 
-REDUCED = ("tiny", "small")
-"""Scales that are not the paper's experiment."""
-
 HOLE = "-"
 """What stands where there is no number."""
 

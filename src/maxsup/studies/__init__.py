@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maxsup.studies.power import detectable_difference, seeds_needed, smallest_p_value
     from maxsup.studies.schema import Study
     from maxsup.studies.statistics import PairedComparison, compare_losses, holm, paired_comparison
-    from maxsup.studies.verdicts import BOLD_RULE, Quantity, verdict_sentences
+    from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
 __all__ = [
     "BOLD_RULE",
@@ -34,10 +34,10 @@ __all__ = [
     "PairedComparison",
     "PlannedAnalysis",
     "PlannedRun",
-    "Quantity",
     "Study",
     "compare_losses",
     "comparisons",
+    "conclusions",
     "describe_studies",
     "detectable_difference",
     "expand",
@@ -59,7 +59,7 @@ _HOMES = {
     "power": ("detectable_difference", "seeds_needed", "smallest_p_value"),
     "schema": ("Study",),
     "statistics": ("PairedComparison", "compare_losses", "holm", "paired_comparison"),
-    "verdicts": ("BOLD_RULE", "Quantity", "verdict_sentences"),
+    "verdicts": ("BOLD_RULE", "conclusions", "verdict_sentences"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

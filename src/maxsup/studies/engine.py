@@ -15,16 +15,18 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from maxsup import __version__
 from maxsup.analysis import ANALYSES
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.core.reading import as_written, read_json
+from maxsup.core.reading import as_written
 from maxsup.core.recipes import load_recipe
+from maxsup.core.records import Record, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.data import DATASETS, load_data
 from maxsup.studies.launch import Job, JobState, Launcher, OnChange
@@ -36,6 +38,27 @@ from maxsup.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
 _RUNS, _JOINT = "runs", "joint"
+
+
+class RunRecord(Record):
+    """A planned run in ``study.json``: what it is compared as, and its cells of the table."""
+
+    arm: str
+    seed: int
+    cells: tuple[Cell, ...]
+    pool: str = ""
+
+
+class StudyRecord(Record):
+    """``study.json``."""
+
+    version: str = ""
+    study: Study
+    scale: ScaleName
+    runs: dict[str, RunRecord]
+    recipes: dict[str, dict[str, Any]]
+    analyses: tuple[PlannedAnalysis, ...]
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,18 +152,19 @@ def write_folder(folder: StudyFolder) -> None:
             others = read_job(directory.path)["analyses"]
             job["analyses"] += [request for request in others if request not in job["analyses"]]
         directory.write_json(directory.path / JOB, job)
-    record = {
-        "study": folder.study.model_dump(mode="json"),
-        "scale": folder.scale,
-        "runs": {
-            name: {"arm": run.arm, "seed": run.seed, "cells": run.cells, "pool": run.pool}
+    record = StudyRecord(
+        version=__version__,
+        study=folder.study,
+        scale=folder.scale,
+        runs={
+            name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool)
             for name, run in folder.runs.items()
         },
-        "recipes": {name: run.recipe.model_dump(mode="json") for name, run in folder.runs.items()},
-        "analyses": [asdict(analysis) | {"data": _dumped(analysis.data)} for analysis in folder.analyses],
-        "missing": folder.missing,
-    }
-    RunDir(folder.path).write_json(folder.path / STUDY_FILE, record)
+        recipes={name: run.recipe.model_dump(mode="json") for name, run in folder.runs.items()},
+        analyses=folder.analyses,
+        missing=folder.missing,
+    )
+    RunDir(folder.path).write_json(folder.path / STUDY_FILE, record.model_dump(mode="json"))
 
 
 def lay_out(study: Study, output: str | Path, scale: ScaleName = "tiny", **options: Any) -> StudyFolder:
@@ -158,24 +182,13 @@ def read_folder(path: str | Path) -> StudyFolder:
             f"folder must be one that maxsup compare or maxsup study run made; got {str(path)!r}, which has no "
             f"{STUDY_FILE}. Give its --output."
         )
-    record = read_json(file)
+    record = read_record(StudyRecord, file)
     with as_written(file):
         runs = {
-            name: PlannedRun(
-                parse_recipe(record["recipes"][name]),
-                run["arm"],
-                run["seed"],
-                tuple(Cell(*cell) for cell in run["cells"]),
-                run.get("pool", ""),
-            )
-            for name, run in record["runs"].items()
+            name: PlannedRun(parse_recipe(record.recipes[name]), run.arm, run.seed, run.cells, run.pool)
+            for name, run in record.runs.items()
         }
-        analyses = tuple(
-            PlannedAnalysis(**(entry | {"data": DataChoice.model_validate(entry["data"]) if entry["data"] else None}))
-            for entry in record["analyses"]
-        )
-        study, missing = Study.model_validate(record["study"]), tuple(record.get("missing", ()))
-        return StudyFolder(Path(path), study, record["scale"], runs, analyses, missing)
+    return StudyFolder(Path(path), record.study, record.scale, runs, record.analyses, record.missing)
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
@@ -242,11 +255,10 @@ def _require_same_study(folder: StudyFolder) -> None:
     file = folder.path / STUDY_FILE
     if not file.is_file():
         return
-    record = read_json(file)
+    record = read_record(StudyRecord, file)
     with as_written(file):
-        name, scale = str(record["study"]["name"]), str(record["scale"])
-        recorded = [parse_recipe(values, source=str(file)) for values in record["recipes"].values()]
-    for key, own, other in (("name", folder.study.name, name), ("scale", folder.scale, scale)):
+        recorded = [parse_recipe(values, source=str(file)) for values in record.recipes.values()]
+    for key, own, other in (("name", folder.study.name, record.study.name), ("scale", folder.scale, record.scale)):
         if own != other:
             raise MaxsupError(
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "

@@ -19,6 +19,7 @@ from maxsup.analysis import data_label, result_path
 from maxsup.core.config import LossConfig
 from maxsup.core.errors import DataError
 from maxsup.core.reading import as_written, read_json, read_json_lines
+from maxsup.core.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.studies.tuning import TUNING_SEEDS
 from maxsup.studies.worker import JOB, read_job
@@ -102,7 +103,8 @@ def read_tables(results: Path) -> Tables:
 
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of a run: of the test split, of its analyses, and its times."""
-    numbers = {f"test.{key}": value for key, value in read_json(run.summary)["test"]["last"].items()}
+    tested = read_record(RunSummary, run.summary).test.get("last") or {}
+    numbers = {f"test.{key}": value for key, value in tested.items()}
     # Also what was analysed by hand afterwards, without options.
     others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
     for request in [*job["analyses"], *others]:
@@ -116,8 +118,8 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
             data=data_label(data["name"], data["options"]) if data else None,
         )
         name = _analysis_name(request)
-        found = read_json(path).get("numbers", {}) if path.is_file() else {}
-        numbers |= {f"{name}.{key}": entry["value"] for key, entry in found.items()}
+        found = read_record(AnalysisResult, path).numbers if path.is_file() else {}
+        numbers |= {f"{name}.{key}": entry.value for key, entry in found.items()}
     epochs = read_json_lines(run.timing) if run.timing.is_file() else []
     if epochs:
         # Other programs on the machine stretch the time on the wall far more than that of the processor.

@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from maxsup.core.config import LossConfig
-from maxsup.core.reading import as_written, read_json
+from maxsup.core.reading import as_written
+from maxsup.core.records import RunSummary, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.losses import LOSSES
 from maxsup.studies.engine import StudyFolder
@@ -91,8 +92,8 @@ def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
 
 
 def _last_val(path: Path) -> dict[str, float]:
+    numbers = read_record(RunSummary, path).val.get("last") or {}
     with as_written(path):
-        numbers = read_json(path)["val"]["last"]
         return {key: float(numbers[key]) for key in ("miou", "accuracy", "nll") if key in numbers}
 
 

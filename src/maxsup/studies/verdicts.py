@@ -1,11 +1,11 @@
-"""What a table of paired comparisons shows, in words: the text that stands under it."""
+"""What paired comparisons show, in words: a few sentences for a whole comparison, and the text under each table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+from maxsup.reports.summary import SummaryLoss, SummaryMetric, listed
 from maxsup.studies.power import MIN_SEEDS, detectable_difference, seeds_needed, smallest_p_value
 from maxsup.studies.statistics import PairedComparison
 
@@ -15,62 +15,102 @@ BOLD_RULE = (
 )
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """How a number is called and printed: ``factor`` times the value, with ``digits`` decimals and the unit.
+def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric], baseline: str) -> list[str]:
+    """Sentences for a reader who reads nothing else; MaxSup, which most readers came for, is the first.
+
+    Args:
+        losses: One entry a loss.
+        metrics: What they are compared by.
+        baseline: What they were compared with.
 
     Example:
-        >>> Quantity("accuracy", unit="points", factor=100, digits=2).text(0.0123)
-        '1.23 points'
+        >>> accuracy = SummaryMetric(name="accuracy", title="accuracy", unit="%", digits=1, factor=100.0)
+        >>> entry = {"difference": 0.02, "low": 0.01, "high": 0.03, "is_conclusive": True, "num_pairs": 6}
+        >>> losses = [SummaryLoss(loss="maxsup", title="MaxSup", metrics={"accuracy": entry})]
+        >>> conclusions(losses, [accuracy], "ls")[0]
+        'MaxSup against ls: accuracy is 2.0 points higher [+1.0, +3.0].'
     """
+    others = sorted((loss for loss in losses if not loss.is_baseline), key=lambda loss: "maxsup" not in loss.loss)
+    num_pairs = max((entry.num_pairs for loss in others for entry in loss.metrics.values()), default=0)
+    if num_pairs < MIN_SEEDS:
+        return [
+            f"Nothing can be concluded: with fewer than {MIN_SEEDS} paired seeds (here {num_pairs}) no difference of "
+            "any size can be shown."
+        ]
+    name = next((loss.title for loss in losses if loss.is_baseline), baseline)
+    sentences = [f"{loss.title} against {name}{_found(loss, metrics, len(others))}" for loss in others]
+    if len(others) > 1 and num_pairs < seeds_needed(len(others)):
+        sentences.append(
+            f"Each of these stands alone. Corrected for {len(others)} comparisons (Holm), {num_pairs} seeds can show "
+            f"nothing; {seeds_needed(len(others))} could."
+        )
+    sentences.append(
+        "All of it holds for this recipe, this data and these strengths; other data and longer training may differ."
+    )
+    return sentences
 
-    name: str
-    unit: str = ""
-    factor: float = 1.0
-    digits: int = 3
 
-    def text(self, value: float, *, has_unit: bool = True) -> str:
-        """The number as printed."""
-        return f"{value * self.factor:.{self.digits}f}{f' {self.unit}' if self.unit and has_unit else ''}"
+def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
+    """What was found of a loss, the surest first."""
+    held: list[str] = []
+    alone: list[str] = []
+    equal: list[str] = []
+    for metric in metrics:
+        entry = loss.number(metric)
+        if entry.is_conclusive:
+            ends = ", ".join(metric.signed(end or 0.0) for end in (entry.low, entry.high))
+            sentence = f"{metric.title} is {_size(entry.difference or 0.0, metric)} [{ends}]"
+            (held if num_comparisons == 1 or entry.holds_after_correction else alone).append(sentence)
+        elif entry.is_equivalent and metric.margin is not None:
+            equal.append(f"{metric.title} is equal within {metric.size(metric.margin / metric.factor)}")
+    parts = []
+    if held:
+        parts.append(f"{', after correction (Holm)' if num_comparisons > 1 else ''}: {listed(held)}.")
+    if alone:
+        parts.append(f"{' Without correction also: ' if held else ', without correction: '}{listed(alone)}.")
+    if equal:
+        sentence = listed(equal)
+        parts.append(f" {sentence[0].upper()}{sentence[1:]}." if parts else f": {sentence}.")
+    return "".join(parts) or ": no difference was shown."
 
 
-def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, quantity: Quantity) -> list[str]:
+def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, metric: SummaryMetric) -> list[str]:
     r"""One sentence or two a loss, then what holds for the table as a whole.
 
     Args:
         comparisons: By loss, of :func:`~maxsup.studies.statistics.compare_losses`.
         baseline: What they were compared with.
-        quantity: What was measured.
+        metric: What was measured.
 
     Example:
         >>> from maxsup.studies.statistics import compare_losses
+        >>> accuracy = SummaryMetric(title="accuracy", unit="%", factor=100, digits=1)
         >>> few = compare_losses({"ce": [0.1, 0.2, 0.3], "maxsup": [0.3, 0.4, 0.5]}, "ce")
-        >>> print(*verdict_sentences(few, "ce", Quantity("accuracy", "points", 100, 1)), sep="\n")
+        >>> print(*verdict_sentences(few, "ce", accuracy), sep="\n")
         maxsup: accuracy is 20.0 points higher than with ce on average over 3 seeds, and nothing can be concluded from
         that: the smallest p that 3 seeds can give is 0.25.
     """
-    sentences = [_sentence(loss, found, baseline, quantity) for loss, found in comparisons.items()]
-    return [*sentences, *_correction(comparisons), *_power(comparisons, quantity)]
+    sentences = [_sentence(loss, found, baseline, metric) for loss, found in comparisons.items()]
+    return [*sentences, *_correction(comparisons), *_power(comparisons, metric)]
 
 
-def _sentence(loss: str, found: PairedComparison, baseline: str, quantity: Quantity) -> str:
+def _sentence(loss: str, found: PairedComparison, baseline: str, metric: SummaryMetric) -> str:
     missing = _missing(found)
     if found.num_pairs == 0:
         return f"{loss}: no seed has both this loss and {baseline}, so there is nothing to compare.{missing}"
-    opening = (
-        f"{loss}: {quantity.name} is {_size(found, quantity)} than with {baseline} on average over {_seeds(found)}"
-    )
+    size = _size(found.mean_difference, metric)
+    opening = f"{loss}: {metric.title} is {size} than with {baseline} on average over {_seeds(found)}"
     if found.mean_difference == 0:
-        opening = f"{loss}: mean {quantity.name} equals that of {baseline} over {_seeds(found)}"
+        opening = f"{loss}: mean {metric.title} equals that of {baseline} over {_seeds(found)}"
     if found.num_pairs < MIN_SEEDS:
         least = smallest_p_value(found.num_pairs)
         return (
             f"{opening}, and nothing can be concluded from that: the smallest p that {_seeds(found)} can give is "
             f"{least:g}.{missing}"
         )
-    low, high = quantity.text(found.low, has_unit=False), quantity.text(found.high)
+    low, high = metric.plain(found.low), f"{metric.plain(found.high)} {metric.difference_unit}".rstrip()
     evidence = f"(95 % interval {low} to {high}, p = {found.p_value:.3g})"
-    return f"{opening} {evidence}. {_conclusion(found)}{_equivalence(found, quantity)}{missing}"
+    return f"{opening} {evidence}. {_conclusion(found)}{_equivalence(found, metric)}{missing}"
 
 
 def _conclusion(found: PairedComparison) -> str:
@@ -80,10 +120,10 @@ def _conclusion(found: PairedComparison) -> str:
     return "No conclusion: no difference at all would fit these numbers too."
 
 
-def _equivalence(found: PairedComparison, quantity: Quantity) -> str:
+def _equivalence(found: PairedComparison, metric: SummaryMetric) -> str:
     if found.margin is None or math.isnan(found.equivalence_p):
         return ""
-    margin, p = quantity.text(found.margin), f"(p = {found.equivalence_p:.2g})"
+    margin, p = metric.size(found.margin), f"(p = {found.equivalence_p:.2g})"
     if found.is_conclusive:
         return f" The difference is smaller than {margin} {p}." if found.is_equivalent else ""
     if found.is_equivalent:
@@ -102,17 +142,17 @@ def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
     seeds, wanted = min(found.num_pairs for found in enough), seeds_needed(count)
     if kept:
         rest = [loss for loss in bold if loss not in kept]
-        lost = f"; {_listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
-        return [f"Taken together ({count} comparisons, Holm): {_listed(kept)} {_stand(kept)}{lost}."]
+        lost = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
+        return [f"Taken together ({count} comparisons, Holm): {listed(kept)} {_stand(kept)}{lost}."]
     if not bold:
         return [f"Taken together ({count} comparisons, Holm): no difference stands."]
     text = f"Taken together ({count} comparisons, Holm): none of these differences stands after correction"
     if seeds < wanted:
         text += f"; with {seeds} seeds none can, {wanted} or more are needed for that"
-    return [f"{text}. Read {_listed(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
+    return [f"{text}. Read {listed(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
 
 
-def _power(comparisons: Mapping[str, PairedComparison], quantity: Quantity) -> list[str]:
+def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -> list[str]:
     """What these seeds would have missed, where something was left open."""
     spreads = [
         (found.std_difference, found.num_pairs)
@@ -122,17 +162,16 @@ def _power(comparisons: Mapping[str, PairedComparison], quantity: Quantity) -> l
     if not spreads:
         return []
     sizes = sorted(detectable_difference(spread, num) for spread, num in spreads)
-    least, most = quantity.text(sizes[0]), quantity.text(sizes[-1])
-    size = least if least == most else f"{quantity.text(sizes[0], has_unit=False)} to {most}, depending on the loss,"
+    least, most = metric.size(sizes[0]), metric.size(sizes[-1])
+    size = least if least == most else f"{metric.plain(sizes[0])} to {most}, depending on the loss,"
     return [
         f"What was left open may still exist: with the spread seen here, true differences below {size} are missed in "
         "more than one case of five."
     ]
 
 
-def _size(found: PairedComparison, quantity: Quantity) -> str:
-    word = "higher" if found.mean_difference > 0 else "lower"
-    return f"{quantity.text(abs(found.mean_difference))} {word}"
+def _size(difference: float, metric: SummaryMetric) -> str:
+    return f"{metric.size(difference)} {'higher' if difference > 0 else 'lower'}"
 
 
 def _seeds(found: PairedComparison) -> str:
@@ -144,10 +183,6 @@ def _missing(found: PairedComparison) -> str:
         return ""
     noun = "seed is" if found.num_missing == 1 else "seeds are"
     return f" {found.num_missing} {noun} missing; runs that fail are seldom a random choice."
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _stand(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from maxsup import __version__
 from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items
 from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.core.interrupt import SignalGuard
@@ -182,6 +183,7 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
     best = trainer.position.best_epoch
     summary = {
         "protocol": PROTOCOL,
+        "version": __version__,
         "run": str(run.path),
         "recipe": name,
         "loss": recipe.loss.name,

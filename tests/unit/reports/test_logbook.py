@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from maxsup.core.errors import MaxsupError
+from maxsup.reports.folders import read_view
 from maxsup.reports.logbook import seeds_csv, write_logbook
 from tests.unit.reports.made import LOSSES, hostile_names, make_folder, value
 
@@ -36,7 +36,7 @@ def test_a_page_has_question_command_hardware_scale_table_figure_verdict_and_lim
 
 def test_the_csv_has_a_line_for_each_loss_and_seed(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "study", failed=[("maxsup", 1)], seeds=(0, 1), has_analyses=False)
-    rows = list(csv.DictReader(seeds_csv(json.loads((folder / "summary.json").read_text())).splitlines()))
+    rows = list(csv.DictReader(seeds_csv(read_view(folder).summary).splitlines()))
     assert [(row["loss"], row["seed"]) for row in rows] == [(loss, seed) for loss in LOSSES for seed in "01"]
     assert [row["accuracy"] for row in rows][-2:] == [str(value(2, 0, "accuracy")), ""]
 

@@ -15,6 +15,7 @@ from maxsup.reports import write_report
 from maxsup.reports.folders import cleaned, read_view
 from maxsup.reports.plots_analyses import short_labels
 from maxsup.reports.sections import short_verdicts
+from maxsup.reports.summary import Summary
 from tests.unit.reports.made import hostile_names, make_folder
 
 pytestmark = pytest.mark.slow
@@ -190,10 +191,10 @@ def test_a_broken_file_is_named(tmp_path: Path, damage: Callable[[Path], None], 
 
 
 def test_short_verdicts_say_what_is_shown_and_what_is_not(tmp_path: Path) -> None:
-    summary = dict(read_view(make_folder(tmp_path / "a", has_analyses=False)).summary)
+    summary = read_view(make_folder(tmp_path / "a", has_analyses=False)).summary.model_dump()
     for entry in summary["losses"]:
         entry["metrics"]["nll"]["is_conclusive"] = entry["loss"] == "maxsup"
-    found = dict(short_verdicts(summary))
+    found = dict(short_verdicts(Summary.model_validate(summary)))
     assert found["NLL"].startswith("maxsup is better than ls; nothing can be concluded about ce.")
 
 

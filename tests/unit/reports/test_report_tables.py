@@ -16,6 +16,7 @@ from maxsup.reports import write_report
 from maxsup.reports.folders import read_view
 from maxsup.reports.sections import MainTable
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
+from maxsup.reports.summary import Summary
 from maxsup.reports.tables import Cell, Head, ReportTable, Row
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
 
@@ -52,8 +53,8 @@ class Cells(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def summary_of(path: Path, **options: Any) -> dict[str, Any]:
-    return dict(read_view(make_folder(path, has_analyses=False, **options)).summary)
+def summary_of(path: Path, **options: Any) -> Summary:
+    return read_view(make_folder(path, has_analyses=False, **options)).summary
 
 
 def markdown_rows(text: str) -> list[list[str]]:
@@ -89,15 +90,15 @@ def test_five_formats_print_the_same_numbers(tmp_path: Path) -> None:
 def test_records_hold_every_seed_with_all_digits(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "a")
     record = json.loads(results_table(summary).json())["records"][0]
-    values = summary["table"]["cells"]["ce"]["accuracy"]["values"]
+    values = summary.table.cells["ce"]["accuracy"].values
     assert {seed: record[f"seed_{seed}"] for seed in values} == values
     assert record["factor"] == 100
 
 
 def test_bold_is_bold_in_every_format_that_has_it(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "a")
-    text = summary["table"]["cells"]["maxsup"]["nll"]["text"]
-    assert summary["table"]["cells"]["maxsup"]["nll"]["is_bold"]
+    text = summary.table.cells["maxsup"]["nll"].text
+    assert summary.table.cells["maxsup"]["nll"].is_bold
     table = results_table(summary)
     assert f"**{text}**" in table.markdown()
     assert f"\\textbf{{{text.replace('±', '$' + chr(92) + 'pm$')}}}" in table.latex()
@@ -124,8 +125,8 @@ def test_a_cell_says_how_many_seeds_are_missing(tmp_path: Path) -> None:
 
 def test_a_cell_that_was_left_out_says_why(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "a")
-    cell = summary["table"]["cells"]["ce"]["nll"]
-    cell |= {"left_out": "takes too long", "mean": None, "text": "-"}
+    changes = {"left_out": "takes too long", "mean": None, "text": "-"}
+    summary.table.cells["ce"]["nll"] = summary.table.cells["ce"]["nll"].model_copy(update=changes)
     assert results_table(summary).rows[0].cells[1].gap == "left out: takes too long"
 
 

@@ -105,32 +105,30 @@ def test_the_summary_has_mean_spread_values_difference_interval_and_p_of_every_l
     execute(folder, PretendLauncher(), lambda states: None)
     summary = summarize(folder, kind="comparison")
     assert json.loads((folder.path / "summary.json").read_text())["baseline"] == "ls"
-    found = {entry["loss"]: entry["metrics"]["accuracy"] for entry in summary["losses"]}
-    assert found["maxsup"]["mean"] == pytest.approx(0.9525, abs=1e-12)
-    assert found["maxsup"]["difference"] == pytest.approx(0.03, abs=1e-12)
-    assert found["maxsup"]["p"] == pytest.approx(2 / 64)
-    assert found["maxsup"]["adjusted_p"] == pytest.approx(4 / 64)
-    assert found["maxsup"]["is_conclusive"]
-    assert found["maxsup"]["values"]["5"] == pytest.approx(0.955)
-    assert found["ls"]["difference"] is None
-    assert found["ce"]["difference"] == pytest.approx(-0.02, abs=1e-12)
-    assert summary["table"]["cells"]["maxsup"]["accuracy"]["text"] == "95.25 ± 0.19"
-    assert summary["table"]["cells"]["maxsup"]["accuracy"]["is_bold"]
-    assert not summary["table"]["cells"]["ls"]["accuracy"]["is_bold"]
+    found = {entry.loss: entry.metrics["accuracy"] for entry in summary.losses}
+    assert found["maxsup"].mean == pytest.approx(0.9525, abs=1e-12)
+    assert found["maxsup"].difference == pytest.approx(0.03, abs=1e-12)
+    assert found["maxsup"].p == pytest.approx(2 / 64)
+    assert found["maxsup"].adjusted_p == pytest.approx(4 / 64)
+    assert found["maxsup"].is_conclusive
+    assert found["maxsup"].values["5"] == pytest.approx(0.955)
+    assert found["ls"].difference is None
+    assert found["ce"].difference == pytest.approx(-0.02, abs=1e-12)
+    assert summary.table.cells["maxsup"]["accuracy"].text == "95.25 ± 0.19"
+    assert summary.table.cells["maxsup"]["accuracy"].is_bold
+    assert not summary.table.cells["ls"]["accuracy"].is_bold
 
 
 def test_a_failed_run_is_a_hole_that_is_named_and_breaks_only_its_pair(folder: StudyFolder) -> None:
     states = execute(folder, PretendLauncher(failing="maxsup-s2"), lambda states: None)
     assert [state.sentence for state in states if state.status == "failed"] == ["no luck."]
     summary = summarize(folder, kind="comparison")
-    failed = [run for run in summary["runs"] if run["status"] != "done"]
-    assert [(run["arm"], run["seed"], run["status"], run["sentence"]) for run in failed] == [
-        ("maxsup", 2, "failed", "no luck.")
-    ]
-    accuracy = summary["table"]["cells"]["maxsup"]["accuracy"]
-    assert accuracy["comparison"]["num_pairs"] == 5
-    assert not accuracy["is_bold"]
-    assert summary["table"]["cells"]["ce"]["accuracy"]["comparison"]["num_pairs"] == 6
+    failed = [run for run in summary.runs if run.status != "done"]
+    assert [(run.arm, run.seed, run.status, run.sentence) for run in failed] == [("maxsup", 2, "failed", "no luck.")]
+    accuracy = summary.table.cells["maxsup"]["accuracy"]
+    assert accuracy.comparison.num_pairs == 5
+    assert not accuracy.is_bold
+    assert summary.table.cells["ce"]["accuracy"].comparison.num_pairs == 6
 
 
 def test_the_same_folder_gives_the_same_bytes(folder: StudyFolder) -> None:
@@ -156,7 +154,7 @@ def test_run_directories_that_no_study_made_become_one_table(folder: StudyFolder
     execute(folder, PretendLauncher(), lambda states: None)
     paths = _write_configs(folder)
     summary = summarize(folder_of_runs(paths, tmp_path / "report"), kind="runs")
-    found = {entry["loss"]: entry["metrics"]["accuracy"]["mean"] for entry in summary["losses"]}
+    found = {entry.loss: entry.metrics["accuracy"].mean for entry in summary.losses}
     assert found == pytest.approx({"ce": 0.9025, "ls": 0.9225, "maxsup": 0.9525})
 
 
@@ -247,6 +245,6 @@ def test_an_analysis_without_its_data_is_left_out_with_a_sentence_and_its_column
     assert all("is left out: " in sentence and "empty" in sentence for sentence in folder.missing)
     for name in folder.runs:
         finish_run(folder.folder(name), 0.5)
-    table = summarize(folder)["table"]["cells"]
-    assert table["maxsup"]["cub"]["text"] == "-"
-    assert "too many" in table["maxsup"]["foods"]["left_out"]
+    table = summarize(folder).table.cells
+    assert table["maxsup"]["cub"].text == "-"
+    assert "too many" in table["maxsup"]["foods"].left_out

@@ -4,10 +4,11 @@ import math
 
 import pytest
 
+from maxsup.reports.summary import SummaryMetric
 from maxsup.studies.statistics import compare_losses
-from maxsup.studies.verdicts import BOLD_RULE, Quantity, verdict_sentences
+from maxsup.studies.verdicts import BOLD_RULE, verdict_sentences
 
-ACCURACY = Quantity("accuracy", unit="points", factor=100, digits=2)
+ACCURACY = SummaryMetric(title="accuracy", unit="%", factor=100, digits=2)
 BASE = [0.90, 0.91, 0.89, 0.90, 0.92, 0.90, 0.91, 0.89]
 
 

@@ -1,0 +1,93 @@
+"""Folders of version 0.1.0 open in this one; damaged files are named.
+
+``comparison_0_1_0.tar.xz`` is what ``maxsup compare --data digits --losses ce,maxsup --seeds 2 epochs=1
+'model.options={widths: [4, 4]}'`` wrote, without its pages, figures, projections and paths of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from maxsup import __version__
+from maxsup.core.errors import StorageError
+from maxsup.core.records import AnalysisResult, RunSummary, read_record
+from maxsup.reports.folders import read_view
+from maxsup.reports.summary import Summary
+from maxsup.studies.engine import StudyRecord, read_folder
+from maxsup.studies.results import summarize
+from tests.integration.command import run_command
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Path:
+    """The folder as 0.1.0 left it."""
+    with tarfile.open(Path(__file__).with_name("comparison_0_1_0.tar.xz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "compared"
+
+
+def plain(path: Path) -> dict[str, object]:
+    """The content of a file, without what this version adds."""
+    found = json.loads(path.read_text())
+    return {key: value for key, value in found.items() if key not in ("version", "checksum")}
+
+
+def test_files_without_a_version_are_read_and_keep_what_they_say(compared: Path) -> None:
+    run = compared / "runs/maxsup-s0-6259303a"
+    files = {
+        Summary: compared / "summary.json",
+        StudyRecord: compared / "study.json",
+        RunSummary: run / "summary.json",
+        AnalysisResult: run / "analysis/collapse-test.json",
+    }
+    for kind, path in files.items():
+        record = read_record(kind, path)
+        assert record.version == ""
+        assert record.model_dump(mode="json", exclude_unset=True) == plain(path)
+
+
+def test_the_numbers_of_an_earlier_comparison_come_out_the_same(compared: Path) -> None:
+    before = json.loads((compared / "summary.json").read_text())
+    after = json.loads(json.dumps(summarize(read_folder(compared), kind="comparison").model_dump(mode="json")))
+    assert after["version"] == __version__
+    for key in ("table", "losses", "runs", "metrics", "seeds", "baseline", "conclusions", "verdicts"):
+        assert after[key] == before[key]
+
+
+@pytest.mark.slow
+def test_report_analyze_and_eval_open_an_earlier_folder(compared: Path) -> None:
+    run = str(compared / "runs/ce-s0-f9584902")
+    page = run_command("report", str(compared), "--json")
+    assert page.code == 0, page.err
+    assert "2 losses on digits" in (compared / "report.html").read_text()
+    done = run_command("analyze", run, "--what", "calibration", "--json")
+    assert done.code == 0, done.err
+    [result] = json.loads(done.out)["results"]["calibration"].values()
+    before = json.loads((compared / "runs/ce-s0-f9584902/summary.json").read_text())["test"]["last"]
+    assert result["numbers"]["nll"]["value"] == pytest.approx(before["nll"], rel=1e-6)
+    judged = run_command("eval", run, "--json")
+    assert judged.code == 0, judged.err
+    assert json.loads(judged.out)["accuracy"] == before["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        ("summary.json", "table", {"rows": 1}),
+        ("summary.json", "losses", [{"loss": "ce"}]),
+        ("study.json", "runs", {"ce": {"arm": "ce"}}),
+        ("runs/ce-s0-f9584902/summary.json", "test", [1]),
+        ("runs/ce-s0-f9584902/analysis/collapse-test.json", "numbers", {"train_within": 1}),
+    ],
+)
+def test_a_file_of_another_form_is_named_in_one_sentence(compared: Path, file: str, key: str, value: object) -> None:
+    path = compared / file
+    path.write_text(json.dumps({**plain(path), key: value}))
+    read = read_view if file == "summary.json" else lambda folder: summarize(read_folder(folder), kind="comparison")
+    with pytest.raises(StorageError, match=rf"{path.name} must be as it was written; got .* at {key}") as caught:
+        read(compared)
+    assert caught.value.exit_code == 5
