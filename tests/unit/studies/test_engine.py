@@ -153,7 +153,9 @@ def _write_configs(folder: StudyFolder) -> list[Path]:
 def test_run_directories_that_no_study_made_become_one_table(folder: StudyFolder, tmp_path: Path) -> None:
     execute(folder, PretendLauncher(), lambda states: None)
     paths = _write_configs(folder)
-    summary = summarize(folder_of_runs(paths, tmp_path / "report"), kind="runs")
+    runs = folder_of_runs(paths, tmp_path / "report")
+    assert runs.study.scales[runs.scale].recipe == str(paths[0].resolve() / "config.yaml")
+    summary = summarize(runs, kind="runs")
     found = {entry.loss: entry.metrics["accuracy"].mean for entry in summary.losses}
     assert found == pytest.approx({"ce": 0.9025, "ls": 0.9225, "maxsup": 0.9525})
 
