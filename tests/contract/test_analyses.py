@@ -31,7 +31,7 @@ CHEAP: dict[str, dict[str, Any]] = {
 FIGURES = {
     "calibration": {"reliability", "risk_coverage"},
     "collapse": {"collapse"},
-    "corruption": {"corruption", "corruption_kinds"},
+    "corruption": {"corruption", "corruption_map"},
     "distillation": {"distillation"},
     "gradcam": {"gradcam"},
     "logits": {"logits", "confidence"},

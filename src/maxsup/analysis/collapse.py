@@ -11,18 +11,14 @@ other rises where ``total`` stays, and features with a high ``r_squared`` are kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
-from maxsup.figures.charts import dumbbells
-from maxsup.figures.style import styled
+from maxsup.figures.features import collapse_figures
 from maxsup.metrics import Interval, bootstrap_interval, neural_collapse
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
 
 
@@ -52,23 +48,8 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
     return {"numbers": numbers(found), "data": {"num_samples": sizes}}
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Training and held-out split joined, a row a run: within, total, r_squared."""
-    split = next(iter(results.values()))["facts"]["split"]
-    # A run analysed on its training split alone has nothing to join; its validation split stands in.
-    other = "val" if split == "train" else split
-    titles = {"within": "within\n(cosine distance)", "total": "total\n(cosine distance)", "r_squared": "$R^2$"}
-    with styled():
-        figure = dumbbells(
-            results,
-            {title: (f"train_{name}", f"{other}_{name}") for name, title in titles.items()},
-            ends=("train", other),
-        )
-    return {"collapse": figure}
-
-
 ANALYSES.register(
     "collapse",
     summary="within, total and r_squared of features, train and held out; neural collapse",
     paper="tab:feature, tab:feature2",
-)(Analysis(compute, draw, counts=("num_resamples",)))
+)(Analysis(compute, collapse_figures, counts=("num_resamples",)))

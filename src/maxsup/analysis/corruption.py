@@ -19,16 +19,13 @@ from torch import Tensor
 from maxsup.analysis.cells import fill_cells, read_cells
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit
-from maxsup.figures.charts import few_ticks
-from maxsup.figures.style import legend_above, panels, run_looks, styled
+from maxsup.figures.corruption import corruption_figures
 from maxsup.losses import RegularizedLoss
 from maxsup.metrics import PredictionSums, expected_calibration_error
-from maxsup.metrics.facts import fact, numbers
+from maxsup.metrics.facts import numbers
 from maxsup.training.parts import build_loss
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
 
 PUBLISHED_BATCH = 100
@@ -106,61 +103,6 @@ def final_objective(run: RunOutputs) -> RegularizedLoss | None:
     return criterion
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Metrics by severity, mean over kinds; and by kind, mean over severities."""
-    return {"corruption": _draw_severities(results), "corruption_kinds": _draw_kinds(results)}
-
-
-def _draw_severities(results: Mapping[str, Result]) -> Figure:
-    looks = run_looks(results)
-    with styled():
-        figure, [row] = panels(1, len(_DRAWN), height=1.7)
-        for axes, metric in zip(row, _DRAWN, strict=True):
-            for label, result in results.items():
-                means = _means(result["data"]["cells"], "severity", metric)
-                look = looks[label]
-                axes.plot(list(means), list(means.values()), **(look.marks | {"linestyle": look.line}))
-            axes.set_ylabel(fact(metric).axis, labelpad=2)
-            axes.set_xlabel("severity")
-            axes.set_xticks([1, 3, 5])
-            few_ticks(axes, axis="y", count=4)
-            axes.set_ylim(bottom=0)
-            axes.grid()
-        legend_above(figure, list(looks.values()))
-    return figure
-
-
-def _draw_kinds(results: Mapping[str, Result]) -> Figure:
-    looks = run_looks(results)
-    kinds = list(dict.fromkeys(cell["corruption"] for result in results.values() for cell in result["data"]["cells"]))
-    with styled():
-        figure, [row] = panels(1, len(_DRAWN), height=0.8 + 0.15 * len(kinds), sharey=True)
-        for axes, metric in zip(row, _DRAWN, strict=True):
-            for label, result in results.items():
-                means = _means(result["data"]["cells"], "corruption", metric)
-                look = looks[label]
-                values = [means.get(kind, math.nan) for kind in kinds]
-                axes.plot(values, range(len(kinds)), **look.marks, alpha=0.85, markersize=3.5)
-            axes.set_xlabel(fact(metric).axis)
-            axes.set_xlim(left=0)
-            axes.grid()
-            few_ticks(axes)
-            axes.tick_params(axis="y", length=0)
-        row[0].set_yticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])
-        row[0].set_ylim(len(kinds) - 0.5, -0.5)
-        legend_above(figure, list(looks.values()), has_lines=False)
-    return figure
-
-
-def _means(cells: Sequence[Mapping[str, Any]], key: str, metric: str) -> dict[Any, float]:
-    """Mean of a metric for each value of ``key``; errors in percent."""
-    groups: dict[Any, list[float]] = {}
-    for cell in cells:
-        groups.setdefault(cell[key], []).append(cell[metric])
-    scale = 100 if metric == "error" else 1
-    return {value: scale * sum(found) / len(found) for value, found in sorted(groups.items())}
-
-
 def _mean(cells: Sequence[Mapping[str, Any]], name: str) -> float:
     """Mean over the cells in which the number is defined."""
     values = [cell[name] for cell in cells if not math.isnan(cell[name])]
@@ -171,4 +113,4 @@ ANALYSES.register(
     "corruption",
     summary="error, NLL and ECE by corruption and severity, mean of all cells; also in the published way",
     paper="tab:corrupted",
-)(Analysis(compute, draw, obstacle, share=share, counts=("num_images",)))
+)(Analysis(compute, corruption_figures, obstacle, share=share, counts=("num_images",)))

@@ -15,7 +15,7 @@ The student is trained with the loss ``distillation`` in ``RUN/distillation/``: 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,15 +24,12 @@ from torch import Tensor
 from maxsup.analysis.nested import trained
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe, parse_recipe
-from maxsup.figures.charts import few_ticks, value, widen
-from maxsup.figures.style import panels, run_looks, styled
+from maxsup.figures.probes import distillation_figures
 from maxsup.metrics import accuracy, negative_log_likelihood
-from maxsup.metrics.facts import fact, numbers
+from maxsup.metrics.facts import numbers
 from maxsup.training.run import recipe_digest
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
 
 
@@ -119,29 +116,8 @@ def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
     return None if run.weights == "last" else "only the last weights of a run are asked as a teacher; use weights=last"
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """A row a teacher: accuracy of both, agreement, divergence, and what the teacher says of wrong classes."""
-    drawn = ("student_accuracy", "agreement", "kl", "wrong_class_information")
-    with styled():
-        looks = run_looks(results)
-        figure, grid = panels(2, 2, height=1.5 + 0.4 * len(results), pad=0.05, sharey=True)
-        cells = [axes for row in grid for axes in row]
-        for axes, name in zip(cells, drawn, strict=True):
-            for place, (label, result) in enumerate(results.items()):
-                look = looks[label]
-                axes.plot([fact(name).factor * value(result, name)], [place], marker=look.marker, color=look.color)
-            axes.set_xlabel(fact(name).axis)
-            axes.grid(axis="x")
-            widen(axes)
-            few_ticks(axes, count=2)
-            axes.set_yticks(range(len(results)), list(results))
-            axes.set_ylim(len(results) - 0.5, -0.5)
-            axes.tick_params(axis="y", length=0)
-    return {"distillation": figure}
-
-
 ANALYSES.register(
     "distillation",
     summary="a student of the run: accuracy, agreement with its teacher, what the teacher says of wrong classes",
     paper="-",
-)(Analysis(compute, draw, obstacle=obstacle, trains=True, is_on_request=True))
+)(Analysis(compute, distillation_figures, obstacle=obstacle, trains=True, is_on_request=True))

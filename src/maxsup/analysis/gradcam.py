@@ -14,7 +14,7 @@ predicted one. Where masks exist (:mod:`maxsup.analysis.masks`) maps are judged 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +27,10 @@ from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
 from maxsup.data import stratified_split
 from maxsup.data.extras import require
-from maxsup.figures.gallery import draw_gallery, encoded
+from maxsup.figures.gallery import encoded, gradcam_figures
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.models import Classifier
 
@@ -137,16 +135,6 @@ def otsu_threshold(heat: Map) -> float:
     return (float(between.argmax()) + 0.5) / (_NUM_LEVELS - 1)
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Images in columns, the originals in the first row and a row a run below."""
-    by_images: dict[tuple[Any, ...], dict[str, Result]] = {}
-    for label, result in results.items():
-        key = (result["facts"]["dataset"], *result["data"]["indices"])
-        by_images.setdefault(key, {})[label] = result
-    figures = [draw_gallery(group) for group in by_images.values()]
-    return {"gradcam" if not place else f"gradcam-{place + 1}": figure for place, figure in enumerate(figures)}
-
-
 def maps_of(model: Classifier, images: Tensor, classes: Sequence[int] | None) -> tuple[Map, Tensor]:
     """Maps from 0 to 1, ``(B, H, W)``, and logits; of the predicted classes where none are given.
 
@@ -229,4 +217,4 @@ ANALYSES.register(
     "gradcam",
     summary="maps of what speaks for the class; precision, recall, pointing game, energy where masks exist",
     paper="fig:gradcam",
-)(Analysis(compute, draw, counts=("num_images", "num_scored")))
+)(Analysis(compute, gradcam_figures, counts=("num_images", "num_scored")))

@@ -7,7 +7,6 @@ away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,14 +14,11 @@ from torch import Tensor
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_number
-from maxsup.figures.style import legend_above, panels, run_looks, styled
+from maxsup.figures.logits import logit_figures
 from maxsup.metrics import mean_confidence
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
 
 _NUM_BINS = 80
@@ -72,49 +68,6 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
     return {"numbers": numbers(found), "data": data}
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Densities of raw and mean-centred logits; cumulative top-1 confidence of right and wrong predictions."""
-    looks = run_looks(results)
-    with styled():
-        densities, [row] = panels(1, 2, height=1.9, sharey=True)
-        for axes, (key, title) in zip(
-            row, (("raw", "logit"), ("centred", "logit \u2212 mean of the sample")), strict=True
-        ):
-            for label, result in results.items():
-                kept, look = result["data"][key], looks[label]
-                axes.stairs(kept["density"], kept["edges"], color=look.color, linestyle=look.line, linewidth=1.0)
-            axes.set_xlabel(title)
-            axes.set_ylim(bottom=0)
-            axes.margins(x=0)
-        row[0].set_ylabel("density (per unit of logit)")
-        legend_above(densities, list(looks.values()), has_lines=True)
-        confidences, [row] = panels(1, 2, height=1.9, sharex=True, sharey=True)
-        for axes, kind in zip(row, ("right", "wrong"), strict=True):
-            _draw_confidence(axes, results, kind)
-        row[0].set_ylabel("predictions up to here (%)")
-        legend_above(confidences, list(looks.values()))
-    return {"logits": densities, "confidence": confidences}
-
-
-def _draw_confidence(axes: Axes, results: Mapping[str, Result], kind: str) -> None:
-    looks = run_looks(results)
-    for label, result in results.items():
-        look, shares = looks[label], result["data"][f"confidence_{kind}"]
-        mean = result["numbers"][f"confidence_{kind}"]["value"]
-        if mean is None:
-            continue
-        grid = [step / (len(shares) - 1) for step in range(len(shares))]
-        percents = [100 * share for share in shares]
-        axes.plot(grid, percents, color=look.color, linestyle=look.line)
-        # The mean, as a mark on the curve.
-        axes.plot([mean], [percents[round(mean * (len(shares) - 1))]], **look.marks, zorder=3)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 103)
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.grid()
-    axes.set_xlabel(f"confidence where {kind}")
-
-
 def _histogram(values: Tensor) -> dict[str, Any]:
     """Density over the range that holds nearly all values."""
     flat = values.flatten()
@@ -147,4 +100,4 @@ ANALYSES.register(
     "logits",
     summary="histograms of raw and mean-centred logits, share near zero, confidence right and wrong",
     paper="fig:logit-analysis",
-)(Analysis(compute, draw))
+)(Analysis(compute, logit_figures))

@@ -6,19 +6,16 @@ group. A group without classes has no accuracy; published tables print 0 for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import shot_groups
-from maxsup.figures.style import legend_above, panels, run_looks, styled
+from maxsup.figures.classes import longtail_figures
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
 
 GROUPS = ("many", "medium", "low")
@@ -56,39 +53,6 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     return {"numbers": numbers(found), "data": data}
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Accuracy of each class from the largest to the smallest, and of the groups."""
-    looks = run_looks(results)
-    with styled():
-        figure, [[classes, groups]] = panels(1, 2, height=2.1, width_ratios=[2, 1], sharey=True)
-        for label, result in results.items():
-            look, data = looks[label], result["data"]
-            rows = sorted(zip(data["num_train"], data["accuracy"], strict=True), key=lambda row: -row[0])
-            rows = [row for row in rows if row[1] is not None]
-            percents = [100 * row[1] for row in rows]
-            marker = look.marker if len(rows) <= 20 else ""
-            shown = look.marks | {"linestyle": look.line, "marker": marker}
-            classes.plot([row[0] for row in rows], percents, **shown)
-        classes.set_xscale("log")
-        classes.invert_xaxis()
-        classes.set_xlabel("training images of the class")
-        classes.set_ylabel("accuracy (%)")
-        classes.grid()
-        present = [name for name in GROUPS if any(name in result["data"]["groups"] for result in results.values())]
-        for place, (label, result) in enumerate(results.items()):
-            look = looks[label]
-            shift = 0.5 * ((place + 0.5) / len(results) - 0.5)
-            heights = [result["numbers"][f"accuracy_{name}"]["value"] for name in present]
-            heights = [float("nan") if height is None else 100 * height for height in heights]
-            groups.plot([spot + shift for spot in range(len(present))], heights, **look.marks)
-        groups.set_xticks(range(len(present)), present)
-        groups.set_xlim(-0.5, len(present) - 0.5)
-        groups.set_xlabel("group (shots)")
-        groups.grid(axis="y")
-        legend_above(figure, list(looks.values()))
-    return {"longtail": figure}
-
-
 def _counts(run: RunOutputs) -> list[int]:
     """Training images of each class, those held out for validation included."""
     labels = torch.cat([run.bundle.train.labels, run.bundle.val.labels])
@@ -98,4 +62,4 @@ def _counts(run: RunOutputs) -> list[int]:
 
 ANALYSES.register(
     "longtail", summary="accuracy of many-, medium- and low-shot classes, and of each class", paper="tab:lt"
-)(Analysis(compute, draw, obstacle))
+)(Analysis(compute, longtail_figures, obstacle))

@@ -8,8 +8,6 @@ well: a loss that collapses classes loses them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,13 +17,11 @@ from maxsup.analysis.factors import factor_r_squared
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit, stratified_split
 from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
-from maxsup.figures.style import legend_above, panels, run_looks, styled
+from maxsup.figures.probes import probe_figures
 from maxsup.metrics import accuracy
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.diagnosis.outputs import Outputs
 
@@ -77,65 +73,6 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
     return {"numbers": numbers(found), "data": data}
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Validation accuracy along the path of strengths, accuracy on test; known factors if there are any."""
-    figures = {"probe": _draw_accuracy(results)}
-    factors = list(dict.fromkeys(name for result in results.values() for name in result["data"]["factors"]))
-    if factors:
-        figures["factors"] = _draw_factors(results, factors)
-    return figures
-
-
-def _draw_accuracy(results: Mapping[str, Result]) -> Figure:
-    looks = run_looks(results)
-    with styled():
-        low = 0.17 * len(results)
-        figure, [[path], [dots]] = panels(2, 1, height=2.25 + low, height_ratios=[1.3, low])
-        for place, (label, result) in enumerate(results.items()):
-            look, data = looks[label], result["data"]
-            percents = [100 * found for found in data["val_accuracies"]]
-            path.plot(data["strengths"], percents, color=look.color, linestyle=look.line)
-            chosen = result["numbers"]["strength"]["value"]
-            nearest = min(range(len(percents)), key=lambda spot: abs(math.log(data["strengths"][spot] / chosen)))
-            path.plot([chosen], [percents[nearest]], **look.marks)
-            pair = [100 * result["numbers"][name]["value"] for name in ("accuracy", "knn_accuracy")]
-            dots.plot(pair, [place, place], color=look.color, linewidth=1.0, zorder=1)
-            dots.plot(pair[:1], [place], **look.marks)
-            dots.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
-        path.set_xscale("log")
-        path.set_xlabel("strength of the L2 penalty")
-        path.set_ylabel("val. accuracy (%)")
-        path.grid()
-        dots.set_yticks(range(len(results)), list(results))
-        dots.set_ylim(len(results) - 0.5, -0.5)
-        dots.set_xlabel("test accuracy (%): filled linear probe, hollow k-NN")
-        dots.margins(x=0.1)
-        dots.tick_params(axis="y", length=0)
-        dots.grid(axis="x")
-        legend_above(figure, list(looks.values()))
-    return figure
-
-
-def _draw_factors(results: Mapping[str, Result], factors: list[str]) -> Figure:
-    looks = run_looks(results)
-    with styled():
-        figure, [[axes]] = panels(height=0.75 + 0.22 * len(factors))
-        for place, (label, result) in enumerate(results.items()):
-            look = looks[label]
-            shift = 0.4 * ((place + 0.5) / len(results) - 0.5)
-            values = [result["numbers"].get(f"r_squared_{name}", {}).get("value") for name in factors]
-            spots = [spot + shift for spot in range(len(factors))]
-            axes.plot([math.nan if value is None else value for value in values], spots, **look.marks)
-        axes.set_yticks(range(len(factors)), factors)
-        axes.set_ylim(len(factors) - 0.5, -0.5)
-        axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.0)
-        axes.set_xlabel("$R^2$ of a linear probe of the factor (share of its variance)")
-        axes.grid(axis="x")
-        axes.tick_params(axis="y", length=0)
-        legend_above(figure, list(looks.values()), has_lines=False)
-    return figure
-
-
 def _parts(run: RunOutputs, train: Outputs, target: str | None) -> list[tuple[Tensor, Tensor]]:
     """Features and labels to fit on and to choose by; without a validation split some of the first are held out."""
     assert train.features is not None
@@ -171,4 +108,4 @@ ANALYSES.register(
     "probe",
     summary="linear and k-NN probe on own or other data; what features hold of known factors",
     paper="tab:extended_feature",
-)(Analysis(compute, draw, obstacle, counts=("num_neighbours",)))
+)(Analysis(compute, probe_figures, obstacle, counts=("num_neighbours",)))

@@ -11,7 +11,7 @@ are compared share classes, samples and axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,22 +22,15 @@ from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
-from maxsup.figures.charts import few_ticks
-from maxsup.figures.style import COLUMN, panels, styled
+from maxsup.figures.features import projection_figures
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.diagnosis.outputs import Outputs
 
 BASES = ("templates", "centroids")
 CHOICES = ("confused", "similar")
-
-# Of classes, not of losses: figures of one run have three of them.
-_CLASS_COLORS = ("#0072B2", "#E69F00", "#882255")
-_CLASS_MARKERS = ("o", "^", "s")
 
 
 def obstacle(run: RunOutputs, *, split: str, basis: str | None = None, **options: Any) -> str | None:
@@ -151,77 +144,6 @@ class Plane:
         return (points - self._origin) @ self._axes
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """A column a run, a row a split, the same axes everywhere; one figure for each three classes."""
-    by_classes: dict[tuple[str, ...], dict[str, Result]] = {}
-    for label, result in results.items():
-        by_classes.setdefault(tuple(result["data"]["classes"]), {})[label] = result
-    figures = [_draw_one(group) for group in by_classes.values()]
-    return {"projection" if not place else f"projection-{place + 1}": figure for place, figure in enumerate(figures)}
-
-
-def _draw_one(results: Mapping[str, Result]) -> Figure:
-    from matplotlib.lines import Line2D
-
-    first = next(iter(results.values()))["data"]
-    parts = list(first["points"])
-    low, high = _limits(results)
-    with styled():
-        # Panels as high as equal units ask for, at most three to a column's width.
-        side = (COLUMN - 0.45) / max(2, min(3, len(results)))
-        tall = side * min(2.0, (high[1] - low[1]) / (high[0] - low[0]))
-        figure, grid = panels(
-            len(parts),
-            len(results),
-            height=0.66 + (tall + 0.06) * len(parts),
-            width=0.45 + side * len(results),
-            is_square=True,
-            sharex=True,
-            sharey=True,
-        )
-        for row, part in zip(grid, parts, strict=True):
-            for axes, (label, result) in zip(row, results.items(), strict=True):
-                groups = result["data"]["points"][part]
-                for group, color, marker in zip(groups, _CLASS_COLORS, _CLASS_MARKERS, strict=True):
-                    across, up = [point[0] for point in group], [point[1] for point in group]
-                    axes.scatter(across, up, s=3.5, color=color, marker=marker, alpha=0.55, linewidths=0)
-                axes.set_aspect("equal")
-                axes.set_xlim(low[0], high[0])
-                axes.set_ylim(low[1], high[1])
-                few_ticks(axes, axis="x", count=3)
-                few_ticks(axes, axis="y", count=4)
-                axes.grid()
-                if row is grid[0]:
-                    axes.set_title(label)
-        for row, part in zip(grid, parts, strict=True):
-            row[0].set_ylabel(part)
-        figure.supxlabel(f"position on the plane of the {first['basis']} (feature units)", fontsize=7)
-        handles = [
-            Line2D(
-                [], [], color=color, marker=marker, linestyle="none", label=f"class {name}" if name.isdigit() else name
-            )
-            for name, color, marker in zip(first["classes"], _CLASS_COLORS, _CLASS_MARKERS, strict=True)
-        ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
-    return figure
-
-
-def _limits(results: Mapping[str, Result]) -> tuple[list[float], list[float]]:
-    """Corners of the smallest window that holds all samples of all runs, and a little more."""
-    points = torch.tensor(
-        [
-            point
-            for result in results.values()
-            for groups in result["data"]["points"].values()
-            for group in groups
-            for point in group
-        ]
-    )
-    low, high = points.min(dim=0).values, points.max(dim=0).values
-    margin = 0.05 * (high - low).clamp(min=1e-6)
-    return (low - margin).tolist(), (high + margin).tolist()
-
-
 def _template_plane(run: RunOutputs, chosen: Sequence[int]) -> Plane:
     weight, bias = run.weight, run.bias
     if weight is None or bias is None:
@@ -286,4 +208,4 @@ ANALYSES.register(
     "projection",
     summary="three classes on the plane of their templates, train and held out, same axes for all runs",
     paper="fig:comparison",
-)(Analysis(compute, draw, obstacle, agree, counts=("num_samples",)))
+)(Analysis(compute, projection_figures, obstacle, agree, counts=("num_samples",)))

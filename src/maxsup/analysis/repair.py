@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
-from maxsup.figures.charts import dumbbells
-from maxsup.figures.style import styled
+from maxsup.figures.calibration import repair_figures
 from maxsup.metrics import (
     aurc,
     auroc,
@@ -21,11 +19,7 @@ from maxsup.metrics import (
 from maxsup.metrics.facts import numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from maxsup.analysis.outputs import RunOutputs
-
-_AURC = r"AURC $\times 10^3$"
 
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:
@@ -61,21 +55,8 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     }
 
 
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Before and after, a row a run: negative log-likelihood, calibration error, AURC."""
-    columns = {"nll": "NLL (nats)", "ece": "ECE", "aurc": _AURC}
-    with styled():
-        figure = dumbbells(
-            results,
-            {title: (f"{name}_before", f"{name}_after") for name, title in columns.items()},
-            ends=("before", "after"),
-            scales={_AURC: 1000.0},
-        )
-    return {"repair": figure}
-
-
 ANALYSES.register(
     "repair",
     summary="temperature and logit norm, fitted on validation: calibration and selection before and after",
     paper="-",
-)(Analysis(compute, draw, obstacle))
+)(Analysis(compute, repair_figures, obstacle))

@@ -16,9 +16,9 @@ Pictures and the intersection over union of each class are those of all views th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,13 +34,10 @@ from maxsup.core.recipes import load_recipe
 from maxsup.data import MaskSplit
 from maxsup.data.mask_pipeline import MaskPipeline
 from maxsup.figures.gallery import MAX_SIDE, encoded
-from maxsup.figures.mask_gallery import draw_classes, draw_masks
+from maxsup.figures.masks import segmentation_figures
 from maxsup.metrics.facts import numbers
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.training.run import recipe_digest
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NAMED_SCALES = {"single": (1.0,), "multi": MULTI_SCALES}
 
@@ -121,23 +118,6 @@ def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **option
     if not run.is_dense and recipe is None:
         return "its data has no masks; give segmentation.recipe=ade20k_upernet_deit_small or another to fine-tune it"
     return None
-
-
-def draw(results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Pictures of the runs side by side, and the classes they get right; other data or views have their own figures."""
-    groups: dict[tuple[Any, ...], dict[str, Result]] = {}
-    for label, result in results.items():
-        data = result["data"]
-        views = (data["num_views"], *data["scales"])
-        alike = (data["images"], views, *data["class_names"], *data["indices"])
-        groups.setdefault(alike, {})[label] = result
-    figures = {}
-    for place, group in enumerate(groups.values()):
-        number = f"-{place + 1}" if place else ""
-        figures[f"segmentation-classes{number}"] = draw_classes(group)
-        if next(iter(group.values()))["data"]["cells"]:
-            figures[f"segmentation{number}"] = draw_masks(group)
-    return figures
 
 
 def _fine_tuned(run: RunOutputs, name: str, overrides: Sequence[str]) -> RunOutputs:
@@ -228,4 +208,4 @@ ANALYSES.register(
     "segmentation",
     summary="mIoU of masks, single- and multi-scale, and pictures; of a classifier, after fine-tuning its backbone",
     paper="tab:miou",
-)(Analysis(compute, draw, obstacle=obstacle, takes_masks=True, trains=True))
+)(Analysis(compute, segmentation_figures, obstacle=obstacle, takes_masks=True, trains=True))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxsup.figures.style import GREY, panels, run_looks
+from maxsup.figures.style import GREY, Results, panels, result_looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ def value(result: Mapping[str, Any], name: str) -> float:
 
 
 def dumbbells(
-    results: Mapping[str, Mapping[str, Any]],
+    results: Results,
     columns: Mapping[str, tuple[str, str]],
     *,
     ends: tuple[str, str],
@@ -35,7 +36,7 @@ def dumbbells(
     """
     from matplotlib.lines import Line2D
 
-    looks = run_looks(results)
+    looks = result_looks(results)
     figure, [row] = panels(1, len(columns), height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
     for axes, (title, (first, second)) in zip(row, columns.items(), strict=True):
         scale = (scales or {}).get(title, 1.0)
@@ -43,19 +44,14 @@ def dumbbells(
             look = looks[label]
             pair = scale * value(result, first), scale * value(result, second)
             axes.plot(pair, (place, place), color=look.color, linewidth=1.0, zorder=1)
-            axes.plot(pair[:1], [place], marker=look.marker, linestyle="none", color=look.color)
-            axes.plot(
-                pair[1:], [place], marker=look.marker, linestyle="none", color=look.color, markerfacecolor="white"
-            )
+            axes.plot(pair[:1], [place], **look.marks)
+            axes.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
         axes.set_xlabel(title)
         axes.grid(axis="x")
         axes.margins(x=0.15)
         widen(axes)
         few_ticks(axes, count=2)
-    row[0].set_yticks(range(len(results)), list(results))
-    row[0].set_ylim(len(results) - 0.5, -0.5)
-    for axes in row:
-        axes.tick_params(axis="y", length=0)
+    name_rows(row, list(results))
     faces = (GREY, "white")
     handles = [
         Line2D([], [], color=GREY, marker="o", linestyle="none", markerfacecolor=face, label=end)
@@ -63,6 +59,38 @@ def dumbbells(
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
     return figure
+
+
+def flat_panels(count: int, *, per_row: int = 3, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, from left to right and then down.
+
+    Args:
+        count: Of panels.
+        per_row: At most so many side by side.
+        height: Of a row of panels, in inches.
+        options: Of :func:`~maxsup.figures.style.panels`.
+    """
+    num_rows = math.ceil(count / per_row)
+    figure, grid = panels(num_rows, min(per_row, count), height=height * num_rows, **options)
+    flat = [axes for row in grid for axes in row]
+    for axes in flat[count:]:
+        axes.set_visible(False)
+    return figure, flat[:count]
+
+
+def name_rows(row: Sequence[Axes], names: Sequence[str]) -> None:
+    """Names from top to bottom on the first of panels that share their vertical axis; ticks on none."""
+    row[0].set_yticks(range(len(names)), list(names))
+    row[0].set_ylim(len(names) - 0.5, -0.5)
+    for axes in row:
+        axes.tick_params(axis="y", length=0)
+
+
+def plain_grid(axes: Axes, count: int = 4) -> None:
+    """Lines behind the data, and few ticks on both sides."""
+    axes.grid()
+    few_ticks(axes, count=count)
+    few_ticks(axes, axis="y", count=count)
 
 
 def widen(axes: Axes, share: float = 0.2) -> None:

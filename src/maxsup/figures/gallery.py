@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxsup.core.errors import StorageError
-from maxsup.figures.style import COLUMN, panels, styled
+from maxsup.figures.style import COLUMN, Results, panels, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,17 @@ def decoded(text: str) -> NDArray[np.uint8]:
         raise StorageError(f"image in a result must be a small PNG; got {error}. Run maxsup analyze again.") from error
 
 
-def draw_gallery(results: Mapping[str, Mapping[str, Any]]) -> Figure:
+def gradcam_figures(results: Results) -> dict[str, Figure]:
+    """A gallery for each set of images."""
+    by_images: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for label, result in results.items():
+        key = (result["facts"]["dataset"], *result["data"]["indices"])
+        by_images.setdefault(key, {})[label] = result
+    figures = [gallery_figure(group) for group in by_images.values()]
+    return {"gradcam" if not place else f"gradcam-{place + 1}": figure for place, figure in enumerate(figures)}
+
+
+def gallery_figure(results: Results) -> Figure:
     """Originals in the first row, a row of maps a run below; a frame and a name where the prediction is wrong."""
     from matplotlib import cm
     from matplotlib.colors import Normalize
@@ -88,7 +98,7 @@ def draw_gallery(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _asked(results: Mapping[str, Mapping[str, Any]]) -> str:
+def _asked(results: Results) -> str:
     return "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
 
 

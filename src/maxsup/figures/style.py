@@ -5,6 +5,7 @@ Figures are made without pyplot, so nothing here depends on a display or on what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,11 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+Results = Mapping[str, Mapping[str, Any]]
+"""Results of an analysis by label of the run: ``facts`` (with ``loss``), ``numbers`` and ``data``, as stored."""
+
 COLUMN = 3.4
 """Width of a column in inches."""
 
+WIDE = 6.6
+"""Width of a figure that takes the whole page, in inches."""
+
 DPI = 200
-GREY = "#8A8A8A"
+INK, SOFT, GREY = "#000000", "#5a5a5a", "#8A8A8A"
 
 _SETTINGS: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -76,6 +83,11 @@ class Look:
             "linestyle": "none",
         }
 
+    @property
+    def stroke(self) -> dict[str, Any]:
+        """Options of ``plot`` for a line without markers."""
+        return {"color": self.color, "linestyle": self.line}
+
 
 # Seven colours of Okabe and Ito, a grey among them, for the losses that meet most often; the others were searched for.
 # Any two differ by at least 15 (CIE 1976) with normal sight and with each of the three colour deficiencies.
@@ -116,21 +128,42 @@ def loss_look(loss: str) -> Look:
     return LOOKS.get(loss, Look(loss, GREY, "o"))
 
 
-def run_looks(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Look]:
-    """A look for each labelled result: the colour of its loss; a second run of a loss gets another line and filling.
+def run_looks(losses: Mapping[str, str], titles: Mapping[str, str] | None = None) -> dict[str, Look]:
+    """A look for each label: the colour of its loss; a second run of a loss gets another line and filling.
+
+    Args:
+        losses: Name of the loss by label.
+        titles: What legends call them, where that is not the label.
 
     Example:
-        >>> looks = run_looks({"LS 0.1": {"facts": {"loss": "ls"}}, "LS 0.2": {"facts": {"loss": "ls"}}})
+        >>> looks = run_looks({"LS 0.1": "ls", "LS 0.2": "ls"})
         >>> {look.color for look in looks.values()}, looks["LS 0.1"].line == looks["LS 0.2"].line
         ({'#D55E00'}, False)
     """
     looks, seen = {}, dict[str, int]()
-    for label, result in results.items():
-        loss = str(result["facts"]["loss"])
+    for label, loss in losses.items():
         count = seen[loss] = seen.get(loss, -1) + 1
         variant = count % len(_LINES)
-        looks[label] = replace(loss_look(loss), label=label, line=_LINES[variant], fill=_FILLS[variant])
+        title = short_text((titles or {}).get(label, label))
+        looks[label] = replace(loss_look(loss), label=title, line=_LINES[variant], fill=_FILLS[variant])
     return looks
+
+
+def result_looks(results: Results) -> dict[str, Look]:
+    """A look for each labelled result."""
+    return run_looks({label: str(result["facts"]["loss"]) for label, result in results.items()})
+
+
+def short_text(text: str, limit: int = 28) -> str:
+    r"""Text for a figure: no longer than it can show, and never taken for a formula.
+
+    Example:
+        >>> short_text("$x$ and a long rest", 10)
+        '\\$x\\$ and a…'
+    """
+    short = " ".join(text.split())
+    short = short if len(short) <= limit else f"{short[: limit - 1]}…"
+    return re.sub(r"(?<!\\)\$", r"\\$", short)
 
 
 @contextmanager

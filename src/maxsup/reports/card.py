@@ -31,8 +31,8 @@ from maxsup.core.rundir import RunDir
 from maxsup.core.storage import json_text, make_folder, replace_bytes
 from maxsup.losses import LOSSES
 from maxsup.metrics.facts import fact
+from maxsup.reports.blocks import anchor, shown
 from maxsup.reports.folders import without_paths
-from maxsup.reports.page import anchor, shown
 from maxsup.reports.tables import markdown_text
 from maxsup.training.checkpoint import checkpoint_values
 from maxsup.training.parts import build_data

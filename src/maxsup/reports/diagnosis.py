@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup.diagnosis.findings import REFERENCE_SOURCE, REFERENCES
 from maxsup.metrics.facts import BETTER
-from maxsup.reports.diagnosis_figures import (
+from maxsup.reports.blocks import (
+    Block,
+    Chapter,
+    Column,
+    Findings,
+    Page,
+    Section,
+    Table,
+    Text,
+    anchor,
+    shown,
+)
+from maxsup.reports.diagnosis_plots import (
     collapse_plot,
     confidence_plot,
     reliability_plot,
     risk_plot,
     smoothing_plot,
 )
-from maxsup.reports.page import Block, Column, Findings, Page, Section, Table, Text, anchor, render, shown
+from maxsup.reports.page import page_html
 
 if TYPE_CHECKING:
     from maxsup.diagnosis.diagnosis import Diagnosis
@@ -79,7 +91,7 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
     sections.append(_classes(data["classes"]))
     sections.append(_methods(data))
     lead = "What the outputs of this model say about its training, and how far its confidence can be trusted."
-    return render(Page("Damage report", sections, lead, named))
+    return page_html(Page("Damage report", [Chapter("Damage report", sections, lead, named)]))
 
 
 def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:

@@ -10,12 +10,10 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError
 from maxsup.core.rundir import RunDir
-from maxsup.figures.style import GREY, panels, save, styled
-from maxsup.reports.plots import WIDE
+from maxsup.figures.evidence import claim_figure, claims_figure, widths_figure
+from maxsup.figures.style import save
 
 BEGIN, END = "<!-- claims: written by maxsup report -->", "<!-- end of claims -->"
-
-_COLORS = {"confirmed": "#1b7837", "contradicted": "#b2182b", "undecided": GREY}
 
 
 def write_evidence(
@@ -41,13 +39,13 @@ def write_evidence(
         path = folder / "claims" / f"{claim['name']}.md"
         target.write_text(path, claim_page(claim))
         written.append(path)
-    with styled():
-        written += save(_claims_figure(claims), folder / "figures", "claims")
-        for claim in claims:
-            if claim["num_pairs"] > 1:
-                written += save(_claim_figure(claim), folder / "figures", claim["name"])
-        if any(sweep["points"] for sweep in sweeps):
-            written += save(_sweep_figure(sweeps), folder / "figures", "widths")
+    figures = {"claims": claims_figure(claims)}
+    figures |= {claim["name"]: claim_figure(claim) for claim in claims if claim["num_pairs"] > 1}
+    shown = [sweep for sweep in sweeps if sweep["points"]]
+    if shown:
+        figures["widths"] = widths_figure(shown)
+    for name, figure in figures.items():
+        written += save(figure, folder / "figures", name)
     return written
 
 
@@ -104,54 +102,3 @@ def difference_text(claim: Mapping[str, Any]) -> str:
 
 def _with_unit(value: str, unit: str) -> str:
     return f"{value} {unit}".rstrip()
-
-
-def _claims_figure(claims: Sequence[Mapping[str, Any]]) -> Any:
-    """Every claim in units of its margin, claimed direction to the right."""
-    shown = [claim for claim in claims if math.isfinite(claim["low"])]
-    figure, [[panel]] = panels(width=WIDE, height=0.6 + 0.28 * max(len(shown), 2))
-    panel.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
-    panel.axvline(0, color=GREY, linewidth=0.8)
-    for place, claim in enumerate(reversed(shown)):
-        sign = -1 if claim["direction"] == "lower" else 1
-        mean, *ends = (sign * claim[key] / claim["margin"] for key in ("mean", "low", "high"))
-        panel.plot(ends, [place, place], color=_COLORS[claim["word"]], linewidth=1.6)
-        panel.plot([mean], [place], "o", color=_COLORS[claim["word"]], markersize=4.5)
-    panel.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
-    panel.set_xlabel("difference in units of the margin; to the right as claimed")
-    return figure
-
-
-def _claim_figure(claim: Mapping[str, Any]) -> Any:
-    """The difference of every seed, their mean with its interval, and the margin as a band."""
-    figure, [[panel]] = panels(width=WIDE, height=1.3)
-    panel.axvspan(-claim["margin"], claim["margin"], color=GREY, alpha=0.15, linewidth=0)
-    panel.axvline(0, color=GREY, linewidth=0.8)
-    color = _COLORS[claim["word"]]
-    panel.plot([own - other for _, own, other in claim["values"]], [1] * claim["num_pairs"], "o", color=GREY, alpha=0.7)
-    panel.plot([claim["low"], claim["high"]], [0, 0], color=color, linewidth=1.6)
-    panel.plot([claim["mean"]], [0], "o", color=color)
-    panel.set_yticks([0, 1], ["mean", "seeds"])
-    panel.set_ylim(-0.6, 1.6)
-    panel.set_xlabel(f"{claim['claim']} minus {claim['than']}" + (f" ({claim['unit']})" if claim["unit"] else ""))
-    return figure
-
-
-def _sweep_figure(sweeps: Sequence[Mapping[str, Any]]) -> Any:
-    """Difference of MaxSup to label smoothing against the share of training images that stay wrong."""
-    shown = [sweep for sweep in sweeps if sweep["points"]]
-    figure, [axes] = panels(1, len(shown), width=WIDE, height=2.6)
-    for panel, sweep in zip(axes, shown, strict=True):
-        panel.axhline(0, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
-        for wrong, mean, low, high in sweep["points"]:
-            panel.plot([100 * wrong] * 2, [100 * low, 100 * high], color="black", linewidth=1.2)
-            panel.plot([100 * wrong], [100 * mean], "o", color="black", markersize=4)
-        slope, intercept = sweep["slope"], sweep["intercept"]
-        if math.isfinite(slope):
-            end = max(point[0] for point in sweep["points"])
-            panel.plot([0, 100 * end], [100 * intercept, 100 * (intercept + slope * end)], color=GREY, linewidth=1)
-        panel.set_xlim(left=0)
-        panel.set_title(sweep["title"])
-        panel.set_xlabel("training images wrong (%)")
-    axes[0].set_ylabel("accuracy, MaxSup - LS (points)")
-    return figure

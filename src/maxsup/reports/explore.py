@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from maxsup.reports.page import Page, render, template_text
+from maxsup.reports.blocks import Chapter, Page
+from maxsup.reports.page import page_html
 
 # In the order in which each needs those before it.
 _SCRIPTS = ("losses", "drawing", "logits", "path", "network", "training")
@@ -10,14 +11,14 @@ _SCRIPTS = ("losses", "drawing", "logits", "path", "network", "training")
 
 def explore_page() -> str:
     """The page as HTML: one file that works without a network."""
-    return render(
-        Page(
-            "Play with the losses",
-            sections=(),
-            lead="What cross-entropy (CE), label smoothing (LS), Max Suppression (MaxSup) and margin-based label "
-            "smoothing (MbLS) do to one prediction, to one error, and to a small network.",
-        ),
+    title = "Play with the losses"
+    lead = (
+        "What cross-entropy (CE), label smoothing (LS), Max Suppression (MaxSup) and margin-based label smoothing "
+        "(MbLS) do to one prediction, to one error, and to a small network."
+    )
+    return page_html(
+        Page(title, [Chapter(title, [], lead)]),
         "explore.html",
-        extra_style=template_text("explore.css"),
-        extra_script="".join(template_text(f"explore_{name}.js") for name in _SCRIPTS),
+        styles=("page.css", "explore.css"),
+        scripts=("page.js", *(f"explore_{name}.js" for name in _SCRIPTS)),
     )

@@ -18,8 +18,8 @@ from maxsup.core.errors import MaxsupError
 from maxsup.core.records import RunSummary, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.figures.style import save
+from maxsup.reports.blocks import anchor, csv_text
 from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
-from maxsup.reports.page import Column, Table, anchor
 from maxsup.reports.plots import differences_plot, seeds_plot
 from maxsup.reports.sections import ERRATA_PAGE, short_verdicts
 from maxsup.reports.sections_tables import differences_table, results_table
@@ -80,8 +80,7 @@ def seeds_csv(summary: Summary) -> str:
         for entry in summary.losses
         for seed in summary.seeds
     ]
-    columns = [Column(title) for title in ("loss", "group", "seed", *(metric.name for metric in summary.metrics))]
-    return Table("", columns, rows).csv()
+    return csv_text(["loss", "group", "seed", *(metric.name for metric in summary.metrics)], rows)
 
 
 def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: Sequence[str], name: str) -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxsup.core.rundir import RunDir
+from maxsup.reports.blocks import Block, Chapter, Page, Section, anchor
 from maxsup.reports.folders import FolderView, read_view
-from maxsup.reports.page import anchor, render, template_text
+from maxsup.reports.page import page_html
 from maxsup.reports.sections import (
-    Banner,
-    ReportBlock,
-    ReportSection,
     banners,
     choice_blocks,
     environment_blocks,
@@ -24,26 +21,6 @@ from maxsup.reports.sections import (
 )
 from maxsup.reports.sections_figures import FIGURES, finding_blocks
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """One comparison or study on the page."""
-
-    title: str
-    anchor: str
-    question: str
-    facts: dict[str, str]
-    banners: Sequence[Banner]
-    sections: Sequence[ReportSection]
-
-
-@dataclass(frozen=True)
-class ReportPage:
-    """All that is on the page."""
-
-    title: str
-    chapters: Sequence[Chapter] = field(repr=False)
 
 
 def write_report(
@@ -90,14 +67,14 @@ def report_page(views: Sequence[FolderView]) -> str:
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         chapters = [_chapter(view, place, is_alone=len(views) == 1) for place, view in enumerate(views)]
         title = chapters[0].title if len(views) == 1 else f"{len(views)} comparisons"
-        return render(ReportPage(title, chapters), "report.html", extra_style=template_text("report.css"))
+        return page_html(Page(title, chapters))
 
 
 def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
     prefix = "" if is_alone else f"{place + 1}-"
     names = "" if is_alone else f"c{place + 1}-"
     summary = view.summary
-    found: list[tuple[str, list[ReportBlock]]] = [
+    found: list[tuple[str, list[Block]]] = [
         ("What was found", finding_blocks(view, names)),
         ("Results", results_blocks(view)),
         ("What this shows, number by number", verdict_blocks(view)),
@@ -109,6 +86,6 @@ def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
         ("Runs", run_blocks(view)),
         ("Environment", environment_blocks(view)),
     ]
-    sections = [ReportSection(title, f"{prefix}{anchor(title)}", blocks) for title, blocks in found if blocks]
+    sections = [Section(title, blocks, prefix) for title, blocks in found if blocks]
     # Banners last: some of what they say is found out by drawing.
-    return Chapter(summary.title, f"chapter-{place + 1}", summary.question, facts(summary), banners(view), sections)
+    return Chapter(summary.title, sections, summary.question, facts(summary), banners(view), f"chapter-{place + 1}")

@@ -2,108 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
 
+from maxsup.reports.blocks import Banner, Block, Bullets, Definitions, Log, Text, Verdicts
 from maxsup.reports.folders import FolderView
-from maxsup.reports.page import Plot, Text
-from maxsup.reports.plots_analyses import Picture
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
 from maxsup.reports.summary import LossNumber, Summary, listed
-from maxsup.reports.tables import ReportTable
+from maxsup.reports.tables import MainTable
 
 ERRATA_PAGE = "docs/errata.md"
-
-_MAX_COLUMNS = 6
-
-
-@dataclass(frozen=True)
-class Banner:
-    """What a reader must see before all else; ``level`` is ``warning`` or ``error``."""
-
-    title: str
-    text: str
-    level: str = "warning"
-    kind: ClassVar[str] = "banner"
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """What each metric shows, in a sentence, and all that can be said of it folded away under that."""
-
-    short: Sequence[tuple[str, str]]
-    items: Sequence[tuple[str, Sequence[str]]]
-    kind: ClassVar[str] = "verdicts"
-
-
-@dataclass(frozen=True)
-class Definitions:
-    """Names and what is said of them."""
-
-    items: Sequence[tuple[str, str]]
-    kind: ClassVar[str] = "definitions"
-
-
-@dataclass(frozen=True)
-class Bullets:
-    """A list."""
-
-    items: Sequence[str]
-    kind: ClassVar[str] = "bullets"
-
-
-@dataclass(frozen=True)
-class Log:
-    """The end of a log, folded away."""
-
-    title: str
-    text: str
-    kind: ClassVar[str] = "log"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Figures side by side where there is room."""
-
-    items: Sequence[Plot]
-    kind: ClassVar[str] = "pair"
-
-
-@dataclass(frozen=True)
-class MainTable:
-    """A table with all its forms for download."""
-
-    table: ReportTable
-    others: Sequence[ReportTable] = ()
-    kind: ClassVar[str] = "main_table"
-
-    @property
-    def shown(self) -> ReportTable:
-        """As the page shows it: a table too wide for a screen is turned where that makes it narrower."""
-        num_columns, num_rows = len(self.table.heads), len(self.table.rows)
-        return self.table.turned() if num_columns > max(_MAX_COLUMNS, num_rows) else self.table
-
-    @property
-    def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
-        """Names of tables, each with its forms: what readers call it, the ending, the content."""
-        forms = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
-        return [
-            (table.name, [(forms[ending], ending, content) for ending, content in table.files().items()])
-            for table in (self.table, *self.others)
-        ]
-
-
-ReportBlock = Text | Plot | Picture | Banner | Verdicts | Definitions | Bullets | Log | Pair | MainTable
-
-
-@dataclass(frozen=True)
-class ReportSection:
-    """A part of a chapter under a heading; ``anchor`` is unique on the page."""
-
-    title: str
-    anchor: str
-    blocks: Sequence[ReportBlock]
 
 
 def banners(view: FolderView) -> list[Banner]:
@@ -123,7 +30,7 @@ def banners(view: FolderView) -> list[Banner]:
     return found
 
 
-def results_blocks(view: FolderView) -> list[ReportBlock]:
+def results_blocks(view: FolderView) -> list[Block]:
     """The main table and when something in it is bold."""
     summary = view.summary
     notes = [summary.note] if summary.note and not summary.is_reduced else []
@@ -142,7 +49,7 @@ def how_to_read(summary: Summary) -> str:
     )
 
 
-def verdict_blocks(view: FolderView) -> list[ReportBlock]:
+def verdict_blocks(view: FolderView) -> list[Block]:
     """What the numbers show, in words."""
     items = [(entry.title, entry.sentences) for entry in view.summary.verdicts if entry.sentences]
     return [Verdicts(short_verdicts(view.summary), items)] if items else []
@@ -186,10 +93,10 @@ def _short_sentence(numbers: Mapping[str, LossNumber], direction: str, baseline:
     return f"{text[0].upper() if not shown else text[0]}{text[1:]}."
 
 
-def choice_blocks(view: FolderView) -> list[ReportBlock]:
+def choice_blocks(view: FolderView) -> list[Block]:
     """What the paper states, what it leaves open and what was done, and where its parts disagree."""
     summary = view.summary
-    blocks: list[ReportBlock] = []
+    blocks: list[Block] = []
     if summary.stated:
         blocks += [Text("What the paper states:"), Bullets(summary.stated)]
     if summary.unstated:
@@ -204,9 +111,9 @@ def choice_blocks(view: FolderView) -> list[ReportBlock]:
     return blocks
 
 
-def run_blocks(view: FolderView) -> list[ReportBlock]:
+def run_blocks(view: FolderView) -> list[Block]:
     """All runs, and the ends of the logs of those that failed."""
-    blocks: list[ReportBlock] = [MainTable(runs_table(view.summary))]
+    blocks: list[Block] = [MainTable(runs_table(view.summary))]
     for run in view.runs:
         if run.status != "done":
             text = run.log_end()
@@ -215,7 +122,7 @@ def run_blocks(view: FolderView) -> list[ReportBlock]:
     return blocks
 
 
-def environment_blocks(view: FolderView) -> list[ReportBlock]:
+def environment_blocks(view: FolderView) -> list[Block]:
     """Where it ran."""
     environment = view.summary.environment
     return [Definitions([(str(key), str(value)) for key, value in environment.items()])] if environment else []

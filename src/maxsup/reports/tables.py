@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from maxsup.core.storage import json_text
-from maxsup.reports.page import Column, Table
+from maxsup.reports.blocks import csv_text
 
 HOLE = "-"
 """What stands where there is no number."""
 
 FORMATS = ("md", "tex", "csv", "json")
+
+# A table with more columns is too wide for a screen.
+_MAX_COLUMNS = 6
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -174,7 +177,7 @@ class ReportTable:
     def csv(self) -> str:
         """One line a record."""
         keys = list(dict.fromkeys(key for record in self.records for key in record))
-        return Table("", [Column(key) for key in keys], [[r.get(key) for key in keys] for r in self.records]).csv()
+        return csv_text(keys, [[record.get(key) for key in keys] for record in self.records])
 
     def json(self) -> str:
         """The records under the table's name."""
@@ -192,6 +195,30 @@ class ReportTable:
             has_published = any(row.cells[place].published for row in self.rows)
             found += [head] * (2 if has_published else 1)
         return found
+
+
+@dataclass(frozen=True)
+class MainTable:
+    """A table with all its forms for download."""
+
+    table: ReportTable
+    others: Sequence[ReportTable] = ()
+    kind: ClassVar[str] = "main_table"
+
+    @property
+    def shown(self) -> ReportTable:
+        """As the page shows it: a table too wide for a screen is turned where that makes it narrower."""
+        num_columns, num_rows = len(self.table.heads), len(self.table.rows)
+        return self.table.turned() if num_columns > max(_MAX_COLUMNS, num_rows) else self.table
+
+    @property
+    def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Names of tables, each with its forms: what readers call it, the ending, the content."""
+        forms = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
+        return [
+            (table.name, [(forms[ending], ending, content) for ending, content in table.files().items()])
+            for table in (self.table, *self.others)
+        ]
 
 
 def markdown_text(text: str) -> str:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from maxsup.analysis import RunOutputs, logits
+from maxsup.figures.logits import logit_figures
 
 
 def test_numbers_and_histograms_are_those_of_plain_loops(digit_runs: list[Path]) -> None:
@@ -49,4 +50,4 @@ def test_a_model_without_errors_is_drawn_without_them(digit_runs: list[Path]) ->
 
     from maxsup.core.storage import json_text
 
-    assert set(logits.draw({"CE": json.loads(json_text(result))})) == {"logits", "confidence"}
+    assert set(logit_figures({"CE": json.loads(json_text(result))})) == {"logits", "confidence"}

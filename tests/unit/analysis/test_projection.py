@@ -6,6 +6,7 @@ import torch
 from maxsup.analysis import RunOutputs, projection
 from maxsup.analysis.projection import Plane, pick_classes
 from maxsup.diagnosis import Outputs
+from maxsup.figures.features import projection_figures
 from tests.unit.analysis.made import make_run
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -99,7 +100,7 @@ def test_axes_are_the_same_for_all_runs(digit_runs: list[Path]) -> None:
         run = RunOutputs(path)
         found = projection.compute(run, split="test", classes=["1", "7", "8"])
         results[run.label] = {"facts": run.facts("test"), **found}
-    [figure] = projection.draw(results).values()
+    [figure] = projection_figures(results).values()
     limits = {(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes}
     assert len(figure.axes) == 6
     assert len(limits) == 1

@@ -53,8 +53,7 @@ def test_colours_are_dark_enough_for_white_paper() -> None:
 
 
 def test_a_loss_keeps_its_colour_and_another_run_of_it_gets_another_line() -> None:
-    results = {name: {"facts": {"loss": "ls"}} for name in ("a", "b", "c")} | {"d": {"facts": {"loss": "ce"}}}
-    looks = run_looks(results)
+    looks = run_looks({"a": "ls", "b": "ls", "c": "ls", "d": "ce"})
     assert [looks[name].color for name in "abcd"] == [LOOKS["ls"].color] * 3 + [LOOKS["ce"].color]
     assert len({str(looks[name].line) for name in "abc"}) == 3
     assert [looks[name].label for name in "ad"] == ["a", "d"]

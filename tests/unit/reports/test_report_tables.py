@@ -14,10 +14,9 @@ import pytest
 
 from maxsup.reports import write_report
 from maxsup.reports.folders import read_view
-from maxsup.reports.sections import MainTable
 from maxsup.reports.sections_tables import differences_table, results_table, runs_table
 from maxsup.reports.summary import Summary
-from maxsup.reports.tables import Cell, Head, ReportTable, Row
+from maxsup.reports.tables import Cell, Head, MainTable, ReportTable, Row
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Pictures of masks: image, truth, prediction and error of the runs compared, and the classes they get right."""
+"""Pictures of masks: image, truth, prediction and error of the runs compared."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxsup.figures.classes import class_iou_figure
 from maxsup.figures.gallery import decoded, show_pixels
-from maxsup.figures.style import COLUMN, GREY, legend_above, panels, run_looks, styled
+from maxsup.figures.style import COLUMN, Results, panels, result_looks, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maxsup.figures.style import Look
+    from maxsup.figures.style import COLUMN, Results, panels, result_looks, styled
 
 _WRONG, _RIGHT, _IGNORED = (193, 18, 31), (226, 226, 226), (255, 255, 255)
 # What data sets store where a pixel has no class.
 _IGNORED_LABEL = 255
 _MAX_LEGEND = 12
-_MAX_BARS = 30
 _GOLDEN = 0.618033988749895
 
 # Okabe and Ito's colours first, the darkest last; from the ninth class on hues that are as far apart as can be.
@@ -51,7 +51,28 @@ def class_colors(num_classes: int) -> NDArray[np.uint8]:
     return np.array(colors, dtype=np.uint8)
 
 
-def draw_masks(results: Mapping[str, Mapping[str, Any]]) -> Figure:
+def segmentation_figures(results: Results) -> dict[str, Figure]:
+    """Pictures of the runs side by side, and the classes they get right; other data or views have their own figures."""
+    groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for label, result in results.items():
+        data = result["data"]
+        views = (data["num_views"], *data["scales"])
+        alike = (data["images"], views, *data["class_names"], *data["indices"])
+        groups.setdefault(alike, {})[label] = result
+    figures = {}
+    for place, group in enumerate(groups.values()):
+        number = f"-{place + 1}" if place else ""
+        first = next(iter(group.values()))["data"]
+        shares = {label: result["data"]["class_iou"] for label, result in group.items()}
+        figures[f"segmentation-classes{number}"] = class_iou_figure(
+            first["class_names"], shares, result_looks(group), _views(first)
+        )
+        if first["cells"]:
+            figures[f"segmentation{number}"] = masks_figure(group)
+    return figures
+
+
+def masks_figure(results: Results) -> Figure:
     """A row an image: the image, its mask, and for every run its prediction, from how many views, and its errors."""
     first = next(iter(results.values()))["data"]
     colors = class_colors(len(first["class_names"]))
@@ -87,32 +108,6 @@ def draw_masks(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def draw_classes(results: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Intersection over union of each class, a mark a run; of many classes those with the largest spread."""
-    looks = run_looks(results)
-    first = next(iter(results.values()))["data"]
-    names: list[str] = first["class_names"]
-    table = np.array([[_number(value) for value in result["data"]["class_iou"]] for result in results.values()])
-    spread = np.ptp(np.nan_to_num(table), axis=0)
-    chosen = sorted(np.argsort(-spread, kind="stable")[:_MAX_BARS].tolist())
-    with styled():
-        figure, [[axes]] = panels(1, 1, height=0.8 + 0.12 * len(results) + 0.16 * len(chosen))
-        for values, look in zip(table, looks.values(), strict=True):
-            axes.plot(values[chosen], range(len(chosen)), markersize=4, alpha=0.85, **look.marks)
-        axes.set_yticks(range(len(chosen)), [names[place].replace("_", " ")[:24] for place in chosen])
-        axes.set_ylim(len(chosen) - 0.5, -0.5)
-        axes.set_xlim(-0.02, 1.02)
-        axes.set_xlabel(f"intersection over union, {_views(first)}")
-        axes.grid(axis="x")
-        axes.tick_params(axis="y", length=0)
-        if len(chosen) < len(names):
-            which = "those that differ most" if len(results) > 1 else "the first"
-            axes.set_title(f"{len(chosen)} of {len(names)} classes, {which}", fontsize=6.5, color=GREY)
-        legend: list[Look] = list(looks.values())
-        legend_above(figure, legend, has_lines=False)
-    return figure
-
-
 def _views(data: Mapping[str, Any]) -> str:
     """How the images were looked at, in two words.
 
@@ -124,10 +119,6 @@ def _views(data: Mapping[str, Any]) -> str:
         return f"{data['num_views']} views"
     [scale] = data["scales"]
     return "one view" if scale == 1 else f"scale {scale:g}"
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
 
 
 def _painted(mask: NDArray[np.uint8], colors: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from maxsup.figures.svg import dark_rules, inline_svg
+from maxsup.figures.inline import dark_rules, inline_svg
 
 
 def drawing(label: str = "axis") -> Figure:

@@ -1,4 +1,4 @@
-"""Matplotlib figures as part of a page: SVG that follows the page's colours and its security policy.
+"""Matplotlib figures as part of a page: SVG that follows the page's colours and its security policy, or PNG.
 
 Styles become plain attributes, because the policy allows no inline style. Black, white and greys become the ink and
 the paper of the page, so that a figure reads in light and in dark. Same figure, same bytes.
@@ -6,10 +6,13 @@ the paper of the page, so that a figure reads in light and in dark. Same figure,
 
 from __future__ import annotations
 
+import base64
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
+
+from maxsup.figures.style import styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +23,8 @@ _DROPPED = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "script", "for
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT_SIZE = re.compile(r"([\d.]+)px")
 _PIXELS = 1.85  # of the page for a point of the figure: text of 7 points becomes as large as a caption
-_DARK_CARD = bytes.fromhex("1c1f25")  # --card of page.css
+_DARK_PAPER, _DARK_INK = "#1c1f25", "#e8e8e4"  # --card and --ink of page.css
+_PNG_DPI = 200
 _MIN_CONTRAST = 4.0
 _STEPS = 50
 _PAINT = re.compile(r'(?:fill|stroke)="(#[0-9a-f]{6})"')
@@ -69,6 +73,31 @@ def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> st
     return ElementTree.tostring(root, encoding="unicode")
 
 
+class InlinePng(NamedTuple):
+    """A figure as PNG for light and for dark pages, in base64, and its size on the page."""
+
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def inline_png(figure: Figure) -> InlinePng:
+    """A figure that holds photographs or maps, whose pixels an SVG could not follow into the dark."""
+    from matplotlib.text import Text
+
+    light = _png(figure, "white")
+    # Drawn once, everything has its place.
+    figure.set_layout_engine("none")
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text.get_bbox_patch() is None and text.get_color() in ("black", "#000000"):
+            text.set_color(_DARK_INK)
+    for axes in figure.axes:
+        axes.tick_params(colors=_DARK_INK)
+    width, height = (round(72 * _PIXELS * float(side)) for side in figure.get_size_inches())
+    return InlinePng(light, _png(figure, _DARK_PAPER), width, height)
+
+
 def dark_rules(html: str) -> str:
     """Style for the dark: lines and areas that would sink into the background get a lighter tone of their colour.
 
@@ -92,13 +121,20 @@ def dark_rules(html: str) -> str:
     return f"@media screen and (prefers-color-scheme: dark) {{\n{''.join(rules)}}}\n" if rules else ""
 
 
+def _png(figure: Figure, paper: str) -> str:
+    buffer = io.BytesIO()
+    with styled():
+        figure.savefig(buffer, format="png", dpi=_PNG_DPI, facecolor=paper, metadata={"Software": None})
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
 def _readable_on_dark(color: str) -> str:
     """The colour, with as much white as it needs to stand out."""
     own = bytes.fromhex(color[1:])
     mixed = own
     for step in range(_STEPS):
         mixed = bytes(round(value + (255 - value) * step / _STEPS) for value in own)
-        if (_luminance(mixed) + 0.05) / (_luminance(_DARK_CARD) + 0.05) >= _MIN_CONTRAST:
+        if (_luminance(mixed) + 0.05) / (_luminance(bytes.fromhex(_DARK_PAPER[1:])) + 0.05) >= _MIN_CONTRAST:
             break
     return f"#{mixed.hex()}"
 
