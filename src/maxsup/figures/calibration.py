@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxsup.figures.charts import dumbbells
-from maxsup.figures.style import COLUMN, GREY, Look, Results, legend_above, panels, result_looks, styled
+from maxsup.figures.style import COLUMN, GREY, SOFT, Look, Results, legend_above, panels, result_looks, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def reliability_figure(bins: Mapping[str, Columns], looks: Mapping[str, Look], *
             total = sum(found["count"])
             below.stairs([100 * count / total for count in found["count"]], found["edges"], **look.stroke)
         note = f"hollow: fewer than {_FEW} samples"
-        axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", color=GREY, fontsize=6)
+        axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", color=SOFT, fontsize=6)
         axes.set_ylabel("accuracy")
         axes.set_ylim(-0.03, 1.03)
         axes.set_xlim(0, 1.02)
