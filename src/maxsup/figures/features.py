@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxsup.figures.charts import few_ticks, plain_grid, value
-from maxsup.figures.style import COLUMN, WIDE, Look, Results, legend_above, panels, result_looks, styled
+from maxsup.figures.style import COLUMN, SOFT, WIDE, Look, Results, legend_above, panels, result_looks, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,25 +34,35 @@ def collapse_figures(results: Results) -> dict[str, Figure]:
     return {"collapse": collapse_figure(points, result_looks(results), width=COLUMN)}
 
 
-def collapse_figure(points: Mapping[str, Points], looks: Mapping[str, Look], *, width: float = WIDE) -> Figure:
+def collapse_figure(
+    points: Mapping[str, Points], looks: Mapping[str, Look], *, width: float = WIDE, names_dots: bool = False
+) -> Figure:
     """The plane of ``within`` and ``r_squared``, a panel a set of images; upper left is collapse.
 
     Args:
         points: By title of the panel.
         looks: By label.
         width: Of the figure in inches.
+        names_dots: Write each name beside its dot, where there are few, in place of a legend.
     """
     with styled():
         figure, [row] = panels(1, len(points), height=2.5, width=width)
         for axes, (title, dots) in zip(row, points.items(), strict=True):
-            for label, within, r_squared in dots:
-                axes.plot([within], [r_squared], markersize=4.5, alpha=0.8, **looks[label].marks)
+            for place, (label, *dot) in enumerate(sorted(dots, key=lambda dot: dot[1])):
+                look = looks[label]
+                size = 11 if names_dots and look.marker == "*" else 4.5
+                axes.plot(dot[:1], dot[1:], markersize=size, alpha=0.8, **look.marks)
+                if names_dots:
+                    # Above and below in turns, so that names of neighbours do not meet.
+                    offset = (5, -8) if place % 2 else (5, 3)
+                    axes.annotate(look.label, dot, xytext=offset, textcoords="offset points", color=SOFT)
             axes.set_title(title, loc="left", fontweight="bold")
             axes.set_xlabel("within (cosine distance)")
-            axes.margins(0.1)
+            axes.margins(0.2 if names_dots else 0.1)
             plain_grid(axes, count=4 if width / len(points) > 2 else 3)
         row[0].set_ylabel("$R^2$ (separation of classes)")
-        legend_above(figure, list(looks.values()), has_lines=False)
+        if not names_dots:
+            legend_above(figure, list(looks.values()), has_lines=False)
     return figure
 
 

@@ -135,6 +135,6 @@ def collapse_plot(diagnosis: Diagnosis) -> Plot | None:
         "Variation within classes and separation between them",
         f"The star is this model; the others are ResNet-50 on ImageNet validation images ({REFERENCE_SOURCE} of the "
         "paper). Only the same network on the same data can be compared closely.",
-        collapse_figure({"": points}, looks, width=_WIDTH),
+        collapse_figure({"": points}, looks, width=_WIDTH, names_dots=True),
         csv_text(["model", "within", "r_squared"], points),
     )
