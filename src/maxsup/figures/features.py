@@ -48,14 +48,15 @@ def collapse_figure(
     with styled():
         figure, [row] = panels(1, len(points), height=2.5, width=width)
         for axes, (title, dots) in zip(row, points.items(), strict=True):
-            for place, (label, *dot) in enumerate(sorted(dots, key=lambda dot: dot[1])):
+            for place, (label, within, r_squared) in enumerate(sorted(dots, key=lambda dot: dot[1])):
                 look = looks[label]
                 size = 11 if names_dots and look.marker == "*" else 4.5
-                axes.plot(dot[:1], dot[1:], markersize=size, alpha=0.8, **look.marks)
+                axes.plot([within], [r_squared], markersize=size, alpha=0.8, **look.marks)
                 if names_dots:
                     # Above and below in turns, so that names of neighbours do not meet.
                     offset = (5, -8) if place % 2 else (5, 3)
-                    axes.annotate(look.label, dot, xytext=offset, textcoords="offset points", color=SOFT)
+                    spot = (within, r_squared)
+                    axes.annotate(look.label, spot, xytext=offset, textcoords="offset points", color=SOFT)
             axes.set_title(title, loc="left", fontweight="bold")
             axes.set_xlabel("within (cosine distance)")
             axes.margins(0.2 if names_dots else 0.1)
