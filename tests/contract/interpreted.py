@@ -116,8 +116,9 @@ def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():
     with implementation("triton"), pytest.raises(ValueError, match="got 7 in row 1"):
         maxsup_cross_entropy(logits, target)
     terms = (-100, "maxsup", 0.0, 0.0)
-    values, *kept = rows.row_values(logits, target, None, torch.tensor(0.1), *terms)
-    gradient = rows.row_gradient(logits, target, None, torch.tensor(0.1), *kept, torch.tensor(1.0), None, *terms)
+    inputs = (logits, target, None, None, 0.1)
+    values, *kept, _ = rows.row_values(*inputs, *terms, 0)
+    gradient = rows.row_gradient(*inputs, *kept, torch.tensor(1.0), None, *terms)
     assert values.isnan().tolist() == [False, True]
     assert gradient.isnan().all(1).tolist() == [False, True]
 
@@ -146,7 +147,7 @@ def test_a_head_overwrites_its_logits_by_their_gradient(
 
 def operator_arguments(*shape: int) -> tuple:
     logits = torch.randn(shape, requires_grad=True)
-    return logits, logits.detach().argmin(1), None, torch.tensor(0.1), -100, "maxsup", 0.0, 0.0
+    return logits, logits.detach().argmin(1), None, torch.tensor(0.1), 0.0, -100, "maxsup", 0.0, 0.0, rows.num_partials(logits)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 5)], ids=str)
@@ -154,11 +155,12 @@ def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...]
     arguments = operator_arguments(*shape)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(rows.row_values, arguments, test_utils=checks)
-    logits, target, weight, strength, *terms = arguments
-    _, *kept = rows.row_values(*arguments)
-    detached = [tensor.detach() for tensor in (logits, *kept)]
-    others = (target, weight, strength, *detached[1:], torch.tensor(1.0), None, *terms)
-    torch.library.opcheck(rows.row_gradient, (detached[0], *others), test_utils=checks[:1] + checks[2:3])
+    _, *kept, partials = (tensor.detach() for tensor in rows.row_values(*arguments))
+    inputs, terms = (arguments[0].detach(), *arguments[1:5]), arguments[5:-1]
+    promises = checks[:1] + checks[2:3]
+    others = (*kept, torch.tensor(1.0), None, *terms)
+    torch.library.opcheck(rows.row_gradient, (*inputs, *others), test_utils=promises)
+    torch.library.opcheck(rows.row_total, (partials, None, None, True, False), test_utils=promises)
 
 
 def test_a_compiled_loss_goes_through_the_operators_once_for_all_strengths_and_sizes(monkeypatch: pytest.MonkeyPatch):

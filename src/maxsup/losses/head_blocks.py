@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maxsup.losses.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.closed_form import Factor, Job, block_loss, working_dtype
-from maxsup.losses.device.rows import Terms, overwrite_with_gradient, strength_on
+from maxsup.losses.device.rows import Terms, overwrite_with_gradient
 from maxsup.losses.forms import form_for
 from maxsup.losses.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
 from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
@@ -290,8 +290,7 @@ def _overwritten_by_kernel(
     slope = cap_in_place(logits, valid, objective.soft_cap)
     terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
     labels = labels.where(valid, NO_LABEL).squeeze(1)
-    strength = strength_on(logits, alpha)
-    values = overwrite_with_gradient(logits, labels, strength, mass.squeeze(1).contiguous(), terms)
+    values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms)
     if slope is not None:
         logits.mul_(slope)
     return values

@@ -1,12 +1,16 @@
-"""Triton kernels over samples of logits: one gives values and what the gradient needs, the other the gradient.
+"""Triton kernels over samples of logits: one gives values and what the gradient needs, another the gradient.
 
 A program takes ``ROWS`` samples and goes through their classes in tiles of ``BLOCK``. Logits are ``(planes, classes,
 positions)`` by strides: rows ``(N, K)`` are one plane with N positions, dense logits ``(N, K, H, W)`` are N planes.
 Arithmetic is in single precision at least. Only ``losses/device/rows.py`` imports this file, where Triton is present.
 
 What a penalty is stands in device functions (:func:`_penalty`, :func:`_push_on_class`) and in what the true and the top
-class get; its name is a constant of the compilation. Its strength is read from memory: a schedule neither compiles anew
-nor waits.
+class get; its name is a constant of the compilation. Its strength is a number that comes with the launch or is read
+from memory: a schedule neither compiles anew nor waits.
+
+A third kernel, of one program, adds up what the programs of the first found, in the order of the samples: the same
+batch gives the same loss, bit for bit. In the first kernel the sum would need either additions in the order in which
+programs happen to finish, or a counter in memory that outlives the call.
 """
 
 # mypy: ignore-errors
@@ -68,6 +72,15 @@ def _sizes(num_classes, num_positions, plane_stride, position_stride, class_stri
 
 
 @triton.jit
+def _number(value, IN_MEMORY: tl.constexpr, DTYPE: tl.constexpr):
+    """A number from where it is in memory, or as it came with the launch."""
+    if IN_MEMORY:
+        return tl.load(value).to(DTYPE)
+    else:
+        return tl.full([], value, DTYPE)
+
+
+@triton.jit
 def _tile(start_of_sample, classes, class_stride, num_classes, is_sample, DTYPE: tl.constexpr):
     """Logits of a tile; -inf outside."""
     is_inside = is_sample[:, None] & (classes < num_classes)[None, :]
@@ -97,6 +110,7 @@ def statistics_kernel(
     scales,
     statistics,
     top_indices,
+    partials,
     num_classes,
     num_positions,
     plane_stride,
@@ -107,6 +121,8 @@ def statistics_kernel(
     target_class_stride,
     ignore_index,
     PENALTY: tl.constexpr,
+    IN_MEMORY: tl.constexpr,
+    IS_SUMMED: tl.constexpr,
     MARGIN: tl.constexpr,
     Z_LOSS: tl.constexpr,
     IS_SOFT: tl.constexpr,
@@ -202,12 +218,18 @@ def statistics_kernel(
     if PENALTY == "poly1":
         expected = expected / divisor if IS_SOFT else tl.exp(true_logit - log_norm)
     penalty = _penalty(PENALTY, top, total / count, true_logit, squares, expected, log_norm, excess)
-    value = data + tl.load(strength).to(DTYPE) * penalty
+    value = data + _number(strength, IN_MEMORY, DTYPE) * penalty
     if Z_LOSS != 0:
         value += Z_LOSS * log_norm * log_norm
     num_samples = tl.num_programs(1).to(tl.int64) * num_positions
-    tl.store(values + sample, tl.where(is_counted, scale * value, 0.0), mask=is_sample)
-    tl.store(scales + sample, tl.where(is_counted, scale, 0.0), mask=is_sample)
+    value = tl.where(is_counted, scale * value, 0.0)
+    scale = tl.where(is_counted, scale, 0.0)
+    tl.store(values + sample, value, mask=is_sample)
+    tl.store(scales + sample, scale, mask=is_sample)
+    if IS_SUMMED:
+        program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        tl.store(partials + program, tl.sum(value, 0))
+        tl.store(partials + tl.num_programs(1) * tl.num_programs(0) + program, tl.sum(scale, 0))
     tl.store(statistics + sample, log_norm, mask=is_sample)
     tl.store(statistics + num_samples + sample, count, mask=is_sample)
     tl.store(statistics + 2 * num_samples + sample, top, mask=is_sample)
@@ -215,6 +237,38 @@ def statistics_kernel(
     tl.store(top_indices + sample, top_index, mask=is_sample)
     if IS_SOFT:
         tl.store(statistics + 4 * num_samples + sample, mass_sum, mask=is_sample)
+
+
+@triton.jit
+def total_kernel(
+    partials,
+    num_items,
+    loss,
+    denominator,
+    num_partials,
+    IN_MEMORY: tl.constexpr,
+    IS_MEAN: tl.constexpr,
+    IS_ZERO_IF_EMPTY: tl.constexpr,
+    IS_DOUBLE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum or mean of the values, and what the mean was divided by."""
+    DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
+    total = tl.zeros([BLOCK], DTYPE)
+    count = tl.zeros([BLOCK], DTYPE)
+    for first in range(0, num_partials, BLOCK):
+        places = first + tl.arange(0, BLOCK)
+        is_inside = places < num_partials
+        total += tl.load(partials + places, mask=is_inside, other=0.0)
+        count += tl.load(partials + num_partials + places, mask=is_inside, other=0.0)
+    result = tl.sum(total, 0)
+    if IS_MEAN:
+        divisor = tl.sum(count, 0) if num_items is None else _number(num_items, IN_MEMORY, DTYPE)
+        if IS_ZERO_IF_EMPTY:
+            divisor = tl.where(divisor == 0, 1.0, divisor)
+        result = result / divisor
+        tl.store(denominator, divisor)
+    tl.store(loss, result)
 
 
 @triton.jit
@@ -243,6 +297,7 @@ def gradient_kernel(
     upstream_stride,
     ignore_index,
     PENALTY: tl.constexpr,
+    IN_MEMORY: tl.constexpr,
     MARGIN: tl.constexpr,
     Z_LOSS: tl.constexpr,
     IS_SOFT: tl.constexpr,
@@ -274,7 +329,7 @@ def gradient_kernel(
     extra = tl.load(statistics + 3 * num_samples + sample, mask=is_sample, other=0.0)
     top_index = tl.load(top_indices + sample, mask=is_sample, other=0)
     scale = tl.load(scales + sample, mask=is_sample, other=0.0)
-    alpha = tl.load(strength).to(DTYPE)
+    alpha = _number(strength, IN_MEMORY, DTYPE)
     pull = tl.load(upstream + sample * upstream_stride, mask=is_sample, other=0.0).to(DTYPE) * scale
     if denominator is not None:
         pull /= tl.load(denominator).to(DTYPE)

@@ -14,13 +14,13 @@ from torch import Tensor
 from maxsup.losses.closed_form import Factor, FusedPenalty
 from maxsup.losses.device import eager, rows
 from maxsup.losses.fused import Call, Formula, is_vectorised, job_of, joined, others_of, reduced, tensors_of
-from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range
+from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range, sample_shape
 
 
 def device_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula, form: str) -> Tensor:
     """``CE + strength * penalty`` in the form ``"eager"`` or ``"triton"``; ``formula`` is for second derivatives."""
     if torch.compiler.is_compiling():
-        values, scales, *_ = rows.row_values(input, *_kernel_arguments(input, call, penalty))
+        values, scales, *_ = rows.row_values(input, *_kernel_arguments(input, call, penalty), 0)
         return reduced(values, _denominator(scales, call), input, call.reduction)
     if form == "triton" and input.device.type == "cpu":
         raise_if_out_of_range(call.target, call.ignore_index, num_classes(input))
@@ -56,30 +56,45 @@ class _TritonLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
-        target, weight, strength, *terms = _kernel_arguments(input, call, penalty)
-        values, *kept = rows.row_values(input, target, weight, strength, *terms)
-        denominator = _denominator(kept[0], call)
-        _save(ctx, input, call, formula, (strength, *kept, denominator, *terms))
-        return reduced(values, denominator, input, call.reduction)
+        arguments = _kernel_arguments(input, call, penalty)
+        num_partials = 0 if call.reduction == "none" else rows.num_partials(input)
+        values, *kept, partials = rows.row_values(input, *arguments, num_partials)
+        loss, denominator = values.reshape(sample_shape(input)), None
+        if num_partials > 0:
+            loss, denominator = _total(partials, input, call)
+        _save(ctx, input, call, formula, (*arguments[2:4], *kept, denominator, *arguments[4:]))
+        return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_vectorised(upstream):
             return _gradient_by_formula(ctx, upstream)
-        input, call, (strength, *kept, denominator, index, penalty, margin, z_loss) = _saved(ctx)
+        input, call, own = _saved(ctx)
+        kept, denominator, terms = own[:5], own[5], own[6:]
         upstream = upstream.reshape(-1) if upstream.dim() > 0 else upstream
-        arguments = (call.target, call.weight, strength, *kept, upstream, denominator, index, penalty, margin, z_loss)
-        return rows.row_gradient(input, *arguments), None, None, None
+        gradient = rows.row_gradient(input, call.target, call.weight, *kept, upstream, denominator, *terms)
+        return gradient, None, None, None
 
 
 def _kernel_arguments(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Any, ...]:
     """What the operators take besides the logits."""
-    strength = rows.strength_on(input, call.strength)
-    return call.target, call.weight, strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
+    strength = rows.number_on(input, call.strength)
+    return call.target, call.weight, *strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
+
+
+def _total(partials: Tensor, input: Tensor, call: Call) -> tuple[Tensor, Tensor | None]:
+    """The loss of all samples, and what it was divided by if it is a mean."""
+    items = call.num_items
+    if items is None and call.target.is_floating_point():
+        items = input.numel() // num_classes(input)
+    on_device, number = (None, None) if items is None else rows.number_on(input, items)
+    is_mean = call.reduction == "mean"
+    loss, denominator = rows.row_total(partials, on_device, number, is_mean, call.empty == "zero")
+    return loss, denominator if is_mean else None
 
 
 def _denominator(scales: Tensor, call: Call) -> Tensor | None:
-    """What the sum of the values is divided by, as a tensor; None where it is not."""
+    """The same for a compiler, which makes one kernel of the sums: what the sum is divided by; None where it is not."""
     if call.reduction != "mean":
         return None
     number: Factor

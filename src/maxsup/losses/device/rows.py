@@ -1,7 +1,7 @@
 """The Triton kernels as operators of torch: values and gradient of the samples of a batch.
 
 Forward reads the logits once and keeps five numbers a sample; backward reads them once more and writes the gradient,
-with the upstream, the strength and the denominator taken from memory. A gradient that was made in forward would cost
+with the upstream and the denominator taken from memory. A gradient that was made in forward would cost
 one read and one write more to be scaled, would lose digits in fp16 before a loss scaler meets it, and could not be
 exact for ``reduction="none"``.
 
@@ -11,6 +11,7 @@ Triton itself is imported when the first one runs.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from maxsup.losses.reduction import num_classes
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
 """Penalties that the kernels know."""
 VECTOR = 8
+TOTAL_BLOCK = 1024
 # Beyond this a class cannot be addressed in 32 bits.
 MAX_OFFSET = 2**31 - 1
 
@@ -62,20 +64,41 @@ class Layout(NamedTuple):
     strides: tuple[int, int, int]
     is_rows: bool
 
+    @property
+    def samples(self) -> Samples:
+        """How they are gone through."""
+        return Samples(self.num_planes, self.num_positions, self.is_rows)
+
+
+class Samples(NamedTuple):
+    """How many planes of how many positions some logits are, and whether classes are innermost."""
+
+    num_planes: int
+    num_positions: int
+    is_rows: bool
+
+
+def samples_of(logits: Tensor) -> Samples:
+    """How the samples of some logits are gone through."""
+    if logits.dim() == 1:
+        return Samples(1, 1, True)
+    if logits.dim() == 2:
+        return Samples(1, logits.shape[0], logits.stride(1) == 1 or logits.stride(0) != 1)
+    if logits.movedim(1, -1).is_contiguous() or logits[0].numel() > MAX_OFFSET:
+        return Samples(1, logits.numel() // num_classes(logits), True)
+    return Samples(logits.shape[0], logits[0, 0].numel(), False)
+
 
 def layout_of(logits: Tensor) -> Layout:
     """Where the samples of some logits are, without a copy unless their strides are those of no plane."""
-    size = num_classes(logits)
+    size, samples = num_classes(logits), samples_of(logits)
     if logits.dim() == 1:
-        return Layout(logits, size, 1, 1, (0, 0, logits.stride(0)), True)
+        return Layout(logits, size, *samples[:2], (0, 0, logits.stride(0)), True)
     if logits.dim() == 2:
-        is_rows = logits.stride(1) == 1 or logits.stride(0) != 1
-        return Layout(logits, size, 1, logits.shape[0], (0, logits.stride(0), logits.stride(1)), is_rows)
-    if logits.movedim(1, -1).is_contiguous() or logits[0].numel() > MAX_OFFSET:
-        rows = laid_as(logits, is_rows=True)
-        return Layout(rows, size, 1, rows.shape[0], (0, size, 1), True)
-    planes = laid_as(logits, is_rows=False)
-    return Layout(planes, size, planes.shape[0], planes.shape[2], (planes.stride(0), 1, planes.stride(1)), False)
+        return Layout(logits, size, *samples[:2], (0, logits.stride(0), logits.stride(1)), samples.is_rows)
+    laid = laid_as(logits, samples.is_rows)
+    strides = (0, size, 1) if samples.is_rows else (laid.stride(0), 1, laid.stride(1))
+    return Layout(laid, size, *samples[:2], strides, samples.is_rows)
 
 
 class Terms(NamedTuple):
@@ -87,44 +110,94 @@ class Terms(NamedTuple):
     z_loss: float
 
 
-_INPUTS = "Tensor logits, Tensor target, Tensor? weight, Tensor strength"
+# The strength is in memory, or a number.
+_INPUTS = "Tensor logits, Tensor target, Tensor? weight, Tensor? strength, float number"
 _TERMS = "int ignore_index, str penalty, float margin, float z_loss"
 
 
 @torch.library.custom_op(
-    "maxsup::row_values", mutates_args=(), schema=f"({_INPUTS}, {_TERMS}) -> (Tensor, Tensor, Tensor, Tensor)"
+    "maxsup::row_values",
+    mutates_args=(),
+    schema=f"({_INPUTS}, {_TERMS}, int num_partials) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def row_values(
-    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor, *terms: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Values of all samples, how much each counts, and what the gradient needs: statistics and top classes."""
+    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Values of all samples, how much each counts, what the gradient needs: statistics and top classes, and sums.
+
+    The sums are those of values and of how much they count, in as many parts as are asked for: none, or what
+    :func:`num_partials` says.
+    """
     from maxsup.losses.device.kernels import statistics_kernel
 
-    layout, results = layout_of(logits), _fake_values(logits, target)
+    terms, layout, results = Terms(*others[:-1]), layout_of(logits), _fake_values(logits, target, *others)
     aligned, sizes = _sizes(layout, layout.strides)
     target, target_strides = _beside(target, layout)
     with _device_of(logits):
-        statistics_kernel[_grid(layout)](
+        statistics_kernel[_grid(layout.num_classes, layout.samples)](
             layout.tensor,
             target,
             None if weight is None else weight.contiguous(),
-            strength,
+            number if strength is None else strength,
             *results,
             *sizes[:5],
             *target_strides,
-            terms[0],
-            **_constants(layout, target, aligned, Terms(*terms)),
+            terms.ignore_index,
+            IS_SUMMED=others[-1] > 0,
+            IN_MEMORY=strength is not None,
+            **_constants(layout, target, aligned, terms),
         )
     return results
 
 
 @row_values.register_fake
-def _fake_values(logits: Tensor, target: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _fake_values(logits: Tensor, target: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     num_samples, dtype = logits.numel() // num_classes(logits), working_dtype(logits)
     values = logits.new_empty(num_samples, dtype=dtype)
     # Log-sum-exp, classes present, top logit, what the penalty keeps, and the mass of probability targets.
     statistics = logits.new_empty((5 if target.is_floating_point() else 4, num_samples), dtype=dtype)
-    return values, torch.empty_like(values), statistics, torch.empty_like(values, dtype=torch.int32)
+    partials = logits.new_empty((2, others[-1]), dtype=dtype)
+    return values, torch.empty_like(values), statistics, torch.empty_like(values, dtype=torch.int32), partials
+
+
+@torch.library.custom_op(
+    "maxsup::row_total",
+    mutates_args=(),
+    schema="(Tensor partials, Tensor? num_items, float? number, bool is_mean, bool is_zero_if_empty)"
+    " -> (Tensor, Tensor)",
+)
+def row_total(
+    partials: Tensor,
+    num_items: Tensor | None,
+    number: float | None,
+    is_mean: bool,
+    is_zero_if_empty: bool,
+) -> tuple[Tensor, Tensor]:
+    """Sum of all values, or their mean and its denominator: a number of items, or how much the samples count."""
+    from maxsup.losses.device.kernels import total_kernel
+
+    loss, denominator = _fake_total(partials)
+    with _device_of(partials):
+        total_kernel[(1,)](
+            partials,
+            number if num_items is None else num_items,
+            loss,
+            denominator,
+            partials.shape[1],
+            IN_MEMORY=num_items is not None,
+            IS_MEAN=is_mean,
+            IS_ZERO_IF_EMPTY=is_zero_if_empty,
+            IS_DOUBLE=partials.dtype == torch.float64,
+            BLOCK=TOTAL_BLOCK,
+            num_warps=4,
+        )
+    return loss, denominator
+
+
+@row_total.register_fake
+def _fake_total(partials: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    # Two tensors and no view of one: who divides a loss in place must not meet what backward has saved.
+    return partials.new_empty(()), partials.new_empty(())
 
 
 @torch.library.custom_op(
@@ -133,11 +206,11 @@ def _fake_values(logits: Tensor, target: Tensor, *others: Any) -> tuple[Tensor, 
     schema=f"({_INPUTS}, Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, Tensor? denominator, "
     f"{_TERMS}) -> Tensor",
 )
-def row_gradient(logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor, *others: Any) -> Tensor:
+def row_gradient(logits: Tensor, *others: Any) -> Tensor:
     """Gradient of ``upstream / denominator`` times the values; the upstream is one number, or one a sample."""
     layout = layout_of(logits)
     out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
-    write_gradient(layout, out, target, weight, strength, *others)
+    write_gradient(layout, out, *others)
     return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
 
 
@@ -153,7 +226,8 @@ def write_gradient(
     out: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    strength: Tensor,
+    strength: Tensor | None,
+    number: float,
     scales: Tensor,
     statistics: Tensor,
     top_indices: Tensor,
@@ -167,11 +241,11 @@ def write_gradient(
     aligned, sizes = _sizes(layout, _strides(out, layout))
     target, target_strides = _beside(target, layout)
     with _device_of(out):
-        gradient_kernel[_grid(layout)](
+        gradient_kernel[_grid(layout.num_classes, layout.samples)](
             layout.tensor,
             target,
             None if weight is None else weight.contiguous(),
-            strength,
+            number if strength is None else strength,
             scales,
             statistics,
             top_indices,
@@ -182,35 +256,45 @@ def write_gradient(
             *target_strides,
             upstream.stride(0) if upstream.dim() > 0 else 0,
             terms[0],
+            IN_MEMORY=strength is not None,
             **_constants(layout, target, aligned, Terms(*terms)),
         )
 
 
-def strength_on(logits: Tensor, strength: Factor) -> Tensor:
-    """A strength in the memory of the logits' device."""
+def num_partials(logits: Tensor) -> int:
+    """Programs of :func:`row_values`, each of which leaves its part of the sums."""
+    return math.prod(_grid(num_classes(logits), samples_of(logits)))
+
+
+def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
+    """A number in the memory of the logits' device, or one that comes with the launch of a kernel."""
     dtype = working_dtype(logits)
-    if isinstance(strength, Tensor):
-        return strength.to(logits.device, dtype, non_blocking=True)
-    # full, not tensor: a number goes to the device with the kernel that writes it, and nobody waits for a copy.
-    return logits.new_full((), strength, dtype=dtype)
+    if isinstance(value, Tensor):
+        return value.to(logits.device, dtype, non_blocking=True), 0.0
+    if dtype == torch.float32 and not torch.compiler.is_compiling():
+        return None, float(value)
+    # A launch takes numbers in single precision, and a compiler takes them for constants.
+    return logits.new_full((), value, dtype=dtype), 0.0
 
 
-def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Tensor, mass: Tensor, terms: Terms) -> Tensor:
+def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:
     """Values of rows; the gradient of their sum, in which every row counts ``mass``, takes the place of the logits."""
-    values, *kept = row_values(logits, labels, None, strength, *terms)
-    write_gradient(layout_of(logits), logits, labels, None, strength, *kept, mass, None, *terms)
+    inputs = (labels, None, *number_on(logits, strength))
+    values, *kept, _ = row_values(logits, *inputs, *terms, 0)
+    write_gradient(layout_of(logits), logits, *inputs, *kept, mass, None, *terms)
     return values
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs[:4], *output[1:])
-    ctx.terms = inputs[4:]
+    ctx.save_for_backward(*inputs[:4], *output[1:4])
+    ctx.number, *ctx.terms = inputs[4:-1]
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, upstream: Tensor, *others: None) -> tuple[Tensor | None, ...]:
-    gradient = row_gradient(*ctx.saved_tensors, upstream.contiguous(), None, *ctx.terms)
-    return gradient, None, None, None, *(None for _ in ctx.terms)
+    inputs, kept = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+    gradient = row_gradient(*inputs, ctx.number, *kept, upstream.contiguous(), None, *ctx.terms)
+    return gradient, None, None, None, None, *(None for _ in ctx.terms), None
 
 
 row_values.register_autograd(_backward, setup_context=_keep)
@@ -250,9 +334,9 @@ def _sizes(layout: Layout, *strides: tuple[int, int, int]) -> tuple[str, list[in
     return aligned, [size // VECTOR if index in divided else size for index, size in enumerate(sizes)]
 
 
-def _grid(layout: Layout) -> tuple[int, int]:
-    rows = launch_of(layout.num_classes, layout.is_rows).rows
-    return (-(-layout.num_positions // rows), layout.num_planes)
+def _grid(num_classes: int, samples: Samples) -> tuple[int, int]:
+    rows = launch_of(num_classes, samples.is_rows).rows
+    return (-(-samples.num_positions // rows), samples.num_planes)
 
 
 def _constants(layout: Layout, target: Tensor, aligned: str, terms: Terms) -> dict[str, Any]:
