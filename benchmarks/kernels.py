@@ -17,7 +17,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from maxsup.losses.device import kernels
-from maxsup.losses.device.rows import VECTOR, launch_of
+from maxsup.losses.device.rows import TOTAL_BLOCK, VECTOR, launch_of
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -27,8 +27,10 @@ TARGETS = {
 }
 """A100, H100, B200 and MI300X."""
 KERNELS = {"statistics": kernels.statistics_kernel, "gradient": kernels.gradient_kernel}
-_POINTERS = {"target": "*i64", "top_indices": "*i32"}
-_SINGLE = ("weight", "strength", "values", "scales", "statistics", "upstream", "denominator")
+"""Those that go through logits."""
+_TOTAL = "total"
+_TYPES = {"target": "*i64", "top_indices": "*i32", "strength": "fp32"}
+_SINGLE = ("weight", "values", "scales", "statistics", "upstream", "partials", "loss", "denominator")
 
 
 class Compiled(NamedTuple):
@@ -43,25 +45,34 @@ class Compiled(NamedTuple):
 def compiled(
     target: str, kernel: str, dtype: str, num_classes: int, *, is_rows: bool = True, penalty: str = "maxsup"
 ) -> Compiled:
-    """One kernel for logits of ``num_classes`` in ``"bf16"``, ``"fp16"`` or ``"fp32"``, launched as we launch it."""
-    function, launch = KERNELS[kernel], launch_of(num_classes, is_rows, TARGETS[target].warp_size)
+    """One kernel for logits of ``num_classes`` in ``"bf16"``, ``"fp16"`` or ``"fp32"``, launched as we launch it.
+
+    Besides those that go through logits there is ``"total"``, which adds up what they found.
+    """
+    function = kernels.total_kernel if kernel == _TOTAL else KERNELS[kernel]
+    launch = launch_of(num_classes, is_rows, TARGETS[target].warp_size)
     aligned = "positions" if not is_rows else "classes" if num_classes % VECTOR == 0 else "none"
     unit = "class_stride" if is_rows else "position_stride"
     constants: dict[str, Any] = {
         "PENALTY": penalty,
+        "IN_MEMORY": False,
+        "IS_SUMMED": True,
+        "IS_MEAN": True,
+        "IS_ZERO_IF_EMPTY": False,
         "MARGIN": 10.0 if penalty == "mbls" else 0.0,
         "Z_LOSS": 0.0,
         "IS_SOFT": False,
         "ALIGNED": aligned,
         "IS_DOUBLE": False,
         "ROWS": launch.rows,
-        "BLOCK": launch.block,
+        "BLOCK": TOTAL_BLOCK if kernel == _TOTAL else launch.block,
         # What a launch specialises on: a stride of 1, and what is absent.
         unit: 1,
         f"gradient_{unit}": 1,
         "target_class_stride": 0,
         "upstream_stride": 0,
         "weight": None,
+        "num_items": None,
     }
     names = function.arg_names
     constants = {name: value for name, value in constants.items() if name in names}
@@ -80,7 +91,7 @@ def compiled(
 def _type_of(name: str, dtype: str) -> str:
     if name in ("logits", "gradient"):
         return f"*{dtype}"
-    return _POINTERS.get(name, "*fp32" if name in _SINGLE else "i32")
+    return _TYPES.get(name, "*fp32" if name in _SINGLE else "i32")
 
 
 def _read_nvidia(code: str, capability: int) -> Compiled:

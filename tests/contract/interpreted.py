@@ -147,7 +147,18 @@ def test_a_head_overwrites_its_logits_by_their_gradient(
 
 def operator_arguments(*shape: int) -> tuple:
     logits = torch.randn(shape, requires_grad=True)
-    return logits, logits.detach().argmin(1), None, torch.tensor(0.1), 0.0, -100, "maxsup", 0.0, 0.0, rows.num_partials(logits)
+    return (
+        logits,
+        logits.detach().argmin(1),
+        None,
+        torch.tensor(0.1),
+        0.0,
+        -100,
+        "maxsup",
+        0.0,
+        0.0,
+        rows.num_partials(logits),
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 5)], ids=str)

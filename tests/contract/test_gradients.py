@@ -1,10 +1,14 @@
 """Derivatives: gradcheck in float64 for every loss, second derivatives where the formula has them."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import gradcheck as torch_gradcheck
+from torch.autograd import gradgradcheck
 
 import maxsup
+from tests.conftest import IS_INTERPRETED
 from tests.contract.calls import (
     NAMES,
     TAKES_PROBABILITIES,
@@ -18,6 +22,8 @@ from tests.reference.cases import CASE_OF, NUM_LOSSES
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
+# One random direction where every call of a loss takes a twentieth of a second.
+gradcheck = partial(torch_gradcheck, fast_mode=IS_INTERPRETED)
 # A part of the value is a constant of the gradient, so finite differences of the value do not apply.
 DETACHED = {"adaptive_ls", "acls"}
 CHECKED = [name for name in NAMES if name not in DETACHED]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import maxsup
 import maxsup.functional
+from tests.conftest import examples
 from tests.properties.batches import Batch, batches
 from tests.reference import gradients
 from tests.reference.cases import CASE_OF, CASES, NUM_LOSSES, LossCase
@@ -21,7 +22,7 @@ FULL_CASES = 100
 NUM_IMPLEMENTATIONS = {True: 4, False: 2}
 """By whether a loss has a closed gradient."""
 QUICK_CASES = 5
-GRADIENT_CASES = 50
+GRADIENT_CASES = examples(50)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 """Largest difference allowed, relative to ``max(1, |value|)``."""
 

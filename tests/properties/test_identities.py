@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from maxsup.functional import cross_entropy, label_smoothing_cross_entropy, label_smoothing_terms, maxsup_cross_entropy
+from tests.conftest import examples
 from tests.properties.batches import ALPHAS, Batch, batches
 from tests.reference.cases import CASE_OF
 from tests.reference.losses import argmax
 
-EXAMPLES = 150
+EXAMPLES = examples(150)
 BATCHES = batches(CASE_OF["maxsup"])
 """Calls with any shape, kind of target, weights, ignored index and reduction."""
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import maxsup
 import maxsup.functional
+from tests.conftest import examples
 from tests.reference.cases import CASE_OF, CASES
 
-EXAMPLES = 20
+EXAMPLES = examples(20)
 TOLERANCE = 1e-6
 NUM_CLASSES = 4
 

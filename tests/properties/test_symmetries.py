@@ -8,10 +8,11 @@ from torch import Tensor
 
 import maxsup
 import maxsup.functional
+from tests.conftest import examples
 from tests.properties.batches import Batch, batches
 from tests.reference.cases import CASE_OF, CASES
 
-EXAMPLES = 25
+EXAMPLES = examples(25)
 SHIFT_INVARIANT = [case.name for case in CASES if case.is_shift_invariant]
 
 

@@ -57,8 +57,10 @@ class FusedPenalty(NamedTuple):
     ``value`` gives it for each sample of a block, ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz`` to
     ``grad`` in place, except for the ``-push/K`` on every class that ``is_centred`` announces. Where a batch is small,
     a pass over it is nothing and every call into torch counts: ``small_loss(rows, labels, strength, factor)`` is
-    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite. ``kernel``
-    is what the kernels for a device call it, ``margin`` a number that some take.
+    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite. On a device
+    every call is a kernel: ``few_calls(surprise, block, label_logits, strength)`` is ``CE + strength R`` of samples
+    with labels, from ``-log`` of the top probability and without the norm. ``kernel`` is what the kernels for a device
+    call it, ``margin`` a number that some take.
     """
 
     value: Callable[[Block], Tensor]
@@ -66,6 +68,7 @@ class FusedPenalty(NamedTuple):
     is_centred: bool
     kernel: str
     small_loss: Callable[[Tensor, Tensor, float, float], Tensor] | None = None
+    few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0
 
 

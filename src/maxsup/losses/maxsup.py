@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.adaptive_label_smoothing import confidence_weights
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.closed_form import FusedPenalty, add_at
+from maxsup.losses.closed_form import Block, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import finite_mean, per_sample
 
@@ -53,11 +54,17 @@ def _small_loss(rows: Tensor, labels: Tensor, alpha: float, factor: float) -> Te
     return (F.log_softmax(rows, dim=1) * target).sum()
 
 
+def _few_calls(surprise: Tensor, block: Block, label_logits: Tensor, alpha: float) -> Tensor:
+    """``-log q_max + (1 + alpha) z_max - z_gt - alpha mean z``, which is cross-entropy and penalty."""
+    return torch.add(surprise, block.top, alpha=1.0 + alpha).sub_(label_logits).sub_(block.mean, alpha=alpha)
+
+
 FUSED = FusedPenalty(
     value=lambda block: block.top - block.mean,
     add_gradient=lambda block, value, grad, push: add_at(grad, block.axis, block.top_index, push),
     is_centred=True,
     small_loss=_small_loss,
+    few_calls=_few_calls,
     kernel="maxsup",
 )
 

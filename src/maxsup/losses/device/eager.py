@@ -37,13 +37,7 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
         valid=_beside(job.valid, laid),
         scale=_beside(job.scale, laid),
     )
-    block, penalty, data = _measured_block(laid, job)
-    if isinstance(job.strength, Tensor):
-        values = data + job.strength * penalty
-    else:
-        values = torch.add(data, penalty, alpha=job.strength)
-    if job.z_loss != 0:
-        values = values + job.z_loss * block.log_norm.square()
+    block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
         values = job.scale * values
     if job.valid is not None:  # 0 times what an ignored sample holds may not be 0
@@ -72,6 +66,7 @@ def _beside(value: Any, laid: Tensor) -> Any:
 
 
 def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
+    """What there is to know of all samples, their penalty, and their values before any weight."""
     dtype = working_dtype(laid)
     present, masked = laid, None
     count: Factor = laid.shape[1]
@@ -84,15 +79,23 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     top, top_index = laid.max(1, keepdim=True)
     probs = _softmax(laid, dtype)
     # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
-    log_norm = top - probs.gather(1, top_index).log()
+    surprise = torch.xlogy(-1.0, probs.gather(1, top_index))
     if not job.penalty.is_centred:  # it does arithmetic with the logits
         present = present.to(dtype)
+    is_soft = job.target.is_floating_point()
+    in_few_calls = None if is_soft or job.z_loss != 0 or isinstance(job.strength, Tensor) else job.penalty.few_calls
+    # Where nobody asks for it, it is not formed.
+    log_norm = top + surprise if in_few_calls is None else surprise.new_empty(0)
     block = Block(present, probs, 1.0, log_norm, top, top_index, mean, count, masked, job.target, axis=1)
-    if job.target.is_floating_point():
+    if in_few_calls is not None:
+        return block, surprise, in_few_calls(surprise, block, laid.gather(1, job.target), float(job.strength))
+    penalty = job.penalty.value(block)
+    if is_soft:
         data = job.target.sum(1, keepdim=True) * log_norm - target_logit(block)
     else:
         data = log_norm - laid.gather(1, job.target)
-    return block, job.penalty.value(block), data
+    values = data + job.strength * penalty
+    return block, penalty, values if job.z_loss == 0 else values + job.z_loss * log_norm.square()
 
 
 def _is_finite(means: Tensor) -> bool:

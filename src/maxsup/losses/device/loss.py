@@ -35,19 +35,21 @@ class _EagerLoss(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
         job, denominator = job_of(input, call, penalty)
         values, kept = eager.measured(input, job, ctx.needs_input_grad[0])
-        _save(ctx, input, call, formula, (job.valid, job.scale, denominator, *(kept or ())))
+        # The values are 0 where a sample is ignored, and backward needs zeros there. One a sample belongs to the user.
+        zeros = 0.0 if call.reduction == "none" else values
+        _save(ctx, input, call, formula, (job.valid, job.scale, denominator, zeros, *(kept or ())))
         return reduced(values, denominator, input, call.reduction)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_vectorised(upstream):
             return _gradient_by_formula(ctx, upstream)
-        input, call, (valid, scale, denominator, *kept) = _saved(ctx)
+        input, call, (valid, scale, denominator, zeros, *kept) = _saved(ctx)
         pull = upstream.reshape(-1) if upstream.dim() > 0 else upstream
         pull = pull / denominator if call.reduction == "mean" else pull
         pull = pull * scale if isinstance(scale, Tensor) else pull
         if valid is not None:  # 0 times an upstream that is not finite is not 0
-            pull = pull.where(valid, 0)
+            pull = torch.where(valid, pull, zeros)
         return eager.gradient(input, eager.Kept(*kept), pull, call.strength), None, None, None
 
 
