@@ -41,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.raises(Interruption, match="stopped by signal"):
         train_quietly(recipe, home / "stopped", StopAt(6))
     words = ["epochs=1", "model.options.widths=[2, 4]", "batch_size=512"]
-    study = comparison("digits_cnn", ["ce", "maxsup"], num_seeds=1, overrides=words)
+    study = comparison("digits_cnn", ["ce", "maxsup"], seeds=1, overrides=words)
     folder = lay_out(study, home / "compared", "full")
     for name in folder.runs:
         run_job(folder.folder(name))

@@ -12,12 +12,16 @@ from maxsup import __version__
 from maxsup.analysis.registry import ANALYSES, Result, check_options
 from maxsup.analysis.result_files import result_path
 from maxsup.core.checks import check_choice
-from maxsup.core.display import Display
+from maxsup.core.display import Display, create_display
 from maxsup.core.interrupt import raise_if_noted
+from maxsup.core.recipes import override_words
 from maxsup.core.storage import json_text, kept_if_possible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from maxsup.data import PythonData
+    from maxsup.models import Factory
 
     from maxsup.analysis.outputs import RunOutputs
 
@@ -41,13 +45,15 @@ class Analyzed:
 
 
 def analyze(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     what: Sequence[str] | None = None,
     *,
     output: str | Path | None = None,
     split: str = "test",
     weights: str = "last",
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    data: str | PythonData | None = None,
+    model: Factory | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     with_figures: bool = True,
     progress: Display | None = None,
@@ -55,25 +61,35 @@ def analyze(
     """Analyse runs and compare them.
 
     Args:
-        paths: Run directories.
+        paths: A run directory, or several.
         what: Names of analyses; if None, all but those that take as long as training. One that does not apply to a run
             is left out, which ``skipped`` says.
         output: Folder of the figures; by default that of the run, or ``figures`` here if there are several.
         split: What is judged: ``train``, ``val`` or ``test``.
         weights: ``last``, or ``best`` on the validation split.
-        overrides: ``key.sub=value`` each for all recipes, for instance where the data is now.
+        overrides: ``key.sub=value`` each, or a mapping of such keys, for all recipes, for instance where the data is
+            now.
+        data: Other data than the runs': a name, or data as :func:`maxsup.data.data_name` takes it, which is kept beside
+            the first run.
+        model: The function that made the network, where a run was trained with one in another session.
         options: Of each analysis by its name, for instance ``{"probe": {"target": "cifar100"}}``.
         with_figures: Draw them too; a report draws its own from the numbers.
-        progress: Shows how far it is.
+        progress: Shows how far it is; chosen by the terminal by default.
 
     Returns:
         Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
     from maxsup.analysis.labels import label_runs
     from maxsup.analysis.outputs import RunOutputs
+    from maxsup.data import data_name
+    from maxsup.models import model_name
     from maxsup.training.runs import SPLITS
 
-    progress = progress or Display()
+    paths, words = [paths] if isinstance(paths, str | Path) else paths, override_words(overrides)
+    if model is not None:
+        model_name(model)
+    if data is not None and paths:
+        words.append(f"data.name={data_name(data, Path(paths[0]).parent)}")
     check_choice("split", split, SPLITS)
     everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
     chosen = list(dict.fromkeys(everything if what is None else what))
@@ -86,22 +102,23 @@ def analyze(
     if not paths:
         raise ValueError("paths must name at least one run; got none. Give the directory that maxsup train printed.")
     unique = list({Path(path).resolve(): path for path in paths}.values())
-    runs = [RunOutputs(path, weights=weights, overrides=overrides, progress=progress) for path in unique]
-    for run, label in zip(runs, label_runs(runs), strict=True):
-        run.label = label
     done = Analyzed()
-    folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
-    for name in chosen:
-        raise_if_noted()
-        asked = dict((options or {}).get(name, {}))
-        found = _compute(name, runs, split, asked, done)
-        if found:
-            done.results[name] = found
-        if found and with_figures:
-            # Figures are told apart as results are, so that other options or data do not overwrite them.
-            result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
-            with kept_if_possible("figures are"):
-                done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
+    with progress or create_display() as display:
+        runs = [RunOutputs(path, weights=weights, overrides=words, progress=display) for path in unique]
+        for run, label in zip(runs, label_runs(runs), strict=True):
+            run.label = label
+        folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
+        for name in chosen:
+            raise_if_noted()
+            asked = dict((options or {}).get(name, {}))
+            found = _compute(name, runs, split, asked, done)
+            if found:
+                done.results[name] = found
+            if found and with_figures:
+                # Figures are told apart as results are, so that other options or data do not overwrite them.
+                result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
+                with kept_if_possible("figures are"):
+                    done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
     return done
 
 

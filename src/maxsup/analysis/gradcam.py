@@ -29,6 +29,7 @@ from maxsup.data import stratified_split
 from maxsup.data.extras import require
 from maxsup.figures.gallery import encoded, gradcam_figures
 from maxsup.metrics.facts import numbers
+from maxsup.models.cut import CutClassifier
 
 if TYPE_CHECKING:
     from maxsup.analysis.outputs import RunOutputs
@@ -213,8 +214,15 @@ def _mean(values: Sequence[float]) -> float:
     return sum(defined) / len(defined) if defined else math.nan
 
 
+def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
+    """A map takes a layer that keeps positions."""
+    if isinstance(run.model, CutClassifier):
+        return f"a map needs a layer with positions, and none is known of {type(run.model.body).__name__}"
+    return None
+
+
 ANALYSES.register(
     "gradcam",
     summary="maps of what speaks for the class; precision, recall, pointing game, energy where masks exist",
     paper="fig:gradcam",
-)(Analysis(compute, gradcam_figures, counts=("num_images", "num_scored")))
+)(Analysis(compute, gradcam_figures, obstacle, counts=("num_images", "num_scored")))

@@ -49,23 +49,20 @@ def analyze(
     paths, settings = _sorted_words(words)
     # Late: a mistake among the words above is said before torch is paid for.
     from maxsup.analysis import analyze as run_analyses
-    from maxsup.core.display import create_display
     from maxsup.training.runs import check_evaluated
 
     options, overrides = _sorted_settings(settings)
     check_evaluated(overrides)
     names = None if what is None else [name.strip() for name in what.split(",")]
-    with create_display() as progress:
-        done = run_analyses(
-            paths,
-            names,
-            output=output,
-            split=split,
-            weights=weights,
-            overrides=with_data_root(overrides, data_root),
-            options=options,
-            progress=progress,
-        )
+    done = run_analyses(
+        paths,
+        names,
+        output=output,
+        split=split,
+        weights=weights,
+        overrides=with_data_root(overrides, data_root),
+        options=options,
+    )
     if as_json:
         print_json(_summary(done))
     else:

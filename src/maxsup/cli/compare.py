@@ -14,10 +14,9 @@ from maxsup.cli.studies import (
     JobOption,
     LauncherOption,
     WorkersOption,
-    carry_out,
     checked_launcher,
     print_jobs,
-    tuned_strengths,
+    show_result,
 )
 
 
@@ -60,7 +59,9 @@ def compare(
             autocompletion=complete_losses,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Paired seeds; fewer than 6 show nothing.")] = 6,
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="N", help="Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")
+    ] = "6",
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -90,42 +91,32 @@ def compare(
 
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
-    from maxsup.core.checks import check_choice
-    from maxsup.core.errors import DataError
-
-    if tune is not None:
-        check_choice("tune", tune, ("alpha",))
-    from maxsup.studies.comparison import comparison, recipe_for
-    from maxsup.studies.engine import plan_folder
-    from maxsup.studies.preview import settled_overrides
-    from maxsup.studies.tuning import tuning
-
     chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
-    base = recipe or recipe_for(data)
-    words = [*([f"model.name={model}"] if model else []), *(overrides or [])]
-    if recipe is None or data != "synthetic":
-        words.insert(0, f"data.name={data}")
-    try:
-        words, sentences = settled_overrides(base, words, data_root)
-    except DataError:
-        if not chosen.is_elsewhere:
-            raise
-        sentences = []  # other machines may have the data; each run settles it there
-    for sentence in sentences:
-        typer.echo(sentence, err=True)
-    names = None if losses is None else [name for name in losses.split(",") if name]
-    study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words)
-    folder = plan_folder(study, output, "full", data_root=data_root)
-    trials = None
-    if tune is not None:
-        trials = plan_folder(tuning(study, "full"), output / "tuning", "full", data_root=data_root)
+    from maxsup.studies.calls import comparison_order
+    from maxsup.studies.orders import carry_out
+
+    order = comparison_order(
+        data,
+        model,
+        None if losses is None else [name for name in losses.split(",") if name],
+        seeds=_seeds(seeds),
+        baseline=baseline,
+        recipe=recipe,
+        overrides=overrides or [],
+        tune=tune,
+        output=output,
+        data_root=data_root,
+        is_elsewhere=chosen.is_elsewhere,
+    )
     if dry_run:
-        for planned in (trials, folder):
-            if planned is not None:
-                print_jobs(planned, chosen, launcher, as_json=as_json)
-        return
-    if trials is not None:
-        strengths = tuned_strengths(trials, chosen, workers)
-        study = comparison(base, names, num_seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
-        folder = plan_folder(study, output, "full", data_root=data_root)
-    carry_out(folder, chosen, workers, kind="comparison", as_json=as_json)
+        print_jobs(order, chosen, launcher, as_json=as_json)
+    else:
+        show_result(carry_out(order, chosen), as_json=as_json)
+
+
+def _seeds(text: str) -> int | list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--seeds must be a number, or numbers as 3,5,8; got {text!r}. Write --seeds 6.") from None
+    return numbers[0] if len(numbers) == 1 else numbers

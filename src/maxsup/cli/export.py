@@ -68,12 +68,13 @@ def export(
         from maxsup.reports.logbook import write_logbook
         from maxsup.studies.comparison import command_of
         from maxsup.studies.engine import read_folder
+        from maxsup.studies.outcome import kind_of
         from maxsup.studies.results import summarize
 
         found = [read_folder(folder) for folder in folders]
         _require_empty(target, force=force)
         for folder in found:
-            summarize(folder, kind="comparison" if folder.study.name == "compare" else "study")
+            summarize(folder, kind=kind_of(folder))
         written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
     _forget_earlier_export(target, written)
     if as_json:

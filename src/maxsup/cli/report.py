@@ -38,6 +38,7 @@ def report(
         return
     from maxsup.reports import write_report
     from maxsup.studies.engine import STUDY_FILE, read_folder
+    from maxsup.studies.outcome import kind_of
     from maxsup.studies.results import summarize
     from maxsup.studies.runs import folder_of_runs
 
@@ -47,8 +48,7 @@ def report(
     else:
         found = [folder_of_runs(folders, output or Path("report"), baseline=baseline)]
     for folder in found:
-        kind = {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
-        summaries.append(summarize(folder, kind=kind).model_dump(mode="json"))
+        summaries.append(summarize(folder, kind=kind_of(folder)).model_dump(mode="json"))
     written = write_report(
         *(folder.path for folder in found),
         output=output,

@@ -1,4 +1,4 @@
-"""What `compare` and `study run` share: options, the announcement, the launch, the table at the end."""
+"""What `compare` and `study run` share: options, the jobs of a dry run, the table at the end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 from maxsup.cli.options import print_json
 
 if TYPE_CHECKING:
-    from maxsup.reports.summary import Summary, SummaryCell, SummaryEntry
+    from maxsup.reports.summary import Summary, SummaryCell
     from maxsup.studies.engine import StudyFolder
-    from maxsup.studies.launch import JobState, Launcher
+    from maxsup.studies.launch import Launcher
+    from maxsup.studies.orders import Order
+    from maxsup.studies.outcome import StudyResult
 
 LauncherOption = Annotated[str, typer.Option("--launcher", metavar="local|ray|slurm", help="Who runs the runs.")]
 JobOption = Annotated[
@@ -50,8 +52,15 @@ def checked_launcher(
     return launcher
 
 
-def print_jobs(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: bool) -> None:
+def print_jobs(order: Order, launcher: Launcher, name: str, *, as_json: bool) -> None:
     """What would be launched, a line a run, and what is asked for each."""
+    for note in order.notes:
+        typer.echo(note, err=True)
+    for folder in order.folders():
+        _print_folder(folder, launcher, name, as_json=as_json)
+
+
+def _print_folder(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: bool) -> None:
     open_runs = folder.open_runs()
     settings = launcher.settings(max(run.recipe.data.num_workers for run in folder.runs.values()))
     if as_json:
@@ -68,125 +77,30 @@ def print_jobs(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: b
     typer.echo(f"into {folder.path}; nothing was started")
 
 
-def runs_line(folder: StudyFolder, launcher: Launcher, workers: int | None) -> str:
-    """How many runs there are, how many are done, and how long training the others may take.
-
-    Raises:
-        Exception: Where no open run can be made, what its first step raised.
-    """
-    from maxsup.studies.launch_local import num_processors
-    from maxsup.studies.live import duration
-    from maxsup.studies.preview import preview
-
-    open_runs = folder.open_runs()
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
-    text = f"{len(folder.runs)} run{_s(len(folder.runs))} ({num_seeds} seed{_s(num_seeds)})"
-    if len(open_runs) < len(folder.runs):
-        text += f", {len(folder.runs) - len(open_runs)} of them done"
-    if not open_runs:
-        return "\n".join([text, *folder.missing])
-    # One that fine-tunes by a recipe of its own is a training, not a few images.
-    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
-    found = preview(
-        {name: run.recipe for name, run in open_runs.items()},
-        analyses={plan.what: plan.options for plan in tried},
-        is_elsewhere=launcher.is_elsewhere,
-    )
-    num_workers = min(workers or num_processors(), len(open_runs))
-    if found.seconds is None:
-        text += "; how long is unknown: their data is not here"
-    else:
-        time = duration(found.seconds / num_workers)
-        text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
-    for sentence, names in found.missing.items():
-        text += f"\n{len(names)} of them cannot be trained here ({', '.join(names)}): {sentence}"
-    for sentence, names in found.failing.items():
-        text += f"\n{len(names)} of them will fail ({', '.join(names)}): {sentence}"
-    for analysis, sentence in found.analyses.items():
-        text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
-    return "\n".join([text, *folder.missing])
-
-
-def announce(folder: StudyFolder, launcher: Launcher, workers: int | None) -> None:
-    """Number of runs, expected time, and what so many seeds can show; before anything is trained."""
-    from maxsup.studies.power import MIN_SEEDS, POWER, detectable_difference
-
-    typer.echo(runs_line(folder, launcher, workers), err=True)
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
-    if num_seeds < MIN_SEEDS:
-        typer.echo(
-            f"{num_seeds} seed{_s(num_seeds)} cannot show a difference of any size: the smallest p that can come of "
-            f"it is above 0.05.{f' Use --seeds {MIN_SEEDS} or more.' if folder.study.name == 'compare' else ''}",
-            err=True,
-        )
-    else:
-        size = detectable_difference(1.0, num_seeds)
-        typer.echo(
-            f"{num_seeds} seeds find a true difference of {size:.2f} standard deviations of the paired differences in "
-            f"{POWER:.0%} of cases; for instance {size * 0.5:.2f} points of accuracy where these differ by 0.5 points "
-            "from seed to seed",
-            err=True,
-        )
-
-
-def run_folder(folder: StudyFolder, launcher: Launcher) -> list[JobState]:
-    """Write down what is planned, launch what is open and show how far it is."""
-    from maxsup.studies.engine import execute, write_folder
-    from maxsup.studies.live import create_view
-
-    write_folder(folder)
-    with create_view() as view:
-        return execute(folder, launcher, view.update)
-
-
-def tuned_strengths(folder: StudyFolder, launcher: Launcher, workers: int | None) -> dict[str, dict[str, Any]]:
-    """Make the trials of :func:`maxsup.studies.tuning.tuning` and say which strengths they choose."""
-    from maxsup.studies.tuning import chosen_strengths, strength_of
-
-    line = runs_line(folder, launcher, workers)
-    typer.echo(f"tuning on seeds of its own, judged on validation images: {line}", err=True)
-    exit_with(run_folder(folder, launcher))
-    chosen = chosen_strengths(folder)
-    for loss, options in chosen.items():
-        typer.echo(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", err=True)
-    return chosen
-
-
-def finish(folder: StudyFolder, *, kind: str) -> Summary:
-    """Numbers and report of what is there."""
-    from maxsup.reports import write_report
-    from maxsup.studies.results import summarize
-
-    summary = summarize(folder, kind=kind)
-    write_report(folder.path, on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True))
-    return summary
-
-
-def carry_out(folder: StudyFolder, launcher: Launcher, workers: int | None, *, kind: str, as_json: bool) -> None:
-    """Announce, run, report and print a study; leaves with the exit code of what failed."""
-    announce(folder, launcher, workers)
-    states = run_folder(folder, launcher)
-    summary = finish(folder, kind=kind)
+def show_result(result: StudyResult, *, as_json: bool) -> None:
+    """Write the report, print what was found, and leave with the exit code of what failed."""
+    write_report(result)
     if as_json:
-        print_json(summary.model_dump(mode="json"))
+        print_json(result.summary.model_dump(mode="json"))
     else:
-        print_summary(summary, folder.path)
-    exit_with(states)
+        print_summary(result.summary, result.path)
+    exit_with([result])
 
 
-def exit_with(states: list[JobState]) -> None:
-    """Name what failed and leave with its exit code; 1 where a worker died without a word."""
-    from maxsup.core.reading import read_json
-    from maxsup.studies.worker import FAILURE
+def write_report(result: StudyResult) -> None:
+    """Write the page, and say what could not be drawn."""
+    result.report(on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True))
 
-    codes = []
+
+def exit_with(results: list[StudyResult]) -> None:
+    """Name what failed and leave with its exit code."""
+    from maxsup.studies.outcome import failure_code, failure_text
+
+    states = [state for result in results for state in result.failed]
     for state in states:
-        if state.status != "done":
-            typer.echo(f"{state.job.name} failed: {state.sentence} Log: {state.log}", err=True)
-            path = state.job.folder / FAILURE
-            codes.append(int(read_json(path).get("exit_code", 1)) if path.is_file() else 1)
-    if codes:
-        raise typer.Exit(max(codes))
+        typer.echo(failure_text(state), err=True)
+    if states:
+        raise typer.Exit(max(map(failure_code, states)))
 
 
 def print_summary(summary: Summary, output: Path) -> None:
@@ -196,6 +110,8 @@ def print_summary(summary: Summary, output: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from maxsup.studies.outcome import heading
+
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     rows, columns = summary.table.rows, summary.table.columns
@@ -204,12 +120,12 @@ def print_summary(summary: Summary, output: Path) -> None:
     across, down = (rows, columns) if is_turned else (columns, rows)
     table.add_column("", overflow="fold")
     for entry in across:
-        table.add_column(Text(_heading(entry)), justify="right", overflow="fold")
+        table.add_column(Text(heading(entry)), justify="right", overflow="fold")
     for entry in down:
         pairs = [(other, entry) if is_turned else (entry, other) for other in across]
         cells = [summary.table.cells[row.name][column.name] for row, column in pairs]
         table.add_row(
-            Text(_heading(entry)), *(Text(_cell_text(cell), style="bold" if cell.is_bold else "") for cell in cells)
+            Text(heading(entry)), *(Text(_cell_text(cell), style="bold" if cell.is_bold else "") for cell in cells)
         )
     if summary.is_reduced:
         console.print(Text(f"{summary.scale.upper()} SCALE: {summary.note}", style="bold"))
@@ -218,14 +134,6 @@ def print_summary(summary: Summary, output: Path) -> None:
     console.print(table)
     console.print(Text(f"\n{summary.bold_rule}"))
     console.print(f"\nreport: {output / 'report.html'}\nnumbers: {output / 'summary.json'}", soft_wrap=True)
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
-def _heading(entry: SummaryEntry) -> str:
-    return f"{entry.group}, {entry.title}" if entry.group else entry.title
 
 
 def _cell_text(cell: SummaryCell) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from maxsup.cli.all_studies import Order, carry_out_all, planned
 from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
 from maxsup.cli.options import DataRootOption, JsonOption, print_json
@@ -16,11 +15,12 @@ from maxsup.cli.studies import (
     JobOption,
     LauncherOption,
     WorkersOption,
-    carry_out,
     checked_launcher,
-    finish,
+    exit_with,
     print_jobs,
     print_summary,
+    show_result,
+    write_report,
 )
 
 if TYPE_CHECKING:
@@ -131,22 +131,30 @@ def run(
         raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
     from maxsup.studies.files import load_study, study_names
 
-    chosen, kind = checked_launcher(launcher, workers, job, is_dry=dry_run), _checked(scale)
-    home = (output or Path("studies")) if is_all else None
+    chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
+    studies = [load_study(name) for name in names or study_names()]
+    from maxsup.studies.calls import study_order
+    from maxsup.studies.orders import carry_out, carry_out_all
+
     orders = []
-    for loaded in [load_study(name) for name in names or study_names()]:
-        path = home / f"{loaded.name}-{scale}" if home else output or Path("studies") / f"{loaded.name}-{scale}"
-        orders.append(Order(loaded, kind, path, tuple(overrides), data_root, is_tuned))
+    for loaded in studies:
+        path = (output or Path("studies")) / f"{loaded.name}-{scale}" if is_all else output
+        orders.append(study_order(loaded, scale, output=path, overrides=overrides, tune=is_tuned, data_root=data_root))
     if dry_run:
         for order in orders:
-            for folder in (order.trials(), order.folder()):
-                if folder is not None:
-                    print_jobs(folder, chosen, launcher, as_json=as_json)
+            print_jobs(order, chosen, launcher, as_json=as_json)
     elif is_all:
-        carry_out_all(orders, chosen, workers, as_json=as_json)
+        results = []
+        for result in carry_out_all(orders, chosen):
+            results.append(result)
+            write_report(result)
+            if not as_json:
+                print_summary(result.summary, result.path)
+        if as_json:
+            print_json({result.summary.name: result.summary.model_dump(mode="json") for result in results})
+        exit_with(results)
     else:
-        folder = planned(orders[0], chosen, workers)
-        carry_out(folder, chosen, workers, kind="study", as_json=as_json)
+        show_result(carry_out(orders[0], chosen), as_json=as_json)
 
 
 @study.command("report", epilog=epilog("study report"))
@@ -158,14 +166,9 @@ def report(
 
     They come from the runs that are there; nothing is trained.
     """
-    from maxsup.studies.engine import read_folder
+    from maxsup.studies.outcome import read_result
 
-    found = read_folder(folder)
-    summary = finish(found, kind="comparison" if found.study.name == "compare" else "study")
-    if as_json:
-        print_json(summary.model_dump(mode="json"))
-    else:
-        print_summary(summary, folder)
+    show_result(read_result(folder), as_json=as_json)
 
 
 @study.command("collect", epilog=epilog("study collect"))

@@ -31,13 +31,14 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe. After an interruption the same command goes on where it stopped."""
-    from maxsup.core.recipes import load_recipe, recipe_path
+    from maxsup.core.recipes import load_recipe
 
-    checked = load_recipe(recipe, with_data_root(overrides, data_root))
+    words = with_data_root(overrides, data_root)
+    load_recipe(recipe, words)  # a mistake in it is said before torch is paid for
     from maxsup.training import train as run_recipe
     from maxsup.training.processes import leave_group
 
-    summary = run_recipe(checked, output, name=recipe_path(recipe).stem, resume=resume)
+    summary = run_recipe(recipe, output, overrides=words, resume=resume)
     leave_group()
     if not _is_main_process():
         return

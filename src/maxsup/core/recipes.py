@@ -5,8 +5,9 @@ Listing costs neither pydantic nor yaml, so `maxsup ls recipes` answers at once.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,20 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     path = recipe_path(name)
     values = read_yaml(path)
     return parse_recipe(values, overrides, source=f"recipe {path.stem}")
+
+
+def override_words(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
+    """Overrides as ``key.sub=value`` each, from such words or from a mapping of dotted keys.
+
+    Example:
+        >>> override_words({"epochs": 3, "optimizer.lr": 0.1, "augment.flip": True})
+        ['epochs=3', 'optimizer.lr=0.1', 'augment.flip=true']
+    """
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides must be a list of words or a mapping; got {overrides!r}. Write [{overrides!r}].")
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
 
 
 def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:

@@ -14,6 +14,7 @@ from maxsup.data.bundle import IGNORED_LABEL, DataBundle, FileSplit, MaskSplit, 
 from maxsup.data.corruptions import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
 from maxsup.data.long_tail import shot_groups
 from maxsup.data.pipeline import build_pipeline
+from maxsup.data.python_data import PythonData, data_name
 from maxsup.data.registry import DATASETS, data_root, describe_datasets, load_data
 
 for _module in iter_modules(__path__):
@@ -31,10 +32,12 @@ __all__ = [
     "MaskSplit",
     "MemorySplit",
     "Pipeline",
+    "PythonData",
     "Split",
     "build_pipeline",
     "corrupt",
     "corrupted_split",
+    "data_name",
     "data_root",
     "describe_datasets",
     "load_data",

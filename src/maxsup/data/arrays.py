@@ -1,7 +1,8 @@
 """Images in one ``.npz`` file: the layout of ours that any user may write.
 
 ``train_images`` and ``test_images`` are uint8, ``(N, H, W)`` or ``(N, H, W, C)``; ``train_labels`` and
-``test_labels`` are integers from 0 on; ``class_names`` is optional. Nothing in the file is ever unpickled.
+``test_labels`` are integers from 0 on; ``val_images``, ``val_labels`` and ``class_names`` are optional. Nothing in the
+file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from maxsup.data.bundle import MemorySplit
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 
 _KEYS = ("train_images", "train_labels", "test_images", "test_labels")
+_VAL_KEYS = ("val_images", "val_labels")
 
 
 @DATASETS.register("arrays", images="your arrays", source="an .npz file of yours", argument="PATH")
@@ -45,6 +47,7 @@ def read_npz(path: Path) -> RawData:
         for key in ("train_images", "test_images"):  # before memory is taken for them
             _check_images(*stored.kind(key), path)
         train_images, train_labels, test_images, test_labels = (stored.read(key) for key in _KEYS)
+        held_out = [stored.read(key) for key in _VAL_KEYS if set(_VAL_KEYS) <= set(stored.names)]
         names = stored.read("class_names") if "class_names" in stored.names else None
     except DataError:
         raise
@@ -52,9 +55,10 @@ def read_npz(path: Path) -> RawData:
         raise DataError(f"{path} must be an .npz file of plain arrays; got {error}. Write it again.") from error
     train = MemorySplit(channels_first(train_images, path), _labels(train_labels, path))
     test = MemorySplit(channels_first(test_images, path), _labels(test_labels, path))
+    val = MemorySplit(channels_first(held_out[0], path), _labels(held_out[1], path)) if held_out else None
     num_classes = 1 + max((int(split.labels.max()) for split in (train, test) if len(split)), default=-1)
     class_names = [str(name) for name in (range(num_classes) if names is None else names)]
-    return RawData(train, test, tuple(class_names))
+    return RawData(train, test, tuple(class_names), val)
 
 
 def channels_first(images: NDArray[np.uint8], path: Path | str) -> torch.Tensor:

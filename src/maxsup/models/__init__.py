@@ -15,6 +15,7 @@ from typing import Any
 from maxsup.core.checks import check_choice
 from maxsup.models.base import MODELS, Classifier, check_count
 from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
+from maxsup.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
 from maxsup.models.hf_models import HF_PREFIX, create_hf_model
 from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.pretrained import class_names_of, num_classes_of, published_preprocessing
@@ -33,6 +34,7 @@ __all__ = [
     "SEGMENTERS",
     "CausalNormHead",
     "Classifier",
+    "Factory",
     "Preprocessing",
     "Program",
     "Segmenter",
@@ -42,9 +44,11 @@ __all__ = [
     "create_model",
     "create_segmenter",
     "describe_models",
+    "factory_of",
     "list_models",
     "load_program",
     "load_weights",
+    "model_name",
     "num_classes_of",
     "published_preprocessing",
 ]
@@ -89,6 +93,11 @@ def create_model(
         check_count("image_size", image_size)
     if name in MODELS:
         model = _create_own(name, num_classes, in_channels, image_size, pretrained, options)
+    elif name.startswith(PYTHON_PREFIX):
+        raise ValueError(
+            f"model must be made in this session where its name begins with {PYTHON_PREFIX}; got {name!r}. Pass the "
+            "function again, as model=..., from Python."
+        )
     else:
         model = _create_foreign(name, num_classes, in_channels, image_size, pretrained is True, options)
     if classifier == "tde":

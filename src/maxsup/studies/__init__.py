@@ -1,5 +1,7 @@
 """Studies: the tables and figures of the paper as files, what they make one train, and paired statistics.
 
+:func:`compare` and :func:`run_study` do what ``maxsup compare`` and ``maxsup study run`` do.
+
 A ``.yaml`` file in this folder is the whole registration of a study. Names load what they need on first use, so that
 listing studies costs neither pydantic nor numpy.
 """
@@ -10,7 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maxsup.studies.calls import compare, run_study
     from maxsup.studies.files import describe_studies, load_study, study_names, study_path
+    from maxsup.studies.outcome import StudyResult, read_result
     from maxsup.studies.parts import Cell, DataChoice, Metric
     from maxsup.studies.plans import (
         ComparedCells,
@@ -35,6 +39,8 @@ __all__ = [
     "PlannedAnalysis",
     "PlannedRun",
     "Study",
+    "StudyResult",
+    "compare",
     "compare_losses",
     "comparisons",
     "conclusions",
@@ -45,6 +51,8 @@ __all__ = [
     "load_study",
     "paired_comparison",
     "planned_analyses",
+    "read_result",
+    "run_study",
     "seeds_needed",
     "smallest_p_value",
     "study_names",
@@ -53,7 +61,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "calls": ("compare", "run_study"),
     "files": ("describe_studies", "load_study", "study_names", "study_path"),
+    "outcome": ("StudyResult", "read_result"),
     "parts": ("Cell", "DataChoice", "Metric"),
     "plans": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
     "power": ("detectable_difference", "seeds_needed", "smallest_p_value"),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
-from maxsup.losses import LOSSES
+from maxsup.losses import LOSSES, RegularizedLoss
 from maxsup.models import SEGMENTERS
 from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import ScaleName, Study
 from maxsup.studies.tuning import strength_of
 from maxsup.training.check import check_recipe
-from maxsup.training.parts import build_loss, prepare_for_masks
+from maxsup.training.parts import build_loss, loss_config, prepare_for_masks
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
 LOSS_OPTIONS: dict[str, dict[str, Any]] = {
@@ -48,11 +48,15 @@ MASK_METRICS = {
 }
 
 
+LossChoice: TypeAlias = "str | Mapping[str, Any] | LossConfig | RegularizedLoss"
+"""A loss of a comparison: ``name``, ``name:strength``, a mapping with ``name`` and options, or a loss."""
+
+
 def comparison(
-    recipe: str | Recipe,
-    losses: Sequence[str] | None = None,
+    recipe: str,
+    losses: Sequence[LossChoice] | None = None,
     *,
-    num_seeds: int = 6,
+    seeds: int | Sequence[int] = 6,
     baseline: str | None = None,
     overrides: Iterable[str] = (),
     strengths: Mapping[str, Mapping[str, Any]] | None = None,
@@ -61,9 +65,10 @@ def comparison(
 
     Args:
         recipe: Name or file of the recipe that all losses share.
-        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance. By default those of
-            the paper's main table that this data can be trained with.
-        num_seeds: How many paired seeds, counted from 0.
+        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance. A mapping with
+            ``name`` and options, or a loss, says more. By default those of the paper's main table that this data can be
+            trained with.
+        seeds: How many paired seeds, counted from 0, or which.
         baseline: The loss that others are compared with, as in ``losses``; label smoothing of any strength where it is
             among them, else the first.
         overrides: ``key.sub=value`` each, for every run.
@@ -74,8 +79,13 @@ def comparison(
         >>> study.baseline, [row.title for row in study.rows], len(study.scales["full"].seeds)
         ('ls', ['ce', 'ls', 'maxsup 0.2'], 6)
     """
-    if num_seeds < 1:
-        raise ValueError(f"seeds must be at least 1; got {num_seeds!r}. Six are the fewest that can show anything.")
+    if isinstance(losses, str):
+        raise TypeError(f"losses must be a list; got {losses!r}. Write for instance losses=['ce', 'ls', 'maxsup'].")
+    chosen_seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen_seeds or len(set(chosen_seeds)) < len(chosen_seeds):
+        raise ValueError(
+            f"seeds must be at least 1, or different numbers; got {seeds!r}. Six are the fewest that can show anything."
+        )
     name, overrides = str(recipe), tuple(overrides)
     for word in overrides:
         if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:
@@ -86,7 +96,10 @@ def comparison(
     base = load_recipe(name, overrides)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS.names() or _fits_masks(loss)]
-    by_word = {word: _row(word, strengths or {}) for word in losses}
+    by_word: dict[str, Entry] = {}
+    for loss in losses:
+        row = _row(loss, strengths or {}) if isinstance(loss, str) else _row_of(loss_config(loss), by_word)
+        by_word[loss if isinstance(loss, str) else row.name] = row
     rows = list(by_word.values())
     arms = [row.name for row in rows]
     if len(arms) < 2:
@@ -98,7 +111,7 @@ def comparison(
     metrics, analyses = _measured(base)
     others = [arm for arm in arms if arm != baseline]
     asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
-    scale = Scale(recipe=name, overrides=overrides, seeds=tuple(range(num_seeds)), note=_note(base))
+    scale = Scale(recipe=name, overrides=overrides, seeds=chosen_seeds, note=_note(base))
     return Study(
         name="compare",
         label="",
@@ -118,21 +131,37 @@ def command_of(study: Study, scale: ScaleName) -> list[str]:
     """The words of the command that makes a study again, a comparison among them.
 
     Example:
-        >>> study = comparison("digits_cnn", ["ls:0.2", "maxsup"], num_seeds=3, overrides=["epochs=2"])
+        >>> study = comparison("digits_cnn", ["ls:0.2", "maxsup"], seeds=3, overrides=["epochs=2"])
         >>> " ".join(command_of(study, "full"))
         'maxsup compare --recipe digits_cnn --losses ls:0.2,maxsup:0.1 --baseline ls:0.2 --seeds 3 epochs=2'
     """
     if study.name != "compare":
         return ["maxsup", "study", "run", study.name, "--scale", scale]
-    words = {}
+    plan, words = study.scales[scale], {}
+    seeds = plan.seeds
     for row in study.rows:
         assert row.loss is not None
-        value = row.loss.options.get(strength_of(row.loss.name) or "")
-        words[row.name] = row.loss.name if value is None else f"{row.loss.name}:{value:g}"
-    plan = study.scales[scale]
-    losses, baseline = ",".join(words.values()), words[study.baseline]
-    options = ["--recipe", plan.recipe, "--losses", losses, "--baseline", baseline, "--seeds", str(len(plan.seeds))]
+        words[row.name] = _word(row.loss)
+    if None in words.values():  # options that a word cannot say
+        losses = [row.loss.model_dump() for row in study.rows if row.loss is not None]
+        given = {"recipe": plan.recipe, "losses": losses, "baseline": study.baseline, "seeds": list(seeds)}
+        arguments = ", ".join(f"{key}={value!r}" for key, value in (given | {"overrides": [*plan.overrides]}).items())
+        return ["python", "-c", f"from maxsup.studies import compare; compare({arguments}).report()"]
+    count = str(len(seeds)) if seeds == tuple(range(len(seeds))) else ",".join(map(str, seeds))
+    losses_text, baseline = ",".join(map(str, words.values())), str(words[study.baseline])
+    options = ["--recipe", plan.recipe, "--losses", losses_text, "--baseline", baseline, "--seeds", count]
     return ["maxsup", "compare", *options, *plan.overrides]
+
+
+def _word(loss: LossConfig) -> str | None:
+    """A loss as the command line writes it; None where it has options that cannot be written there."""
+    strength = strength_of(loss.name) or ""
+    value = loss.options.get(strength)
+    others = {key: option for key, option in loss.options.items() if key != strength}
+    usual = {key: option for key, option in LOSS_OPTIONS.get(loss.name, {}).items() if key != strength}
+    if others != usual or not isinstance(value, int | float | None):
+        return None
+    return loss.name if value is None else f"{loss.name}:{value:g}"
 
 
 def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
@@ -200,6 +229,24 @@ def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:
         title = f"{name} {strengths[name][strength]:g}"
     suffix = "".join(char if char.isalnum() else "_" for char in value)
     return Entry(name=f"{name}_{suffix}" if colon else name, title=title, loss=LossConfig(name=name, **options))
+
+
+def _row_of(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
+    """A row for a loss with options of its own; one without a strength has the usual one."""
+    LOSSES[loss.name]
+    loss = LossConfig(name=loss.name, **{**LOSS_OPTIONS.get(loss.name, {}), **loss.options})
+    strength, criterion = strength_of(loss.name) or "", build_loss(loss)
+    shown = {key: value for key, value in loss.options.items() if value != LOSS_OPTIONS.get(loss.name, {}).get(key)}
+    if criterion.schedule is not None:
+        shown[strength] = criterion.schedule
+    words = [
+        f"{value:g}" if key == strength and isinstance(value, int | float) else f"{key}={value}"
+        for key, value in shown.items()
+    ]
+    names = [row.name for row in others.values()]
+    count = sum(name.partition("__")[0] == loss.name for name in names)
+    name = f"{loss.name}__{count + 1}" if loss.name in names else loss.name
+    return Entry(name=name, title=" ".join([loss.name, *words]), loss=loss)
 
 
 def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:

@@ -29,6 +29,7 @@ from maxsup.core.recipes import load_recipe
 from maxsup.core.records import Record, read_record
 from maxsup.core.rundir import RunDir
 from maxsup.data import DATASETS, load_data
+from maxsup.studies.imports import imports_of
 from maxsup.studies.launch import Job, JobState, Launcher, OnChange
 from maxsup.studies.parts import Cell, DataChoice
 from maxsup.studies.plans import PlannedAnalysis, PlannedRun, expand, planned_analyses
@@ -81,10 +82,20 @@ class StudyFolder:
 
     def job(self, name: str) -> dict[str, Any]:
         """What a worker is asked to do for a run: the content of its ``job.json``."""
-        recipe = self.runs[name].recipe
-        calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in _single(self.analyses)]
-        name = self.runs[name].pool or self.study.name
-        return {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
+        single = [analysis for analysis in self.analyses if not _is_joint(analysis)]
+        return self._order(self.runs[name].recipe, self.runs[name].pool or self.study.name, single)
+
+    def joint_job(self, names: Sequence[str], folder: Path) -> dict[str, Any]:
+        """What a worker is asked to do for several runs at once; their paths are seen from the folder of the job."""
+        joint = [analysis for analysis in self.analyses if _is_joint(analysis)]
+        runs = [os.path.relpath(self.folder(name).resolve(), folder.resolve()) for name in names]
+        return {"runs": runs, **self._order(self.runs[names[0]].recipe, self.study.name, joint)}
+
+    def _order(self, recipe: Recipe, name: str, analyses: Sequence[PlannedAnalysis]) -> dict[str, Any]:
+        calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in analyses]
+        order = {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
+        imports = imports_of(recipe)
+        return order | ({"imports": imports} if imports else {})
 
     def open_runs(self) -> dict[str, PlannedRun]:
         """Runs that are not trained yet, or not analysed."""
@@ -219,10 +230,6 @@ def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> di
     }
 
 
-def _single(analyses: Sequence[PlannedAnalysis]) -> list[PlannedAnalysis]:
-    return [analysis for analysis in analyses if not _is_joint(analysis)]
-
-
 def _is_joint(analysis: PlannedAnalysis) -> bool:
     """Whether runs that are compared must agree on something first, such as the classes to show."""
     return ANALYSES[analysis.what].is_joint
@@ -230,22 +237,15 @@ def _is_joint(analysis: PlannedAnalysis) -> bool:
 
 def _joint_jobs(folder: StudyFolder, names: Sequence[str]) -> list[Job]:
     """A job for all runs of a seed on the same data, written down; none where no analysis asks for several runs."""
-    analyses = [analysis for analysis in folder.analyses if _is_joint(analysis)]
     groups: dict[tuple[int, str], list[str]] = {}
-    for name in names if analyses else ():
+    for name in names if any(map(_is_joint, folder.analyses)) else ():
         run = folder.runs[name]
         groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
     jobs = []
     for (seed, _), members in groups.items():
         digest = hashlib.blake2b("\n".join(members).encode(), digest_size=4).hexdigest()
-        place, recipe = folder.path / _JOINT / f"s{seed}-{digest}", folder.runs[members[0]].recipe
-        order = {
-            "recipe": recipe.model_dump(mode="json"),
-            "name": folder.study.name,
-            "runs": [os.path.relpath(folder.folder(name).resolve(), place.resolve()) for name in members],
-            "analyses": [analysis_call(analysis, recipe, folder.study.weights) for analysis in analyses],
-        }
-        RunDir(place).write_json(place / JOB, order)
+        place = folder.path / _JOINT / f"s{seed}-{digest}"
+        RunDir(place).write_json(place / JOB, folder.joint_job(members, place))
         jobs.append(Job(f"all-s{seed}-{digest}", place, 0))
     return jobs
 

@@ -120,6 +120,9 @@ class Launcher(ABC):
     num_retries = 2
     """How often a run whose worker was killed is begun again; it goes on from its checkpoint."""
 
+    num_workers: int | None = None
+    """How many runs at once; None where somebody else decides."""
+
     is_elsewhere = False
     """Whether runs may be made on other machines, which may have data that this one lacks."""
 

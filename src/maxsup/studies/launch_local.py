@@ -14,15 +14,16 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
+from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from maxsup.studies.launch import LAUNCHERS, Job, Launcher, ending
-from maxsup.studies.worker import LOG, ORDERS, SAVE_SECONDS
+from maxsup.studies.launch import LAUNCHERS, Job, JobState, Launcher, ending, read_state
+from maxsup.studies.worker import LOG, ORDERS, SAVE_SECONDS, attempt
 
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
@@ -47,7 +48,7 @@ class LocalLauncher(Launcher):
     def __init__(self, num_workers: int | None = None) -> None:
         if num_workers is not None and num_workers < 1:
             raise ValueError(f"num_workers must be at least 1; got {num_workers}. Leave it out for one a processor.")
-        self.num_workers = num_workers or num_processors()
+        self.num_workers: int = num_workers or num_processors()
         self._workers: list[_Worker] = []
         self._waiting: deque[Job] = deque()
         self._selector = DefaultSelector()
@@ -142,6 +143,43 @@ class LocalLauncher(Launcher):
             _kill_group(worker)
             self._forget(worker)
         self._selector.close()
+
+
+class HereLauncher(Launcher):
+    """This process, one run after another: for losses and networks that no other process can import."""
+
+    num_retries = 0
+    num_workers = 1
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job] = deque()
+        self._look: Callable[[], None] | None = None
+
+    def _run(self, jobs: Sequence[Job], states: dict[Path, JobState], show: Callable[[], None]) -> None:
+        def look() -> None:
+            states.update({job.folder: read_state(job) for job in jobs})
+            show()
+
+        self._look = look
+        super()._run(jobs, states, show)
+
+    def _open(self, num_jobs: int) -> None:
+        self._waiting.clear()
+
+    def _submit(self, jobs: Sequence[Job]) -> None:
+        self._waiting.extend(jobs)
+
+    def _ended(self, seconds: float) -> list[tuple[Job, str]]:
+        job = self._waiting.popleft()
+        code = attempt(job.folder, on_pulse=self._look)
+        # After a signal it is not over, which the guard of this launch knows too.
+        return [] if code in (130, 143) else [(job, ending(code))]
+
+    def _stop(self) -> None:
+        """Nothing runs any more."""
+
+    def _close(self) -> None:
+        self._waiting.clear()
 
 
 def num_processors() -> int:

@@ -52,7 +52,7 @@ class RayLauncher(Launcher):
             )
         self._ray: Any = ray
         self.address = address
-        self.num_workers = num_workers or num_processors()
+        self.num_workers: int = num_workers or num_processors()
         self.num_gpus = num_gpus
         self.num_cpus = num_cpus
         self.max_retries = max_retries

@@ -99,6 +99,7 @@ class SlurmLauncher(Launcher):
         self.folder = folder
         self.cluster = cluster
         self.num_cpus = num_cpus
+        self.num_workers = num_workers
         self.python = python
         given = {
             "gpus_per_node": num_gpus,

@@ -6,6 +6,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from html import escape
+from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
 from typing_extensions import Self
@@ -104,9 +106,41 @@ class TableView(View):
         self._live.update(state_table(states, height=self._console.size.height))
 
 
+class NotebookView(View):
+    """The same table below the cell of a notebook, as text that is drawn anew in its place."""
+
+    def __init__(self) -> None:
+        self._shown: Any = None
+        self._text = ""
+
+    def update(self, states: Sequence[JobState]) -> None:
+        """Redraw where something has changed."""
+        from IPython.display import display
+        from rich.console import Console
+
+        console = Console(file=StringIO(), width=100, force_jupyter=False)
+        console.print(state_table(states))
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        if text == self._text:
+            return
+        self._text, content = text, {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+        if self._shown is None:
+            self._shown = display(content, raw=True, display_id=True)
+        else:
+            self._shown.update(content, raw=True)
+
+
 def create_view() -> View:
-    """A table where standard error is a terminal, lines where it is not."""
+    """A table on a terminal and in a notebook, lines elsewhere."""
+    if _is_notebook():
+        return NotebookView()
     return TableView() if sys.stderr.isatty() else LineView()
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook; nothing is imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 def state_table(states: Sequence[JobState], height: int = 25) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -46,10 +47,12 @@ class PulseReporter(Reporter):
     Args:
         stream: Where lines go.
         folder: The run directory.
+        on_pulse: Called when the file was written, for whoever watches from the same process.
     """
 
-    def __init__(self, stream: TextIO, folder: Path) -> None:
+    def __init__(self, stream: TextIO, folder: Path, on_pulse: Callable[[], None] | None = None) -> None:
         super().__init__(LineDisplay(stream))
+        self._on_pulse = on_pulse
         self._path = folder / FILE
         self._written = 0.0
         self._start = time.monotonic()
@@ -85,6 +88,8 @@ class PulseReporter(Reporter):
             os.replace(part, self._path)
         except OSError:
             return  # a run that can be saved need not fail because nobody can watch it
+        if self._on_pulse is not None:
+            self._on_pulse()
 
 
 def read_pulse(folder: Path, started: Path) -> Pulse:

@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -97,11 +97,13 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
     import torch
 
     from maxsup.core.config import parse_recipe
+    from maxsup.studies.imports import import_all
     from maxsup.training import train
     from maxsup.training.progress import Reporter
 
     folder = Path(folder)
-    job = read_job(folder)
+    job, num_threads = read_job(folder), torch.get_num_threads()
+    import_all(job.get("imports", ()))
     run = RunDir(folder)
     runs = [folder / other for other in job.get("runs", ())]
     if not runs and not run.summary.exists():
@@ -120,32 +122,40 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
                 if same | {"name": None} == request | {"name": None}:
                     run.write_json(analysis_marker(folder, same), done | {"request": same})
         except Exception as error:
-            traceback.print_exc()
+            # To the log: a process that watches itself shows other things.
+            print(traceback.format_exc(), file=sys.stderr) if reporter is None else reporter.say(traceback.format_exc())
             errors.append(error)
         # Training may have asked for more; analyses are a worker's business like everything else.
-        torch.set_num_threads(1)
+        torch.set_num_threads(num_threads)
     if errors:
         raise errors[0]
 
 
-def attempt(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> int:
+def attempt(
+    folder: str | Path, *, wait_seconds: float = WAIT_SECONDS, on_pulse: Callable[[], None] | None = None
+) -> int:
     """:func:`run_job` on one thread, with its log, alone in its folder; what goes wrong is left in ``failure.json``.
 
     Args:
         folder: The run directory with its ``job.json``.
         wait_seconds: How long to wait for another process that works there.
+        on_pulse: Called every second or so. A process that watches itself is not the worker's own: what it prints and
+            the number of its threads stay as they are.
 
     Returns:
         The exit code: 0, that of the error, or 130 or 143 after a signal, which is no failure: the run is saved.
     """
     run = RunDir(folder)
     run.path.mkdir(parents=True, exist_ok=True)
-    with (run.path / LOG).open("a", buffering=1, encoding="utf-8") as log, _redirected(log):
+    with ExitStack() as stack:
+        log = stack.enter_context((run.path / LOG).open("a", buffering=1, encoding="utf-8"))
+        if on_pulse is None:
+            stack.enter_context(_redirected(log))
         try:
             with SignalGuard(), _claimed(run, wait_seconds, log):
                 (run.path / FAILURE).unlink(missing_ok=True)
                 run.write_json(run.path / STARTED, {"process": os.getpid(), "host": socket.gethostname()})
-                _run_on_one_thread(run.path, log)
+                _run(run.path, log, on_pulse)
         except Interruption as stop:
             print(stop, file=log)
             return stop.exit_code
@@ -161,15 +171,16 @@ def attempt(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> int:
     return 0
 
 
-def _run_on_one_thread(folder: Path, log: TextIO) -> None:
+def _run(folder: Path, log: TextIO, on_pulse: Callable[[], None] | None) -> None:
     import torch
 
     from maxsup.studies.pulse import PulseReporter
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if on_pulse is None:
+        torch.set_num_threads(1)
     try:
-        run_job(folder, PulseReporter(log, folder))
+        run_job(folder, PulseReporter(log, folder, on_pulse))
     finally:
         torch.set_num_threads(before)
 
@@ -190,6 +201,7 @@ def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
 def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) -> dict[str, Any]:
     """Make an analysis of runs; gives the content of its marker."""
     from maxsup.analysis import analyze
+    from maxsup.core.display import Display
 
     name = request["what"]
     done = analyze(
@@ -200,6 +212,7 @@ def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) ->
         overrides=data_overrides(request.get("data")),
         options={name: request.get("options") or {}},
         with_figures=False,
+        progress=Display(),
     )
     base = folder.resolve()
     return {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,42 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
     if options.get("weight") is not None:
         options["weight"] = torch.tensor(options["weight"], dtype=torch.float32)
     return create_loss(config.name, **options)
+
+
+def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossConfig:
+    """What a recipe writes for a loss that is an object, or a mapping with its ``name`` and options.
+
+    Example:
+        >>> loss_config({"name": "maxsup", "alpha": 0.2}).options
+        {'alpha': 0.2}
+        >>> from maxsup.losses import MaxSupLoss
+        >>> loss_config(MaxSupLoss(schedules.Linear(0.1, 0.2))).options["alpha"]
+        {'schedule': 'linear', 'start': 0.1, 'end': 0.2}
+    """
+    if isinstance(loss, LossConfig):
+        return loss
+    if isinstance(loss, Mapping):
+        if "name" not in loss:
+            raise ValueError(f"a loss must have a name; got {dict(loss)!r}. Write for instance {{'name': 'maxsup'}}.")
+        return LossConfig(**loss)
+    names = [name for name in LOSSES if LOSSES[name] is type(loss)]
+    if not names:
+        raise TypeError(
+            f"loss must be one of a registered class; got {type(loss).__name__}. Decorate the class with "
+            "@maxsup.losses.LOSSES.register('name')."
+        )
+    options: dict[str, Any] = {}
+    known = {**inspect.signature(RegularizedLoss).parameters, **inspect.signature(type(loss)).parameters}
+    for key, parameter in known.items():
+        is_strength = key == loss.strength
+        value = loss.schedule if is_strength and loss.schedule is not None else getattr(loss, key, parameter.default)
+        if isinstance(value, Schedule):
+            value = {"schedule": next(kind for kind in SCHEDULES if SCHEDULES[kind] is type(value)), **asdict(value)}
+        elif isinstance(value, torch.Tensor):
+            value = value.tolist()
+        if is_strength or (key != "strength" and value != parameter.default):
+            options[key] = value
+    return LossConfig(name=names[0], **options)
 
 
 def check_task(model: ModelConfig, *, is_dense: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,21 @@ from typing import Any
 import torch
 
 from maxsup import __version__
-from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items
+from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
 from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.reading import read_json, read_json_lines
-from maxsup.core.recipes import run_recipe
+from maxsup.core.recipes import load_recipe, override_words, recipe_path, run_recipe
 from maxsup.core.repro import changes_that_matter, environment, set_deterministic
 from maxsup.core.rundir import RunDir
 from maxsup.core.storage import check_folder, json_text
+from maxsup.data import PythonData, data_name
+from maxsup.losses import RegularizedLoss
+from maxsup.models import Factory, model_name
 from maxsup.training.checkpoint import load_weights, read_tensors
 from maxsup.training.defaults import fitted
 from maxsup.training.loop import Trainer
-from maxsup.training.parts import build_data, build_loss, build_model
+from maxsup.training.parts import build_data, build_loss, build_model, loss_config
 from maxsup.training.preprocessing import resolved
 from maxsup.training.processes import Processes, create_accelerator
 from maxsup.training.progress import Reporter, create_reporter
@@ -37,10 +41,14 @@ _SIGNS = (".lock", "job.json", "checkpoints")
 
 
 def train(
-    recipe: Recipe,
+    recipe: Recipe | str | Path,
     output: str | Path | None = None,
     *,
-    name: str = "recipe",
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    data: str | PythonData | None = None,
+    model: str | Factory | None = None,
+    loss: str | RegularizedLoss | Mapping[str, Any] | None = None,
+    name: str | None = None,
     resume: str = "auto",
     reporter: Reporter | None = None,
 ) -> dict[str, Any]:
@@ -50,15 +58,33 @@ def train(
     end it only gives the summary again. What the recipe leaves to the data is settled first and kept with the run.
 
     Args:
-        recipe: What to train.
+        recipe: What to train: a recipe, a name from ``maxsup ls recipes``, or a ``.yaml`` file.
         output: The run directory; ``runs/`` and a name made from the recipe by default.
-        name: What the recipe is called in the summary.
+        overrides: ``key.sub=value`` each, or a mapping of such keys.
+        data: In place of the recipe's: a name, or data as :func:`maxsup.data.data_name` takes it, which is kept beside
+            the run directory.
+        model: In place of the recipe's: a name, or a function as :func:`maxsup.models.model_name` takes it.
+        loss: In place of the recipe's: a name, a mapping with ``name`` and options, or a loss.
+        name: What the recipe is called in the summary; its own name by default.
         resume: ``auto`` goes on where a run is; ``never`` refuses to.
         reporter: Shows progress; chosen by the terminal by default.
 
     Returns:
         The content of ``summary.json``.
     """
+    if name is None:
+        name = "recipe" if isinstance(recipe, Recipe) else recipe_path(str(recipe)).stem
+    words = override_words(overrides)
+    if data is not None:
+        words.insert(0, f"data.name={data_name(data, Path('runs') if output is None else Path(output).parent)}")
+    if model is not None:
+        words.insert(0, f"model.name={model_name(model)}")
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(str(recipe), words)
+    elif words:
+        recipe = parse_recipe(recipe.model_dump(mode="json"), words)
+    if loss is not None:
+        recipe = recipe.model_copy(update={"loss": loss_config({"name": loss} if isinstance(loss, str) else loss)})
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     try:

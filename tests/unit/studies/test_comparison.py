@@ -7,7 +7,7 @@ RECIPE = "digits_cnn"
 
 
 def test_every_loss_is_trained_with_every_seed_and_nothing_else_differs() -> None:
-    study = comparison(RECIPE, ["ce", "ls", "maxsup"], num_seeds=3, overrides=["epochs=2"])
+    study = comparison(RECIPE, ["ce", "ls", "maxsup"], seeds=3, overrides=["epochs=2"])
     runs = expand(study, "full")
     assert sorted((run.arm, run.seed) for run in runs) == [
         (arm, seed) for arm in ("ce", "ls", "maxsup") for seed in range(3)
@@ -46,7 +46,7 @@ def test_the_baseline_must_be_among_the_losses() -> None:
 
 def test_no_seed_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="seeds must be at least 1; got 0"):
-        comparison(RECIPE, ["ce", "ls"], num_seeds=0)
+        comparison(RECIPE, ["ce", "ls"], seeds=0)
 
 
 def test_label_smoothing_is_the_baseline_where_it_takes_part() -> None:

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> StudyFolder:
 
 def test_a_run_is_named_after_its_content_so_that_another_experiment_gets_another_folder(tmp_path: Path) -> None:
     first, second = (
-        lay_out(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=[word]), tmp_path / word, "full")
+        lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=[word]), tmp_path / word, "full")
         for word in ("epochs=1", "epochs=2")
     )
     assert not set(first.runs) & set(second.runs)
@@ -171,7 +171,7 @@ def test_runs_of_different_experiments_are_not_put_into_one_table(folder: StudyF
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    lay_out(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"]), tmp_path, "full")
+    lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), tmp_path, "full")
     return tmp_path
 
 
@@ -180,7 +180,7 @@ def made(tmp_path: Path) -> Path:
 )
 def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Path, word: str, message: str) -> None:
     before = (made / "study.json").read_bytes()
-    other = comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1", word])
+    other = comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1", word])
     with pytest.raises(MaxsupError, match=rf"{message}.*Choose another --output"):
         lay_out(other, made, "full")
     assert (made / "study.json").read_bytes() == before
@@ -190,12 +190,12 @@ def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Pa
     ("losses", "num_seeds"), [(["ce", "ls", "maxsup"], 1), (["ce", "maxsup"], 1), (["ce", "ls"], 3)]
 )
 def test_other_losses_and_more_seeds_extend_a_comparison(made: Path, losses: list[str], num_seeds: int) -> None:
-    more = comparison("digits_cnn", losses, num_seeds=num_seeds, overrides=["epochs=1"])
+    more = comparison("digits_cnn", losses, seeds=num_seeds, overrides=["epochs=1"])
     assert len(lay_out(more, made, "full").runs) == len(losses) * num_seeds
 
 
 def test_where_data_is_does_not_make_another_comparison(made: Path, tmp_path: Path) -> None:
-    same = comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"])
+    same = comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"])
     assert len(lay_out(same, made, "full", data_root=tmp_path / "elsewhere").runs) == 2
 
 
@@ -206,13 +206,13 @@ def test_losses_and_seeds_of_a_study_are_not_overridden(tmp_path: Path, word: st
 
 
 def test_planning_writes_nothing(tmp_path: Path) -> None:
-    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], num_seeds=1), tmp_path / "out", "full")
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1), tmp_path / "out", "full")
     assert len(folder.open_runs()) == 2
     assert not folder.path.exists()
 
 
 def test_a_trained_run_whose_analyses_are_not_over_is_open(made: Path) -> None:
-    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], num_seeds=1, overrides=["epochs=1"]), made, "full")
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), made, "full")
     first, second = folder.runs
     finish_run(folder.folder(first), 0.9)
     assert set(folder.open_runs()) == {first, second}

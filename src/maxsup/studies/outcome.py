@@ -1,0 +1,149 @@
+"""What :func:`maxsup.studies.compare` and :func:`maxsup.studies.run_study` give back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import MaxsupError
+from maxsup.core.reading import read_json
+from maxsup.reports.summary import Summary, SummaryCell, SummaryEntry, SummaryLoss
+from maxsup.studies.engine import StudyFolder, read_folder
+from maxsup.studies.launch import JobState
+from maxsup.studies.results import summarize
+from maxsup.studies.worker import FAILURE
+
+_DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is_conclusive", "is_better")
+
+
+class FailedRunsError(MaxsupError):
+    """Runs failed that others wait for; the exit code is the highest of theirs."""
+
+    def __init__(self, states: Sequence[JobState]) -> None:
+        super().__init__("\n".join(failure_text(state) for state in states))
+        self.exit_code = max(failure_code(state) for state in states)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyResult:
+    """What a comparison or a study found.
+
+    Args:
+        folder: Where its runs are.
+        summary: The content of ``summary.json``: every number with its seeds.
+        failed: Jobs that failed, each with a sentence and a log. Their runs are holes in the table.
+    """
+
+    folder: StudyFolder
+    summary: Summary
+    failed: Sequence[JobState] = ()
+
+    @property
+    def path(self) -> Path:
+        """The folder on disk."""
+        return self.folder.path
+
+    @property
+    def conclusions(self) -> list[str]:
+        """What was found, in sentences."""
+        return list(self.summary.conclusions)
+
+    def table(self) -> Any:
+        """Means over seeds, a row a loss and a column a number: a pandas DataFrame, or dicts where there is no pandas.
+
+        Units are those of ``summary.json``: accuracy is a share, not a percentage.
+        """
+        table = self.summary.table
+        first = "loss" if self.folder.study.compared_axis == "rows" else ""
+        return _frame(
+            [
+                {first: heading(row)}
+                | {heading(column): table.cells[row.name][column.name].mean for column in table.columns}
+                for row in table.rows
+            ]
+        )
+
+    def differences(self) -> Any:
+        """Paired differences from the baseline: a row for every loss and number, as a DataFrame or as dicts.
+
+        ``low`` and ``high`` are the ends of the 95 % interval, ``p`` is that of the sign-flip test, ``adjusted_p``
+        the one after Holm's correction.
+        """
+        return _frame(
+            [
+                {"loss": heading(loss), "number": metric.label} | {key: getattr(number, key) for key in _DIFFERENCES}
+                for loss in self.summary.losses
+                for metric in self.summary.metrics
+                if (number := loss.number(metric)).difference is not None
+            ]
+        )
+
+    def report(self, on_left_out: Callable[[str], None] | None = None) -> Path:
+        """Write ``report.html`` and ``tables/``; nothing is trained.
+
+        Args:
+            on_left_out: Called with a sentence about each result that could not be drawn; the page says them too.
+
+        Returns:
+            The page.
+        """
+        from maxsup.reports import write_report
+
+        return write_report(self.path, on_left_out=on_left_out)[0]
+
+    def __repr__(self) -> str:
+        first = f"{self.summary.title}: {self.summary.num_done} of {len(self.summary.runs)} runs in {self.path}"
+        return "\n".join([first, *self.conclusions, *(failure_text(state) for state in self.failed)])
+
+    def _repr_html_(self) -> str:
+        """The sentences and the table, for notebooks."""
+        table, body = self.summary.table, ""
+        head = "".join(f"<th>{escape(heading(column))}</th>" for column in table.columns)
+        for row in table.rows:
+            cells = (table.cells[row.name][column.name] for column in table.columns)
+            body += f"<tr><th>{escape(heading(row))}</th>{''.join(map(_cell_html, cells))}</tr>"
+        said = "".join(f"<p>{escape(text)}</p>" for text in repr(self).splitlines())
+        return f"{said}<table><tr><th></th>{head}</tr>{body}</table><p>{escape(self.summary.bold_rule)}</p>"
+
+
+def read_result(path: str | Path) -> StudyResult:
+    """The result of a comparison or a study from its folder, counted again; nothing is trained."""
+    folder = read_folder(path)
+    return StudyResult(folder, summarize(folder, kind=kind_of(folder)))
+
+
+def kind_of(folder: StudyFolder) -> str:
+    """Whether a folder holds a comparison, bare runs, or a study."""
+    return {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
+
+
+def failure_text(state: JobState) -> str:
+    """Why a job failed, and where its log is."""
+    return f"{state.job.name} failed: {state.sentence} Log: {state.log}"
+
+
+def failure_code(state: JobState) -> int:
+    """The exit code of a job that failed; 1 where its worker died without a word."""
+    path = state.job.folder / FAILURE
+    return int(read_json(path).get("exit_code", 1)) if path.is_file() else 1
+
+
+def heading(entry: SummaryEntry | SummaryLoss) -> str:
+    """A title with its group."""
+    return f"{entry.group}, {entry.title}" if entry.group else entry.title
+
+
+def _cell_html(cell: SummaryCell) -> str:
+    text = "<br>".join(escape(word) for word in (cell.text, cell.difference_text) if word)
+    return f"<td>{f'<b>{text}</b>' if cell.is_bold else text}</td>"
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    if find_spec("pandas") is None:
+        return rows
+    return import_module("pandas").DataFrame(rows)
