@@ -46,7 +46,7 @@ class Analyzed:
 
 def analyze(
     paths: str | Path | Sequence[str | Path],
-    what: Sequence[str] | None = None,
+    what: str | Sequence[str] | None = None,
     *,
     output: str | Path | None = None,
     split: str = "test",
@@ -92,7 +92,8 @@ def analyze(
         words.append(f"data.name={data_name(data, Path(paths[0]).parent)}")
     check_choice("split", split, SPLITS)
     everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
-    chosen = list(dict.fromkeys(everything if what is None else what))
+    asked_for = [what] if isinstance(what, str) else what
+    chosen = list(dict.fromkeys(everything if asked_for is None else asked_for))
     for name in chosen:
         ANALYSES[name]  # an unknown name is an error before anything is computed
     for name, values in (options or {}).items():

@@ -37,7 +37,7 @@ def model_name(model: str | Factory) -> str:
         >>> model_name("small_cnn")
         'small_cnn'
         >>> model_name(lambda num_classes: nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)))
-        'python:lambda-0cc175b9'
+        'python:lambda-...'
     """
     if isinstance(model, str):
         return model

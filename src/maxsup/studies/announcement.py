@@ -51,7 +51,7 @@ def power_text(folder: StudyFolder) -> str:
     """What so many seeds can show."""
     num_seeds = len(folder.study.scales[folder.scale].seeds)
     if num_seeds < MIN_SEEDS:
-        fix = f" Use --seeds {MIN_SEEDS} or more." if folder.study.name == "compare" else ""
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
         return (
             f"{num_seeds} seed{_s(num_seeds)} cannot show a difference of any size: the smallest p that can come of "
             f"it is above 0.05.{fix}"

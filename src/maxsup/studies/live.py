@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -115,17 +116,16 @@ class NotebookView(View):
 
     def update(self, states: Sequence[JobState]) -> None:
         """Redraw where something has changed."""
-        from IPython.display import display
         from rich.console import Console
 
-        console = Console(file=StringIO(), width=100, force_jupyter=False)
+        console = Console(file=StringIO(), width=100, force_jupyter=False, force_terminal=False, color_system=None)
         console.print(state_table(states))
         text = console.file.getvalue()  # type: ignore[attr-defined]
         if text == self._text:
             return
         self._text, content = text, {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
         if self._shown is None:
-            self._shown = display(content, raw=True, display_id=True)
+            self._shown = import_module("IPython.display").display(content, raw=True, display_id=True)
         else:
             self._shown.update(content, raw=True)
 

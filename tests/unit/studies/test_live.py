@@ -1,8 +1,11 @@
 """What a launch shows."""
 
 import io
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from maxsup.studies.launch import Job, JobState
@@ -134,3 +137,31 @@ def test_the_live_table_draws_on_a_terminal() -> None:
 
 def test_lines_are_for_what_is_no_terminal() -> None:
     assert isinstance(create_view(), LineView)
+
+
+def test_a_notebook_gets_one_table_that_is_drawn_anew_where_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        def update(self, content: dict[str, str], *, raw: bool) -> None:
+            shown.append(content)
+
+    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        shown.append(content)
+        return Handle()
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    view = create_view()
+    job = Job("ce-<b>", Path("runs/ce"), 4)
+    for epoch in (1, 1, 2):
+        view.update([JobState(job, "running", epoch)])
+    assert [content["text/plain"].count("1/4") for content in shown] == [1, 0]
+    assert "<pre>1 runs: 1 running" in shown[-1]["text/html"]
+    assert "ce-&lt;b&gt;" in shown[-1]["text/html"]
+
+
+def test_a_shell_without_a_kernel_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=SimpleNamespace))
+    assert type(create_view()) is LineView
