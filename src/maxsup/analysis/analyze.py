@@ -20,10 +20,9 @@ from maxsup.core.storage import json_text, kept_if_possible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from maxsup.analysis.outputs import RunOutputs
     from maxsup.data import PythonData
     from maxsup.models import Factory
-
-    from maxsup.analysis.outputs import RunOutputs
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""

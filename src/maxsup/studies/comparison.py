@@ -82,10 +82,10 @@ def comparison(
     if isinstance(losses, str):
         raise TypeError(f"losses must be a list; got {losses!r}. Write for instance losses=['ce', 'ls', 'maxsup'].")
     chosen_seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen_seeds or len(set(chosen_seeds)) < len(chosen_seeds):
-        raise ValueError(
-            f"seeds must be at least 1, or different numbers; got {seeds!r}. Six are the fewest that can show anything."
-        )
+    if not chosen_seeds:
+        raise ValueError(f"seeds must be at least 1; got {seeds!r}. Six are the fewest that can show anything.")
+    if len(set(chosen_seeds)) < len(chosen_seeds):
+        raise ValueError(f"seeds must be different numbers; got {seeds!r}. Leave out what is there twice.")
     name, overrides = str(recipe), tuple(overrides)
     for word in overrides:
         if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:

@@ -225,7 +225,7 @@ def test_the_engine_is_closed_whatever_happens(tmp_path: Path) -> None:
 
 def test_two_jobs_in_one_folder_are_refused(tmp_path: Path) -> None:
     [job] = make_jobs(tmp_path, "a")
-    with pytest.raises(ValueError, match="a folder of their own each"):
+    with pytest.raises(ValueError, match="a folder of its own"):
         ScriptedLauncher(succeed).launch([job, Job("b", job.folder, 1)])
 
 
