@@ -1,5 +1,6 @@
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,10 @@ def test_a_notebook_shows_sentences_and_the_table_with_what_is_conclusive_in_bol
 
 
 def test_titles_are_no_markup(result: StudyResult) -> None:
-    result.summary["table"]["rows"][0]["title"] = "<script>"
-    assert "<th>&lt;script&gt;</th>" in result._repr_html_()
+    first, *others = result.summary.table.rows
+    table = result.summary.table.model_copy(update={"rows": [first.model_copy(update={"title": "<script>"}), *others]})
+    changed = replace(result, summary=result.summary.model_copy(update={"table": table}))
+    assert "<th>&lt;script&gt;</th>" in changed._repr_html_()
 
 
 def test_runs_that_others_wait_for_end_with_the_highest_exit_code(tmp_path: Path) -> None:
