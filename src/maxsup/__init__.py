@@ -16,8 +16,8 @@ __version__ = "0.1.0"
 
 __all__ = ["MaxSupLoss", "__version__", "create_loss", "functional", "list_losses", "losses", "monitor", "schedules"]
 
-# The last two are parts of the laboratory; metrics need torch only.
-_MODULES = {"functional", "losses", "monitor", "schedules", "metrics", "analysis"}
+# Those in the second set are parts of the laboratory; metrics, diagnosis and doctor need torch and NumPy only.
+_MODULES = {"functional", "losses", "monitor", "schedules"} | {"analysis", "diagnosis", "doctor", "metrics"}
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ def read_array_files(
         DataError: What cannot be read, in one sentence.
     """
     found = file_contents(logits, "logits")
-    names = found.class_names if class_names is None else _ordered(read_class_names(Path(class_names)))
+    names = found.class_names if class_names is None else _names_by_index(read_class_names(Path(class_names)))
     if labels is None and "labels" not in found.others:
         raise DataError(
             f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
@@ -67,13 +67,15 @@ def read_array_files(
     return ModelArrays(found.array, true, seen, names)
 
 
-class _Contents(NamedTuple):
+class FileContents(NamedTuple):
+    """The array that was asked for, readers of the others by name, and the class names if the file has any."""
+
     array: Any
     others: dict[str, Callable[[], Any]]
     class_names: tuple[str, ...] | None = None
 
 
-def file_contents(path: Path | str, what: str) -> _Contents:
+def file_contents(path: Path | str, what: str) -> FileContents:
     """The array that ``what`` stands for in a file, and what else is there."""
     file, name = _split_name(str(path))
     readers = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
@@ -85,13 +87,13 @@ def file_contents(path: Path | str, what: str) -> _Contents:
         raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
     if file.stat().st_size == 0:
         raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
-    found = _guarded(file, what, partial(readers[file.suffix.lower()], file, name, what))
+    found = _read_or_explain(file, what, partial(readers[file.suffix.lower()], file, name, what))
     # What is read later is broken in the same ways.
-    others = {key: partial(_guarded, file, key, read) for key, read in found.others.items()}
+    others = {key: partial(_read_or_explain, file, key, read) for key, read in found.others.items()}
     return found._replace(others=others)
 
 
-def _guarded(file: Path, what: str, read: Callable[[], Any]) -> Any:
+def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
     """What a reader gives; whatever it stumbles over is said in one sentence."""
     try:
         return read()
@@ -110,20 +112,20 @@ def _split_name(path: str) -> tuple[Path, str | None]:
     return (Path(head), tail) if head.lower().endswith((".npz", ".safetensors")) else (Path(path), None)
 
 
-def _npy(file: Path, name: str | None, what: str) -> _Contents:
+def _npy(file: Path, name: str | None, what: str) -> FileContents:
     del name, what
     # Mapped copy-on-write: torch wants memory it may write to, and the file stays as it is.
-    return _Contents(np.load(file, mmap_mode="c", allow_pickle=False), {})
+    return FileContents(np.load(file, mmap_mode="c", allow_pickle=False), {})
 
 
-def _npz(file: Path, name: str | None, what: str) -> _Contents:
+def _npz(file: Path, name: str | None, what: str) -> FileContents:
     stored = NpzFile(file)
-    array = stored.read(_chosen(stored.names, name, what, file))
+    array = stored.read(_array_name(stored.names, name, what, file))
     names = tuple(str(value) for value in stored.read("class_names").ravel()) if "class_names" in stored.names else None
-    return _Contents(array, {key: partial(stored.read, key) for key in stored.names}, names)
+    return FileContents(array, {key: partial(stored.read, key) for key in stored.names}, names)
 
 
-def _safetensors(file: Path, name: str | None, what: str) -> _Contents:
+def _safetensors(file: Path, name: str | None, what: str) -> FileContents:
     from safetensors import safe_open
 
     def read(key: str) -> Tensor:
@@ -133,11 +135,11 @@ def _safetensors(file: Path, name: str | None, what: str) -> _Contents:
 
     with safe_open(file, framework="pt") as stored:
         keys = list(stored.keys())
-    array = read(_chosen(keys, name, what, file))
-    return _Contents(array, {key: partial(read, key) for key in keys})
+    array = read(_array_name(keys, name, what, file))
+    return FileContents(array, {key: partial(read, key) for key in keys})
 
 
-def _csv(file: Path, name: str | None, what: str) -> _Contents:
+def _csv(file: Path, name: str | None, what: str) -> FileContents:
     del name
     with file.open(encoding="utf-8-sig", newline="") as stream:
         line = stream.readline(_MAX_HEADER_LINE)
@@ -154,7 +156,7 @@ def _csv(file: Path, name: str | None, what: str) -> _Contents:
             ndmin=2,
             encoding="utf-8-sig",
         )
-    return _Contents(array, {}, tuple(cells) if has_header and what == "logits" else None)
+    return FileContents(array, {}, tuple(cells) if has_header and what == "logits" else None)
 
 
 def _is_number(cell: str) -> bool:
@@ -165,7 +167,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _chosen(keys: list[str], name: str | None, what: str, file: Path) -> str:
+def _array_name(keys: list[str], name: str | None, what: str, file: Path) -> str:
     """Which array of a file is meant: the one asked for, the one called so, or the only one."""
     for key in (name, what):
         if key in keys:
@@ -180,5 +182,5 @@ def _chosen(keys: list[str], name: str | None, what: str, file: Path) -> str:
     )
 
 
-def _ordered(listed: dict[str, int]) -> tuple[str, ...]:
+def _names_by_index(listed: dict[str, int]) -> tuple[str, ...]:
     return tuple(sorted(listed, key=lambda name: listed[name]))

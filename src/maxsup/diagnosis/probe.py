@@ -46,7 +46,7 @@ class Probe:
         """The class of each row."""
         check_matrix("features", features, "(samples, dimensions)")
         _check_width("features", features, self.weight.shape[1])
-        return _predicted(self.weight, self.bias, features.detach().cpu())
+        return _top_class(self.weight, self.bias, features.detach().cpu())
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
         """Share of rows that are given to their class; a class that the probe has not seen is never right."""
@@ -95,8 +95,8 @@ def fit_probe(
         >>> probe.strength, probe.accuracies, probe.predict(torch.tensor([[-0.5], [0.5]])).tolist()
         (1.0, (1.0, 1.0), [0, 1])
     """
-    train_features, train_labels = _checked("train", train_features, train_labels)
-    val_features, val_labels = _checked("val", val_features, val_labels)
+    train_features, train_labels = _checked_samples("train", train_features, train_labels)
+    val_features, val_labels = _checked_samples("val", val_features, val_labels)
     _check_width("val_features", val_features, train_features.shape[1])
     strengths = default_strengths() if strengths is None else tuple(strengths)
     _check_strengths(strengths)
@@ -107,7 +107,7 @@ def fit_probe(
     best_accuracy = -1.0
     for done, index in enumerate(order, start=1):
         found = path.solve(strengths[index])
-        is_right = _predicted(found.weight, found.bias, val_features) == val_labels
+        is_right = _top_class(found.weight, found.bias, val_features) == val_labels
         accuracies[index], objectives[index] = float(is_right.double().mean()), found.objective
         if accuracies[index] > best_accuracy:
             best, best_accuracy = found, accuracies[index]
@@ -172,7 +172,7 @@ def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor,
         >>> knn_accuracy(x, torch.tensor([0, 0, 1]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), k=1)
         1.0
     """
-    train_features, train_labels = _checked("train", train_features, train_labels)
+    train_features, train_labels = _checked_samples("train", train_features, train_labels)
     check_matrix("features", features, "(samples, dimensions)")
     labels = check_labels(labels, len(features))
     check_samples("features", features)
@@ -195,13 +195,13 @@ def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor,
     return num_right / len(labels)
 
 
-def _predicted(weight: Tensor, bias: Tensor, features: Tensor) -> Tensor:
+def _top_class(weight: Tensor, bias: Tensor, features: Tensor) -> Tensor:
     weight, bias = weight.float(), bias.float()
     num_rows = max(1, BLOCK_ELEMENTS // len(weight))
     return torch.cat([torch.addmm(bias, rows.float(), weight.T).argmax(dim=1) for rows in features.split(num_rows)])
 
 
-def _checked(name: str, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _checked_samples(name: str, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     check_matrix(f"{name}_features", features, "(samples, dimensions)")
     check_samples(f"{name}_features", features)
     labels = check_labels(labels, len(features))

@@ -47,7 +47,7 @@ def examine_batch(
             Finding(
                 "logits_dtype",
                 "error",
-                f"Logits are {_described(scores)}, not floating-point scores with an axis of one class or more.",
+                f"Logits are {_dtype_and_shape(scores)}, not floating-point scores with an axis of one class or more.",
                 "Give the raw outputs of the classifier.",
             )
         ]
@@ -149,14 +149,14 @@ def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Find
     if tuple(target.shape) == sample_shape(scores):
         if not is_float and target.dtype != torch.bool:
             return "labels", target, []
-        sentence = f"Class indices are stored as {_described(target)}, which losses read as probabilities."
+        sentence = f"Class indices are stored as {_dtype_and_shape(target)}, which losses read as probabilities."
         complaint = Finding("label_dtype", "error", sentence, "Use targets.long().")
         is_whole = bool((target == target.round()).all()) if is_float else True
         return ("labels" if is_whole else "unknown"), target, [complaint]
     if target.shape == scores.shape:
         if is_float:
             return "probabilities", target, []
-        sentence = f"One-hot targets are stored as {_described(target)}, which losses read as class indices."
+        sentence = f"One-hot targets are stored as {_dtype_and_shape(target)}, which losses read as class indices."
         complaint = Finding("label_dtype", "error", sentence, "Use targets.float(), or targets.argmax(dim=1).")
         return "probabilities", target.float(), [complaint]
     classes_last = scores.dim() > 2 and tuple(target.shape) in (scores.shape[:-1], scores.shape)
@@ -262,5 +262,5 @@ def _share(mask: Tensor) -> str:
     return f"{int(mask.sum())} of {mask.numel()} logits"
 
 
-def _described(tensor: Tensor) -> str:
+def _dtype_and_shape(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -12,7 +12,7 @@ from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import double_smoothing
 from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothers
-from maxsup.doctor.script_values import Values, branches, called, imported_as, is_exclusive, is_nested
+from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
 
 # Functions and registered names that stand for a class.
 _FUNCTIONS = {
@@ -67,23 +67,23 @@ def examine_script(source: str) -> list[Finding]:
         >>> finding.sentence
         'Line 2: Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
     """
-    tree = _parsed(source)
+    tree = _syntax_tree(source)
     calls = list(_calls(tree))
     losses = [call for call in calls if call.name in CRITERIA]
     training = [loss for loss in losses if not loss.is_evaluation]
     found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
     found += _examine_probabilities(tree)
     for loss in training:
-        found += _located(loss, examine_criterion(loss.text))
+        found += _with_line(loss, examine_criterion(loss.text))
         for other in calls:
             found += _examine_pair(tree, loss, other)
     for loss in losses:
         if loss.is_evaluation:
-            found += _located(loss, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
+            found += _with_line(loss, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
     return list(dict.fromkeys(found))
 
 
-def _parsed(source: str) -> ast.Module:
+def _syntax_tree(source: str) -> ast.Module:
     try:
         return ast.parse(source)
     except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
@@ -92,11 +92,11 @@ def _parsed(source: str) -> ast.Module:
 
 
 def _calls(tree: ast.Module) -> Iterator[_Call]:
-    names, values, variables = imported_as(tree), Values(tree), _variables(tree)
+    names, values, variables = original_names(tree), Values(tree), _variables(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        name = called(node, names)
+        name = called_name(node, names)
         name = _FUNCTIONS.get(name, name)
         first = node.args[0] if node.args else None
         if name == "create_loss" and isinstance(first, ast.Constant):
@@ -108,7 +108,7 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
         else:
             continue
         given = {word.arg: word.value for word in node.keywords if word.arg}
-        if name in _STRENGTH_FIRST and called(node, names) == name and first is not None:
+        if name in _STRENGTH_FIRST and called_name(node, names) == name and first is not None:
             given.setdefault(option, first)
         literals = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
         is_known = literals.get(option, 0.0) is not None
@@ -142,7 +142,7 @@ def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "maxsup":
             continue
-        known = _names_in(str(node.module))
+        known = _importable_names(str(node.module))
         for alias in node.names:
             if known and alias.name not in {*known, "*"}:
                 yield Finding(
@@ -153,7 +153,7 @@ def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
                 )
 
 
-def _names_in(module: str) -> set[str]:
+def _importable_names(module: str) -> set[str]:
     """What can be imported from a module of this package, read from its file; nothing where there is no such file."""
     path = Path(maxsup.__file__).parent.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -194,8 +194,8 @@ def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Findi
         found = list(_examine_arguments(smoother, other))
     if not is_nested(where, elsewhere):
         condition = f"where line {other.node.lineno} is reached too, "
-        found = [replace(one, level="warning", sentence=condition + _lowered(one.sentence)) for one in found]
-    yield from _located(loss, found)
+        found = [replace(one, level="warning", sentence=condition + _without_capital(one.sentence)) for one in found]
+    yield from _with_line(loss, found)
 
 
 def _examine_arguments(loss: Smoother, arguments: _Call) -> Iterator[Finding]:
@@ -217,7 +217,7 @@ def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
         added: list[Smoother] = []
         for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
             # A variable that is assigned twice is one of several losses, not their sum.
-            meant = [by_node[call]] if call in by_node else by_variable.get(called(call, {}), [])
+            meant = [by_node[call]] if call in by_node else by_variable.get(called_name(call, {}), [])
             added += smoothers(meant[0].text) if len(meant) == 1 else []
         active = {one.method: one for one in added if one.strength > 0}
         if {"MaxSup", "label smoothing"} <= active.keys():
@@ -228,11 +228,15 @@ def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
 
 def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
     """A softmax before a loss, and a schedule that nobody advances."""
-    names = imported_as(tree)
+    names = original_names(tree)
     variables = {loss.variable for loss in losses if loss.variable}
     soft = {name for made, name in _variables(tree).items() if _is_softmax(made, names)}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not node.args or called(node, names) not in variables | {"cross_entropy"}:
+        if (
+            not isinstance(node, ast.Call)
+            or not node.args
+            or called_name(node, names) not in variables | {"cross_entropy"}
+        ):
             continue
         first = node.args[0]
         is_soft = isinstance(first, ast.Name) and first.id in soft
@@ -248,7 +252,7 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
         scheduled = [word.value for word in loss.node.keywords if word.arg == loss.option] + loss.node.args[:1]
         if loss.name == "MaxSupLoss" and not words.intersection(_ADVANCING):
             for value in scheduled:
-                if isinstance(value, ast.Call) and called(value, names) in ("Linear", "Cosine", "Piecewise"):
+                if isinstance(value, ast.Call) and called_name(value, names) in ("Linear", "Cosine", "Piecewise"):
                     yield Finding(
                         "schedule_not_advanced",
                         "warning",
@@ -260,9 +264,9 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
 
 def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
     """A classifier of skorch with a criterion whose outputs it takes for probabilities."""
-    names = imported_as(tree)
+    names = original_names(tree)
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or called(node, names) != "NeuralNetClassifier":
+        if not isinstance(node, ast.Call) or called_name(node, names) != "NeuralNetClassifier":
             continue
         given = {word.arg: word.value for word in node.keywords}
         criterion = given.get("criterion")
@@ -277,13 +281,13 @@ def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _is_softmax(node: ast.AST, names: dict[str, str]) -> bool:
-    return isinstance(node, ast.Call) and called(node, names) == "softmax"
+    return isinstance(node, ast.Call) and called_name(node, names) == "softmax"
 
 
-def _located(loss: _Call, found: list[Finding]) -> Iterator[Finding]:
+def _with_line(loss: _Call, found: list[Finding]) -> Iterator[Finding]:
     for one in found:
         yield replace(one, sentence=f"Line {loss.node.lineno}: {one.sentence}")
 
 
-def _lowered(sentence: str) -> str:
+def _without_capital(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]

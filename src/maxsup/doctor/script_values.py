@@ -9,7 +9,7 @@ Branches = dict[ast.AST, str]
 """The conditions that a place stands under, each with the arm it is in."""
 
 
-def imported_as(tree: ast.Module) -> dict[str, str]:
+def original_names(tree: ast.Module) -> dict[str, str]:
     """What names that were given by ``import ... as`` are called where they come from."""
     return {
         alias.asname: alias.name.rpartition(".")[2]
@@ -20,7 +20,7 @@ def imported_as(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def called(call: ast.Call, names: dict[str, str]) -> str:
+def called_name(call: ast.Call, names: dict[str, str]) -> str:
     """The last part of what is called, under the name it has where it comes from; nothing for other expressions."""
     if isinstance(call.func, ast.Name):
         return names.get(call.func.id, call.func.id)
@@ -38,7 +38,7 @@ class Values:
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         assigned.setdefault(target.id, []).append(node.value)
-            elif isinstance(node, ast.Call) and called(node, {}) == "add_argument":
+            elif isinstance(node, ast.Call) and called_name(node, {}) == "add_argument":
                 flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
                 given = {word.arg: word.value for word in node.keywords}
                 long = [flag for flag in flags if flag.startswith("--")] or flags

@@ -34,7 +34,7 @@ def config_kind(values: Mapping[str, Any]) -> str:
         >>> config_kind({"smoothing": 0.1, "mixup": 0.8, "model": "resnet50"})
         'flags of timm'
     """
-    flat = _flat(values)
+    flat = _by_path(values)
     for kind, marks in _KINDS.items():
         if any(mark <= flat.keys() for mark in marks):
             return kind
@@ -55,7 +55,7 @@ def examine_config(values: Mapping[str, Any]) -> list[Finding]:
         >>> examine_config({"loss": "maxsup", "alpha": 0.1, "smoothing": 0.0, "mixup": 0.8})
         []
     """
-    flat, kind = _flat(values), config_kind(values)
+    flat, kind = _by_path(values), config_kind(values)
     return [
         *_examine_smoothing(flat),
         *_examine_sigmoid(flat),
@@ -191,7 +191,7 @@ def _smoothing(flat: dict[str, Any]) -> dict[str, float]:
     return {path: number for path, number in found.items() if number > 0}
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+def _by_path(values: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted paths of nested settings, lists included; flags are read with and without dashes."""
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("", values)]  # no recursion: files may be nested deeper than Python's stack

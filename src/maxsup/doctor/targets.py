@@ -37,7 +37,7 @@ def examine_labels(
         ]
     is_outside = is_counted & ((labels < 0) | (labels >= num_classes))
     if is_outside.any():
-        return [_outside(labels, is_outside, num_classes, ignore_index)]
+        return [_label_range_finding(labels, is_outside, num_classes, ignore_index)]
     if weight is not None:
         weights = torch.as_tensor(weight).detach().cpu()
         if tuple(weights.shape) == (num_classes,):
@@ -45,7 +45,7 @@ def examine_labels(
     return []
 
 
-def _outside(labels: Tensor, is_outside: Tensor, num_classes: int, ignore_index: int) -> Finding:
+def _label_range_finding(labels: Tensor, is_outside: Tensor, num_classes: int, ignore_index: int) -> Finding:
     values = labels[is_outside].unique()
     first, count = int(values[0]), int(is_outside.sum())
     if len(values) == 1 and (first in _USUAL_IGNORE or first < 0):
