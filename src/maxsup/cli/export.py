@@ -57,7 +57,7 @@ def export(
     if to == "card":
         if len(folders) > 1:
             raise ValueError(f"a card must be of one run; got {len(folders)} directories. Export them one by one.")
-        from maxsup.reports.card import write_card
+        from maxsup.reports.export.card import write_card
 
         _require_empty(target, force=force)
         written = write_card(folders[0], target, weights=weights or "last", dataset=dataset, licence=licence)
@@ -65,7 +65,7 @@ def export(
         for option, value in {"--weights": weights, "--dataset": dataset, "--license": licence}.items():
             if value is not None:
                 raise ValueError(f"{option} must come with --to card; got {value!r} with a logbook. Leave it out.")
-        from maxsup.reports.logbook import write_logbook
+        from maxsup.reports.export.logbook import write_logbook
         from maxsup.studies.comparison import command_of
         from maxsup.studies.engine import read_folder
         from maxsup.studies.outcome import kind_of

@@ -62,7 +62,7 @@ def report(
 
 def _report_evidence(folder: Path, *, as_json: bool) -> None:
     """Judge the claims of a folder of evidence again, and write its pages."""
-    from maxsup.reports.evidence import difference_text, write_evidence
+    from maxsup.reports.export.evidence import difference_text, write_evidence
     from maxsup.studies.evidence import claim_entries, sweep_entries
 
     claims, sweeps = claim_entries(folder), sweep_entries(folder)

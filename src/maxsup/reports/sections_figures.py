@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from maxsup.reports.analysis_figures import Results, first_figures
 from maxsup.reports.blocks import Block, Bullets, Pair, Plot, csv_text
 from maxsup.reports.folders import FolderView, RunView
 from maxsup.reports.plots import differences_plot, published_plot, seeds_plot
-from maxsup.reports.run_plots import collapse_plot, corruption_plot, sweep_plot, training_plot
+from maxsup.reports.run_plots import (
+    Results,
+    collapse_plot,
+    corruption_plot,
+    first_figures,
+    sweep_plot,
+    training_plot,
+)
 
 Data = tuple[Sequence[str], list[list[Any]]]
 """Names of columns, and rows."""

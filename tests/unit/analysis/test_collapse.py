@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.analysis import ANALYSES, RunOutputs, collapse
+from maxsup.analysis import RunOutputs, collapse
 from maxsup.metrics import neural_collapse
 from tests.unit.analysis.made import make_run
 
@@ -50,12 +50,3 @@ def test_a_head_without_templates_leaves_two_numbers_undefined(tmp_path: Path) -
     numbers = collapse.compute(run, split="test", num_resamples=5)["numbers"]
     assert numbers["test_nc3"]["value"] != numbers["test_nc3"]["value"]
     assert numbers["test_nc1"]["value"] > 0
-
-
-def test_the_training_split_is_drawn_beside_the_validation_split_where_it_is_judged_itself(
-    digit_runs: list[Path],
-) -> None:
-    run = RunOutputs(digit_runs[0])
-    result = {"facts": run.facts("train"), **collapse.compute(run, split="train", num_resamples=5)}
-    [figure] = ANALYSES["collapse"].draw({"CE": result}).values()
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["train images", "val images"]

@@ -6,7 +6,6 @@ import torch
 from maxsup.analysis import RunOutputs, projection
 from maxsup.analysis.projection import Plane, pick_classes
 from maxsup.diagnosis import Outputs
-from maxsup.figures.features import projection_figures
 from tests.unit.analysis.made import make_run
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -92,18 +91,6 @@ def test_runs_that_are_compared_share_classes_and_samples(digit_runs: list[Path]
     assert sizes[0] == sizes[1] == sizes[2]
     assert max(sizes[0]) <= 80
     assert [len(group) for group in results[0]["points"]["train"]] == [80, 80, 80]
-
-
-def test_axes_are_the_same_for_all_runs(digit_runs: list[Path]) -> None:
-    results = {}
-    for path in digit_runs:
-        run = RunOutputs(path)
-        found = projection.compute(run, split="test", classes=["1", "7", "8"])
-        results[run.label] = {"facts": run.facts("test"), **found}
-    [figure] = projection_figures(results).values()
-    limits = {(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes}
-    assert len(figure.axes) == 6
-    assert len(limits) == 1
 
 
 def test_templates_are_the_corners_with_their_bias(digit_runs: list[Path]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.reports.evidence import BEGIN, END, verdicts_in, write_evidence
+from maxsup.reports.export.evidence import BEGIN, END, verdicts_in, write_evidence
 from maxsup.studies.engine import lay_out
 from maxsup.studies.evidence import (
     CLAIMS,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from maxsup.core.errors import MaxsupError
+from maxsup.reports.export.logbook import seeds_csv, write_logbook
 from maxsup.reports.folders import read_view
-from maxsup.reports.logbook import seeds_csv, write_logbook
 from tests.unit.reports.made import LOSSES, hostile_names, make_folder, value
 
 COMMAND = ["maxsup", "study", "run", "tab_x", "data.name=folder:/home/me/my photos"]

@@ -1,0 +1,1 @@
+"""What is shared outside the laboratory as Markdown: model cards, logbooks, pages of evidence."""
