@@ -126,7 +126,8 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
         (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 2.0}\n{"seconds": 1.5}\n')
     analysis = tmp_path / "runs" / names[0] / "analysis"
     analysis.mkdir()
-    (analysis / "logits-test.json").write_text(json.dumps({"numbers": {"near_zero_share": {"value": 1 / 3}}}))
+    result = {"facts": {"split": "test"}, "numbers": {"near_zero_share": {"value": 1 / 3}}, "data": {}}
+    (analysis / "logits-test.json").write_text(json.dumps(result))
     assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": len(names) - 1}
     lines = (tmp_path / "results" / "c10.csv").read_text().splitlines()
     assert lines[0].startswith("loss,seed,logits.near_zero_share,test.accuracy")
