@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest check lint format bench dist browser clean
+.PHONY: help demo docs test test-docs test-oldest check lint format bench dist browser clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,6 +22,12 @@ help: ## show this list
 
 demo: $(VENV)/lab.stamp ## compare three losses on embedded data: findings and a report (five minutes once installed)
 	@$(BIN)/maxsup compare --losses ce,ls:0.2,maxsup:0.2 --seeds 12 --output comparison
+
+docs: $(VENV)/docs.stamp ## build this project's site in docs/_build/html, its examples included (minutes)
+	@$(BIN)/python -m docs.builder
+
+test-docs: $(VENV)/dev.stamp docs ## build the site and look at its pages in a browser
+	$(BIN)/python -m pytest -q tests/browser/test_site.py
 
 test: $(VENV)/dev.stamp ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -73,7 +79,7 @@ browser: ## install chromium for the browser tests (Debian and Ubuntu)
 	  || echo "chromium is not installed and apt could not install it; the browser tests will be skipped."
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) $(OLDEST_VENV) $(DIST_VENV) build dist .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(OLDEST_VENV) $(DIST_VENV) build dist docs/_build .mypy_cache .ruff_cache .hypothesis .pytest_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/created.stamp:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import device, head, launch, lm_head, losses, metrics, probe, train_loop, z_loss
+from benchmarks import catalogue, device, head, launch, lm_head, losses, metrics, probe, train_loop, z_loss
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = {
     "losses": losses.run,
+    "catalogue": catalogue.run,
     "device": device.run,
     "head": head.run,
     "lm_head": lm_head.run,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from benchmarks import head, losses
 from benchmarks.cases import CASES, Case
 from benchmarks.checks import SCALES, errors, is_right, references, relative_error
@@ -16,7 +17,6 @@ from benchmarks.goals import HEAD_GOALS, goals_for
 from benchmarks.peers import OTHERS, Candidate, candidates
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, judged, lined_up, surroundings, write_result
-
 from maxsup.core.peak_memory import peak_memory
 from maxsup.core.peers import naive_maxsup
 from maxsup.core.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio

@@ -10,7 +10,6 @@ if sys.platform != "linux":
     pytest.skip("Triton's assemblers come with its Linux builds", allow_module_level=True)
 
 from benchmarks.kernels import KERNELS, TARGETS, compiled  # noqa: E402 - after the check that Triton is there
-
 from maxsup.losses.device.rows import PENALTIES  # noqa: E402
 
 SHAPES = [(1000, True), (32000, True), (152, False)]

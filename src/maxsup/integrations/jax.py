@@ -20,6 +20,8 @@ except ImportError as error:
         f"maxsup.integrations.jax needs jax; got none. Install it with {install_command('jax')}."
     ) from error
 
+__all__ = ["maxsup_cross_entropy", "maxsup_penalty"]
+
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
 

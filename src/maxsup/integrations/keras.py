@@ -30,6 +30,8 @@ except ImportError as error:
         "variable KERAS_BACKEND to torch, jax or tensorflow, whichever is installed, before Keras is imported."
     ) from error
 
+__all__ = ["MaxSupCallback", "MaxSupLoss"]
+
 _SCHEDULES: dict[str, type[Schedule]] = {"linear": Linear, "cosine": Cosine, "piecewise": Piecewise}
 _REGISTER = keras.saving.register_keras_serializable(package="maxsup")
 

@@ -1,0 +1,1 @@
+"""The documentation site: pages are generated from the program and its results, then Sphinx builds them."""

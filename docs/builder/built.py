@@ -1,0 +1,71 @@
+"""What is wrong with a built site: links that lead nowhere, and pages that ask another host for something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+# What a browser fetches by itself; an <a> waits for a click.
+_FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("video", "src")}
+# Of links these are only names: no browser fetches them.
+_NAMES = {"canonical", "next", "prev", "index", "search", "top", "license"}
+
+
+class _Page(HTMLParser):
+    """Names and links of one page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = {""}
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {key: value or "" for key, value in attrs}
+        self.names |= {found[key] for key in ("id", "name") if key in found}
+        for key, value in found.items():
+            if (tag, key) in _FETCHED and not set(found.get("rel", "").split()) & _NAMES:
+                self.fetched.append(value)
+            if key in ("href", "src"):
+                self.links.append(value)
+
+
+def problems(site: Path) -> list[str]:
+    """A sentence for each broken link of a folder of HTML, and for each thing fetched from elsewhere."""
+    pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}
+    return [*_broken(pages, site.resolve()), *_fetched(pages, site.resolve())]
+
+
+def _broken(pages: dict[Path, _Page], site: Path) -> Iterator[str]:
+    for path, page in pages.items():
+        for link in sorted(set(page.links)):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if target.is_dir():
+                target /= "index.html"
+            here = path.relative_to(site)
+            if not target.is_file():
+                yield f"{here}: {link} leads to no file."
+            elif target in pages and unquote(parts.fragment) not in pages[target].names:
+                yield f"{here}: {link} leads to a page without that place."
+
+
+def _fetched(pages: dict[Path, _Page], site: Path) -> Iterator[str]:
+    for path, page in pages.items():
+        for address in page.fetched:
+            if urlsplit(address).netloc:
+                yield f"{path.relative_to(site)}: {address} is fetched from elsewhere."
+    for path in sorted(site.rglob("*.css")):
+        for address in re.findall(r"(?:url\(|@import\s+)[\"']?((?:https?:)?//[^\"')\s]+)", path.read_text("utf-8")):
+            yield f"{path.relative_to(site)}: {address} is fetched from elsewhere."
+
+
+def _read(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page

@@ -1,0 +1,62 @@
+"""Words of reStructuredText that the generated pages share."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+
+def titled(title: str, line: str) -> str:
+    """A heading, underlined.
+
+    Example:
+        >>> print(titled("Cost", "-"))
+        Cost
+        ----
+    """
+    return f"{title}\n{line * max(len(title), 3)}"
+
+
+def code(text: str) -> str:
+    """Text as code."""
+    return f"``{text}``"
+
+
+def escaped(text: str) -> str:
+    r"""Text that nobody wrote as reStructuredText, so that none of its signs has a meaning.
+
+    Example:
+        >>> print(escaped("a* and `b`"))
+        a\* and \`b\`
+    """
+    return "".join(f"\\{sign}" if sign in "\\*`|_" else sign for sign in text)
+
+
+def listing(items: Iterable[str]) -> str:
+    """Items one under another."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are reStructuredText themselves; without a header where its cells are empty.
+
+    Example:
+        >>> print(table(["name", "value"], [["alpha", "0.1"]]))
+        .. list-table::
+           :header-rows: 1
+        <BLANKLINE>
+           * - name
+             - value
+           * - alpha
+             - 0.1
+    """
+    has_header = any(header)
+    lines = [list(header)] * has_header + [list(row) for row in rows]
+    body = "\n".join(f"{'* - ' if place == 0 else '  - '}{cell}" for line in lines for place, cell in enumerate(line))
+    return f".. list-table::\n   :header-rows: {int(has_header)}\n\n{textwrap.indent(body, '   ')}"
+
+
+def figure(svg: str, caption: str) -> str:
+    """Drawings beside one another, and a sentence under them."""
+    body = f'<figure class="drawn">{svg}<figcaption>{caption}</figcaption></figure>'
+    return ".. raw:: html\n\n" + textwrap.indent(body, "   ")

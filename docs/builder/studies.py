@@ -1,0 +1,184 @@
+"""Recipes, and the studies of the paper's tables: what is published, and what was found here."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from docs.builder.program import told, told_json
+from docs.builder.rst import code, escaped, listing, table, titled
+
+_CLAIM = re.compile(
+    r"^# (?P<states>[^\n]+)\n.*?^Paper: (?P<label>\S+?), (?P<paper>[^\n]+?)\.? Verdict[^:\n]*: (?P<verdict>[^\n]+)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+class Claim(NamedTuple):
+    """What a page of ``docs/evidence/claims`` begins with."""
+
+    name: str
+    states: str
+    label: str
+    paper: str
+    verdict: str
+
+
+def pages(root: Path) -> dict[str, str]:
+    """A page a recipe and a study, and the two lists of them."""
+    recipes = told_json("ls", "recipes")
+    studies = [told_json("study", "show", row["name"], "--scale", "tiny")["study"] for row in _listed()]
+    found = claims(root)
+    return {
+        **{f"lab/recipes/{row['name']}.rst": _recipe(row) for row in recipes},
+        **{f"lab/studies/{study['name']}.rst": _study(study, found) for study in studies},
+        "lab/recipes/index.rst": _recipe_index(recipes),
+        "lab/studies/index.rst": _study_index(studies, found),
+    }
+
+
+def claims(root: Path) -> list[Claim]:
+    """What was asked of each table of the paper, and how it stands."""
+    made = []
+    for path in sorted((root / "docs" / "evidence" / "claims").glob("*.md")):
+        match = _CLAIM.search(path.read_text(encoding="utf-8"))
+        if match is None:
+            raise ValueError(f"{path.name} must begin with its claim, the paper's number and a verdict; got none.")
+        made.append(Claim(path.stem, **match.groupdict()))
+    return made
+
+
+def _listed() -> list[dict[str, Any]]:
+    return told_json("study", "ls")["studies"]
+
+
+def _recipe(row: Mapping[str, str]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{row['name']}.yaml"
+        told("cp", row["name"], str(file))
+        content = file.read_text(encoding="utf-8")
+    return "\n\n".join(
+        [
+            titled(row["name"], "="),
+            escaped(row["title"]),
+            f".. code-block:: console\n\n   $ {row['command']}",
+            f"**To expect**: {escaped(row['expect'])}",
+            f"``maxsup cp {row['name']} my.yaml`` copies the file, to change it. What the keys mean is told in "
+            ":doc:`recipes and runs <../../recipes>`.",
+            ".. code-block:: yaml\n\n" + textwrap.indent(content, "   "),
+            "",
+        ]
+    )
+
+
+def _study(study: Mapping[str, Any], found: list[Claim]) -> str:
+    parts = [
+        titled(study["name"], "="),
+        f"**{escaped(study['title'])}** (``{study['label']}``)",
+        escaped(study["question"]),
+        f".. code-block:: console\n\n   $ maxsup study run {study['name']} --scale tiny",
+    ]
+    for published in study["published"]:
+        rows = [[_title(study, name), *map(_number, cells)] for name, cells in published["rows"].items()]
+        columns = [_column_title(study, column) for column in published["columns"]]
+        parts += [titled(f"Published: {published['label']}", "-"), table(["\\ ", *columns], rows)]
+    parts += [titled("Found here", "-"), _found(study, found)]
+    notes = [f"``{name}``: {escaped(scale['note'])}" for name, scale in study["scales"].items() if scale.get("note")]
+    if notes:
+        parts += [titled("At a smaller scale", "-"), listing(notes)]
+    if study["stated"]:
+        parts += [titled("What the paper states", "-"), listing(map(escaped, study["stated"]))]
+    if study["unstated"]:
+        left_open = [f"{escaped(each['what'])} *{escaped(each['choice'])}*" for each in study["unstated"]]
+        parts += [titled("What it leaves open, and what is done here", "-"), listing(left_open)]
+    if study["errata"]:
+        parts.append(
+            "Where paper and released code differ: " + ", ".join(map(code, study["errata"])) + f" in {_errata()}."
+        )
+    return "\n\n".join([*parts, ""])
+
+
+def _errata() -> str:
+    return ":doc:`the errata <../../errata>`"
+
+
+def _found(study: Mapping[str, Any], found: list[Claim]) -> str:
+    own = _claims_of(study, found)
+    if not own:
+        return "Nothing has been decided here about it; the command above, with ``--scale small``, asks."
+    cells = [
+        [
+            f":doc:`{escaped(claim.states)} <../../evidence/claims/{claim.name}>`",
+            escaped(claim.paper),
+            _bold(claim.verdict),
+        ]
+        for claim in own
+    ]
+    return table(["claim", "published", "here, at the small scale"], cells)
+
+
+def _bold(text: str) -> str:
+    """Markdown's bold words are those of reStructuredText."""
+    return text.replace("\\", "")
+
+
+def _claims_of(study: Mapping[str, Any], found: list[Claim]) -> list[Claim]:
+    labels = {study["label"], *study["also"]}
+    return [claim for claim in found if claim.label in labels]
+
+
+def _title(study: Mapping[str, Any], name: str) -> str:
+    titles = {row["name"]: row["title"] for row in study["rows"]}
+    return escaped(titles.get(name, name)) or "\\ "
+
+
+def _column_title(study: Mapping[str, Any], name: str) -> str:
+    titles = {row["name"]: f"{row['group']} {row['title']}".strip() for row in study["columns"]}
+    return escaped(titles.get(name, name)) or "\\ "
+
+
+def _number(cell: Mapping[str, Any] | None) -> str:
+    if cell is None or cell["mean"] is None:
+        return "\\ "
+    return f"{cell['mean']:g}" + ("" if cell["std"] is None else f" ± {cell['std']:g}")
+
+
+def _recipe_index(rows: list[dict[str, str]]) -> str:
+    cells = [[f":doc:`{row['name']}`", f"{escaped(row['title'])} *{escaped(row['expect'])}*"] for row in rows]
+    tree = "\n".join(f"   {row['name']}" for row in rows)
+    lead = "What comes with the package, and the number to expect of it. ``maxsup train NAME`` trains one."
+    return "\n\n".join(
+        [
+            titled("Recipes", "="),
+            lead,
+            table(["name", "what to expect"], cells),
+            f".. toctree::\n   :hidden:\n\n{tree}",
+            "",
+        ]
+    )
+
+
+def _study_index(studies: list[dict[str, Any]], found: list[Claim]) -> str:
+    cells = []
+    for study in studies:
+        own = _claims_of(study, found)
+        verdicts = "; ".join(_bold(claim.verdict.partition(",")[0]) for claim in own)
+        cells.append([f":doc:`{study['name']}`", escaped(study["title"]), verdicts or "\\ "])
+    tree = "\n".join(f"   {study['name']}" for study in studies)
+    lead = (
+        "Every table and figure of the paper that needs training, and questions of our own. Each page has the "
+        "published numbers and what was found here; :doc:`the evidence <../../evidence/README>` tells how it is judged."
+    )
+    return "\n\n".join(
+        [
+            titled("Studies", "="),
+            lead,
+            table(["study", "what", "found here"], cells),
+            f".. toctree::\n   :hidden:\n\n{tree}",
+            "",
+        ]
+    )

@@ -1,0 +1,103 @@
+"""The site tells everything there is: a card a loss, a page a verb, an entry a name; its links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import maxsup
+from tests.architecture.source import ROOT
+
+pytest.importorskip("sphinx")
+
+from docs.builder import api, cards, commands, costs, staging, studies
+from docs.builder.built import problems
+from docs.builder.mathml import formula
+
+EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+# What a reader may rely on: names that are told in the reference, and those that CONTRIBUTING.md shows.
+PUBLIC = {"maxsup", "maxsup.losses.base", "maxsup.losses.penalized"}
+
+
+def test_every_loss_has_a_card_with_formula_gradient_cost_needs_and_source() -> None:
+    made = cards.pages(ROOT)
+    assert set(made) == {"losses/index.rst", *(f"losses/{name}.rst" for name in maxsup.list_losses())}
+    for row in maxsup.losses.describe_losses():
+        page = made[f"losses/{row['name']}.rst"]
+        assert ".. math:: " in page
+        assert page.count("<svg ") == 3
+        assert len(costs.cost_rows(ROOT, row["name"])) == 2
+        assert all(need in page for need in row["needs"])
+        assert row["source"] in page
+
+
+def test_formulas_of_all_losses_become_mathml() -> None:
+    for name in maxsup.list_losses():
+        tex = cards.formula_of(cards.function_of(name)).removeprefix(".. math:: ")
+        assert formula(tex, is_block=True).startswith("<math")
+
+
+def test_every_verb_and_each_of_its_options_has_its_place_on_a_page() -> None:
+    found, made = commands.verbs(), commands.pages()
+    assert {"train", "compare", "diagnose", "export", "study run"} < set(found)
+    assert len(made) == len(found) + 1
+    for name, command in found.items():
+        page = made[f"cli/{name.replace(' ', '-')}.rst"]
+        for param in command.params:
+            shown = param.opts[0] if param.param_type_name == "option" else param.metavar or param.name.upper()
+            assert shown in page, f"{name} {shown}"
+
+
+def test_the_reference_has_an_entry_for_every_public_name() -> None:
+    modules, made = api.public_modules(), api.pages()
+    names = {module.__name__ for module in modules}
+    assert {"maxsup", "maxsup.functional", "maxsup.losses", "maxsup.metrics", "maxsup.integrations.keras"} < names
+    text = "\n".join(made.values())
+    for module in modules:
+        for member in api.members(module):
+            assert re.search(rf"^\.\. (?:auto\w+|py:data):: maxsup\.\S+\.{member}$", text, re.MULTILINE), member
+
+
+def test_hand_written_pages_link_to_files_that_exist() -> None:
+    made = staging.copied(ROOT)
+    assert {"index.md", "contributing.md", "evidence/README.md", "integrations/README.md"} < set(made)
+    with pytest.raises(ValueError, match=r"a link must lead to a file; got 'gone\.md' in docs/a\.md"):
+        staging.with_links("See [this](gone.md).", "docs/a.md", {}, ROOT)
+
+
+def test_what_was_found_stands_beside_what_was_published() -> None:
+    found = studies.claims(ROOT)
+    assert len(found) == len(list((ROOT / "docs" / "evidence" / "claims").glob("*.md")))
+    assert all(claim.verdict and claim.paper and claim.label for claim in found)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_of_the_gallery_use_public_names_and_draw(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    imported = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module}
+    ours = {name for name in imported if name.startswith("maxsup")}
+    assert ours <= PUBLIC | {module.__name__ for module in api.public_modules()}
+    assert "plt.show()" in text
+
+
+def test_the_gallery_has_the_examples_that_the_start_page_names() -> None:
+    named = set(re.findall(r"\(examples/(\w+)\.rst\)", (ROOT / "docs" / "index.md").read_text()))
+    assert 8 <= len(EXAMPLES) <= 10
+    assert named <= {path.stem for path in EXAMPLES}
+
+
+def test_broken_links_and_foreign_requests_of_a_built_page_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.html").write_text('<p id="here">', encoding="utf-8")
+    fine = '<a href="other.html#here">x</a><a href="https://example.org">y</a>'
+    (tmp_path / "index.html").write_text(fine, encoding="utf-8")
+    assert problems(tmp_path) == []
+    bad = '<a href="gone.html">x</a><a href="other.html#there">y</a><script src="https://example.org/a.js"></script>'
+    (tmp_path / "index.html").write_text(bad, encoding="utf-8")
+    assert problems(tmp_path) == [
+        "index.html: gone.html leads to no file.",
+        "index.html: other.html#there leads to a page without that place.",
+        "index.html: https://example.org/a.js is fetched from elsewhere.",
+    ]
