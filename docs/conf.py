@@ -30,8 +30,9 @@ html_extra_path = ["_build/source/extra"]
 html_math_renderer = "mathml"
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
-# Trees and unfinished commands in the hand-written pages are no language.
-highlight_language = "python"
+# The hand-written pages show commands more often than Python, and say so where it is Python.
+highlight_language = "none"
+smartquotes = False
 suppress_warnings = ["config.cache"]
 
 autodoc_mock_imports = list(MOCKED)

@@ -22,12 +22,7 @@ MOCKED = ("jax", "keras", "liger_kernel", "lightning", "optax", "skorch", "trl")
 
 
 def public_modules() -> list[ModuleType]:
-    """``maxsup``, its parts and the adapters, where they can be imported and list what they offer.
-
-    Example:
-        >>> [module.__name__ for module in public_modules()][:3]
-        ['maxsup', 'maxsup.analysis', 'maxsup.data']
-    """
+    """``maxsup``, its parts and the adapters, where they list what they offer."""
     parts = [name for name in _inside(maxsup) if name.removeprefix("maxsup.") not in _LEFT_OUT]
     modules = [maxsup, *map(import_module, parts)]
     modules += _adapters(import_module("maxsup.integrations"))

@@ -98,7 +98,7 @@ def _facts(row: Mapping[str, Any], class_name: str, function_name: str) -> list[
 def _caption(row: Mapping[str, Any]) -> str:
     taught = ", with a teacher that gives the true class half of the probability" if _needs_teacher(row) else ""
     return (
-        "How one step moves five logits (the negative gradient), with the defaults above" + taught + ". "
+        "How one step moves five logits (the negative gradient), with its defaults" + taught + ". "
         "Grey is plain cross-entropy. Left the network is right; right it prefers class 0 while class 4 is true."
     )
 

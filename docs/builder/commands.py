@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from docs.builder.rst import code, escaped, table, titled
+from docs.builder.rst import code, escaped, prose, table, titled
 from maxsup import cli
 from maxsup.cli.app import app
 
@@ -68,7 +68,7 @@ def _option(param: Any) -> list[str]:
 
 
 def _meaning(param: Any) -> str:
-    words = escaped(" ".join((getattr(param, "help", None) or "").split()))
+    words = prose(getattr(param, "help", None) or "")
     default = param.default
     if default is None or default is False:
         return words or "\\ "
@@ -77,7 +77,7 @@ def _meaning(param: Any) -> str:
 
 def _paragraphs(text: str | None) -> str:
     parts = inspect.cleandoc(text or "").replace("\b", "").split("\n\n")
-    return "\n\n".join(escaped(" ".join(part.split())) for part in parts)
+    return "\n\n".join(map(prose, parts))
 
 
 def _examples(text: str) -> str:

@@ -32,6 +32,17 @@ def escaped(text: str) -> str:
     return "".join(f"\\{sign}" if sign in "\\*`|_" else sign for sign in text)
 
 
+def prose(text: str) -> str:
+    r"""Text of which `words like these` are code.
+
+    Example:
+        >>> print(prose("From `maxsup ls data`, or a*b."))
+        From ``maxsup ls data``, or a\*b.
+    """
+    parts = " ".join(text.split()).split("`")
+    return "".join(code(part) if place % 2 else escaped(part) for place, part in enumerate(parts))
+
+
 def listing(items: Iterable[str]) -> str:
     """Items one under another."""
     return "\n".join(f"- {item}" for item in items)

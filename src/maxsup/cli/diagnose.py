@@ -78,8 +78,8 @@ def diagnose(
     if len(given) != 1:
         raise ValueError(
             "input must be one of a run, --logits with --labels, or --model with --data; "
-            f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy, or "
-            "make a run to look at in seconds: maxsup train digits_cnn epochs=3 --output runs/first."
+            f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy; "
+            "maxsup train digits_cnn epochs=3 --output runs/first makes a run to look at in seconds."
         )
     _refuse_strangers(given[0], {"--labels": labels, "--features": features}, ["--logits"])
     _refuse_strangers(given[0], {"--class-names": class_names}, ["--logits", "--model"])
