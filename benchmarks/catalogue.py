@@ -59,6 +59,8 @@ def _measured(case: Case, rounds: int) -> dict[str, Any]:
 
 
 def _bound(loss: Any, teacher: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    # Where a loss learns from epochs, this is before the first.
+    loss.end_epoch()
     return partial(loss, teacher_logits=teacher) if "teacher_logits" in loss.needs else loss
 
 

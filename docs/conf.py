@@ -72,6 +72,8 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
     "abort_on_example_error": True,
+    # A table of times would fetch its scripts from elsewhere.
+    "write_computation_times": False,
 }
 # joblib renews its workers when they have grown, and says so.
 warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from docs.builder.built import problems
+from docs.builder.built import problems, remove_ways_back
 from docs.builder.staging import stage
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -34,6 +34,7 @@ def main() -> None:
         words += ["-D", "plot_gallery=0"]
     if sphinx([*words, str(source), str(html)]) != 0:
         sys.exit(1)
+    remove_ways_back(html)
     found = problems(html)
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
     if found:

@@ -33,6 +33,20 @@ class _Page(HTMLParser):
                 self.links.append(value)
 
 
+def remove_ways_back(site: Path) -> None:
+    """Take out what Sphinx gets wrong on pages of source.
+
+    Of names that several modules offer, the way back to the reference leads to the wrong one; and the list of sources
+    names the trainers that only stand-ins were there for.
+    """
+    for path in site.glob("_modules/**/*.html"):
+        text = path.read_text(encoding="utf-8")
+        shorter = re.sub(r'<a class="viewcode-back"[^>]*>[^<]*</a>', "", text)
+        shorter = re.sub(r'<li><a href="(?!maxsup)[\w/]+\.html">[\w.]+</a></li>', "", shorter)
+        if shorter != text:
+            path.write_text(shorter, encoding="utf-8")
+
+
 def problems(site: Path) -> list[str]:
     """A sentence for each broken link of a folder of HTML, and for each thing fetched from elsewhere."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}

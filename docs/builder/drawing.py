@@ -23,6 +23,8 @@ def push(name: str, logits: Tensor, target: Tensor) -> Tensor:
         tensor([[ 0.5000, -0.5000]])
     """
     loss = maxsup.create_loss(name, reduction="sum")
+    # Where a loss learns from epochs, this is before the first.
+    loss.end_epoch()
     extras = {}
     if "teacher_logits" in loss.needs:
         # The true class gets half of the probability, the others share the rest.

@@ -100,8 +100,12 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
 
 
 def _inside(folder: str, contents: Mapping[str, object]) -> list[str]:
-    names = [name.removeprefix(f"{folder}/").removesuffix(".md") for name in contents if name.startswith(f"{folder}/")]
-    return sorted(name for name in names if name != "README")
+    pages = (Path(name).relative_to(folder).with_suffix("") for name in contents if _is_page_in(folder, name))
+    return sorted(page.as_posix() for page in pages if page.name != "README")
+
+
+def _is_page_in(folder: str, name: str) -> bool:
+    return name.startswith(f"{folder}/") and name.endswith(".md")
 
 
 def _toctree(names: list[str]) -> str:

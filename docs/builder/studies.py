@@ -9,17 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from docs.builder.program import told, told_json
 from docs.builder.rst import code, escaped, listing, table, titled
 
-_CLAIM = re.compile(
-    r"^# (?P<states>[^\n]+)\n.*?^Paper: (?P<label>\S+?), (?P<paper>[^\n]+?)\.? Verdict[^:\n]*: (?P<verdict>[^\n]+)",
-    re.DOTALL | re.MULTILINE,
-)
-
 
 class Claim(NamedTuple):
-    """What a page of ``docs/evidence/claims`` begins with."""
+    """A claim of the paper as ``docs/evidence`` has it."""
 
     name: str
     states: str
@@ -42,13 +39,16 @@ def pages(root: Path) -> dict[str, str]:
 
 
 def claims(root: Path) -> list[Claim]:
-    """What was asked of each table of the paper, and how it stands."""
+    """What was asked of each table of the paper, and how it stands: the first words in bold on its page."""
+    folder = root / "docs" / "evidence"
+    asked = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
     made = []
-    for path in sorted((root / "docs" / "evidence" / "claims").glob("*.md")):
-        match = _CLAIM.search(path.read_text(encoding="utf-8"))
-        if match is None:
-            raise ValueError(f"{path.name} must begin with its claim, the paper's number and a verdict; got none.")
-        made.append(Claim(path.stem, **match.groupdict()))
+    for name, claim in asked.items():
+        page = (folder / "claims" / f"{name}.md").read_text(encoding="utf-8")
+        verdict = re.search(r"^(.*?\*\*.+)$", page, re.MULTILINE)
+        if verdict is None:
+            raise ValueError(f"the page of claim {name!r} must have a verdict in bold; got none. Write it again.")
+        made.append(Claim(name, claim["states"], claim["label"], claim["paper"], verdict[1]))
     return made
 
 
@@ -114,16 +114,11 @@ def _found(study: Mapping[str, Any], found: list[Claim]) -> str:
         [
             f":doc:`{escaped(claim.states)} <../../evidence/claims/{claim.name}>`",
             escaped(claim.paper),
-            _bold(claim.verdict),
+            claim.verdict,
         ]
         for claim in own
     ]
     return table(["claim", "published", "here, at the small scale"], cells)
-
-
-def _bold(text: str) -> str:
-    """Markdown's bold words are those of reStructuredText."""
-    return text.replace("\\", "")
 
 
 def _claims_of(study: Mapping[str, Any], found: list[Claim]) -> list[Claim]:
@@ -166,7 +161,7 @@ def _study_index(studies: list[dict[str, Any]], found: list[Claim]) -> str:
     cells = []
     for study in studies:
         own = _claims_of(study, found)
-        verdicts = "; ".join(_bold(claim.verdict.partition(",")[0]) for claim in own)
+        verdicts = "; ".join("".join(re.findall(r"\*\*.+?\*\*", claim.verdict)[:1]) for claim in own)
         cells.append([f":doc:`{study['name']}`", escaped(study["title"]), verdicts or "\\ "])
     tree = "\n".join(f"   {study['name']}" for study in studies)
     lead = (
