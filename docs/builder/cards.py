@@ -13,7 +13,7 @@ from typing import Any
 import maxsup
 from docs.builder import drawing
 from docs.builder.costs import cost_rows, measured_when
-from docs.builder.rst import code, figure, listing, table, titled
+from docs.builder.rst import code, figure, listing, prose, table, titled
 from maxsup import functional
 
 _FUNCTION = re.compile(r":func:`(\w+)`")
@@ -34,7 +34,7 @@ def card(row: Mapping[str, Any], root: Path) -> str:
     function = function_of(name)
     return "\n\n".join(
         [
-            titled(name, "="),
+            titled(f"{name}: {prose(row['summary'].partition(':')[0])}", "="),
             _summary(function.__doc__),
             formula_of(function),
             figure(drawing.gradients(name), _caption(row)),
@@ -126,12 +126,12 @@ def _index(rows: list[dict[str, Any]]) -> str:
     cells = [
         [
             f":doc:`{row['name']} <{row['name']}>`",
-            _summary(function_of(row["name"]).__doc__),
+            prose(row["summary"]),
             "" if row["strength"] is None else f"``{row['strength']}={row['default']:g}``",
         ]
         for row in rows
     ]
-    tree = "\n".join(f"   {row['name']}" for row in rows)
+    tree = "\n".join(f"   {row['name']} <{row['name']}>" for row in rows)
     return "\n\n".join(
         [
             titled("Losses", "="),

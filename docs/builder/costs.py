@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.builder.rst import code, table, titled
+from docs.builder.rst import table, titled
 
 
 def catalogue(root: Path) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def pages(root: Path) -> dict[str, str]:
     cases = catalogue(root)["cases"]
     names = list(cases[0]["losses"])
     every = [
-        [name if name not in _registered(names) else f":doc:`losses/{name}`"]
+        [name if name not in _registered(names) else f":doc:`{name} <losses/{name}>`"]
         + [
             cell
             for case in cases
@@ -90,7 +90,7 @@ def _rows(result: Mapping[str, Any]) -> list[list[str]]:
         compiled = found.get(("maxsup", "compiled"))
         rows.append(
             [
-                code(case["case"]),
+                case["case"].replace("x", " x "),
                 spread(found["naive MaxSup", "eager"]["time_ratio"]),
                 spread(found["maxsup", "eager"]["time_ratio"]),
                 memory(found["maxsup", "eager"]),

@@ -29,7 +29,9 @@ def escaped(text: str) -> str:
         >>> print(escaped("a* and `b`"))
         a\* and \`b\`
     """
-    return "".join(f"\\{sign}" if sign in "\\*`|_" else sign for sign in text)
+    kept = "".join(f"\\{sign}" if sign in "\\*`|_" else sign for sign in text)
+    # At the beginning these would make a list.
+    return f"\\{kept}" if text[:1] in ("+", "-") else kept
 
 
 def prose(text: str) -> str:

@@ -7,8 +7,6 @@ targets, masked classes, half precision, images and sequences, gradient accumula
 already.
 """
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
@@ -28,12 +26,13 @@ def runner_up_cross_entropy(input, target, alpha=0.1, **options):
     return penalized_cross_entropy(input, target, alpha, gap, **options)
 
 
-@LOSSES.register("runner_up", formula="CE + alpha (z_max - z_second)", source="this page")
+@LOSSES.register(
+    "runner_up", summary="gap to the next logit", formula="CE + alpha (z_max - z_second)", source="this page"
+)
 class RunnerUpLoss(AlphaLoss):
     """Module form of :func:`runner_up_cross_entropy`."""
 
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return runner_up_cross_entropy(input, target, self._value, **options)
+    function = staticmethod(runner_up_cross_entropy)
 
 
 # %%
