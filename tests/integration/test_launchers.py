@@ -295,8 +295,11 @@ def test_an_analysis_of_several_runs_is_a_job_of_the_launcher_and_is_made_once(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     words = [f"data.name=folder:{images}", "data.image_size=8", "model.name=small_cnn", "model.pretrained=false"]
     study = comparison("folder_finetune", ["ce", "ls"], seeds=1, overrides=[*words, "epochs=1"])
-    joint = [plan for plan in study.analyses if plan.what == "projection"]
-    folder = lay_out(study.model_copy(update={"analyses": tuple(joint)}), tmp_path / "out", "full")
+    kept = {
+        "analyses": tuple(plan for plan in study.analyses if plan.what == "projection"),
+        "columns": tuple(column for column in study.columns if column.metric.source == "test"),
+    }
+    folder = lay_out(study.model_copy(update=kept), tmp_path / "out", "full")
     seen: set[str] = set()
 
     def launched() -> list[JobState]:
