@@ -13,9 +13,9 @@ import maxsup
 from benchmarks.cases import Case
 from benchmarks.peers import YARDSTICK
 from benchmarks.report import lined_up, spread
-from maxsup.core.peak_memory import peak_memory
-from maxsup.core.peers import torch_label_smoothing
-from maxsup.core.timing import interleaved_times, time_ratio
+from maxsup.bench.baselines import torch_label_smoothing
+from maxsup.bench.peak_memory import peak_memory
+from maxsup.bench.timing import interleaved_times, time_ratio
 
 SIZES = (Case((128, 10)), Case((256, 1000)))
 QUICK_SIZES = (Case((16, 10)),)

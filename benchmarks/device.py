@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import judged, lined_up
-from maxsup.core.peers import naive_maxsup, torch_cross_entropy, torch_label_smoothing
-from maxsup.core.traffic import Traffic, traffic
+from maxsup.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
+from maxsup.bench.traffic import Traffic, traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
 
 SHAPES = [

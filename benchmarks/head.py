@@ -15,9 +15,9 @@ from benchmarks.checks import SCALES, relative_error
 from benchmarks.goals import HEAD_GOALS
 from benchmarks.memory import resident_peak
 from benchmarks.report import judged, lined_up, spread
-from maxsup.core.peak_memory import peak_memory
-from maxsup.core.peers import naive_maxsup, torch_label_smoothing
-from maxsup.core.timing import interleaved_times, time_ratio
+from maxsup.bench.baselines import naive_maxsup, torch_label_smoothing
+from maxsup.bench.peak_memory import peak_memory
+from maxsup.bench.timing import interleaved_times, time_ratio
 from maxsup.functional import linear_maxsup_cross_entropy, maxsup_cross_entropy
 
 FUSED = "fused maxsup"

@@ -15,9 +15,9 @@ import torch
 from benchmarks.report import judged, lined_up, spread
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.recipes import read_yaml, recipe_path
-from maxsup.studies.launch import Job, create_launcher
-from maxsup.studies.launch_local import num_processors
-from maxsup.studies.worker import JOB
+from maxsup.studies.execution.launch import Job, create_launcher
+from maxsup.studies.execution.launch_local import num_processors
+from maxsup.studies.execution.worker import JOB
 from maxsup.training import train
 from maxsup.training.progress import Reporter
 

@@ -14,8 +14,8 @@ from benchmarks.checks import errors, is_right
 from benchmarks.goals import goals_for
 from benchmarks.peers import OURS, YARDSTICK, Loss, candidates
 from benchmarks.report import judged, lined_up, spread
-from maxsup.core.peak_memory import peak_memory
-from maxsup.core.timing import interleaved_times, time_ratio
+from maxsup.bench.peak_memory import peak_memory
+from maxsup.bench.timing import interleaved_times, time_ratio
 
 # Seconds of CPU time after which a case begins no further round.
 BUDGET = 15.0

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.report import judged, lined_up, spread
-from maxsup.core.timing import quartiles
+from maxsup.bench.timing import quartiles
 from maxsup.metrics import class_separation
 
 # Rows of the pairwise matrix that are computed; the time of all rows is extrapolated from them.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases import Case
-from maxsup.core.peers import NO_LABEL, naive_maxsup, torch_cross_entropy, torch_label_smoothing
+from maxsup.bench.baselines import NO_LABEL, naive_maxsup, torch_cross_entropy, torch_label_smoothing
 from maxsup.functional import maxsup_cross_entropy
 
 Loss = Callable[..., Tensor]

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from maxsup.core.files.storage import json_text
 from maxsup.core.repro import environment
-from maxsup.core.storage import json_text
 
 PACKAGES = ("torch", "timm", "torch-uncertainty", "numpy")
 

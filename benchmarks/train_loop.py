@@ -15,12 +15,12 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from benchmarks.report import judged, lined_up, spread
+from maxsup.bench.timing import interleaved_times, time_ratio
 from maxsup.core.config import Recipe
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.interrupt import SignalGuard
-from maxsup.core.rundir import RunDir
-from maxsup.core.timing import interleaved_times, time_ratio
+from maxsup.training.builders import build_data, build_loss, build_model, split_pipeline
 from maxsup.training.loop import Trainer
-from maxsup.training.parts import build_data, build_loss, build_model, split_pipeline
 from maxsup.training.processes import create_accelerator
 from maxsup.training.progress import Reporter
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from benchmarks.goals import Z_LOSS_GOALS
 from benchmarks.head import QUICK_TIMED, TIMED, Head
 from benchmarks.report import judged, lined_up
-from maxsup.core.peak_memory import peak_memory
-from maxsup.core.timing import Quartiles, interleaved_times, time_ratio
+from maxsup.bench.peak_memory import peak_memory
+from maxsup.bench.timing import Quartiles, interleaved_times, time_ratio
 from maxsup.functional import linear_maxsup_cross_entropy
 
 PLAIN, Z_LOSS = "without", "z_loss=1e-4"

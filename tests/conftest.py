@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from maxsup.functional import implementation
-from maxsup.losses import blocks, fused
+from maxsup.losses.computing import blocks, fused
 from tests.reference.cases import CASE_OF
 
 torch.set_num_threads(1)

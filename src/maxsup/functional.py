@@ -5,6 +5,7 @@ from typing import Any
 from maxsup.losses import LOSSES
 from maxsup.losses.acls import acls_cross_entropy
 from maxsup.losses.adaptive_label_smoothing import adaptive_alpha, adaptive_label_smoothing_cross_entropy
+from maxsup.losses.computing.forms import implementation
 from maxsup.losses.confidence_penalty import confidence_penalty_cross_entropy
 from maxsup.losses.cross_entropy import cross_entropy
 from maxsup.losses.distillation import distillation_cross_entropy
@@ -14,9 +15,8 @@ from maxsup.losses.focal import (
     focal_label_smoothing_cross_entropy,
     focal_maxsup_cross_entropy,
 )
-from maxsup.losses.forms import implementation
+from maxsup.losses.head.linear import linear_maxsup_cross_entropy
 from maxsup.losses.label_smoothing import LabelSmoothingTerms, label_smoothing_cross_entropy, label_smoothing_terms
-from maxsup.losses.linear_head import linear_maxsup_cross_entropy
 from maxsup.losses.logit_norm import logit_norm_cross_entropy
 from maxsup.losses.logit_penalty import logit_penalty_cross_entropy
 from maxsup.losses.ls_ablations import (

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facade": {"core", "losses"},
     "integrations": _PUBLIC,
     "doctor": _PUBLIC,
+    "bench": _PUBLIC,
     **dict.fromkeys(_PARTS, _GROUND),
     "diagnosis": {"core", "metrics"},
     "training": _PUBLIC | _PARTS,
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": _PUBLIC | _PARTS | _DRAWN | _RUN,
     "reports": _PUBLIC | _PARTS | _WORK,
     "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
-    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"doctor", "integrations", "studies"},
+    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"bench", "doctor", "integrations", "studies"},
 }
 
 

@@ -43,7 +43,7 @@ def test_imports_point_down() -> None:
         ("reports/html.py", "from maxsup.cli import main", True),
         ("reports/html.py", "from maxsup.studies import compare", True),
         ("studies/outcome.py", "from maxsup.reports import write_report", False),
-        ("cli/train.py", "from maxsup.studies import grid", False),
+        ("cli/verbs/train.py", "from maxsup.studies import grid", False),
         ("functional.py", "from maxsup.training import fit", True),
         ("functional.py", "from maxsup.losses.maxsup import maxsup_penalty", False),
         ("utils.py", "", True),

@@ -11,8 +11,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from triton.runtime import interpreter
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
-from maxsup.losses import MaxSupLoss, forms, head_blocks
+from maxsup.losses import MaxSupLoss
+from maxsup.losses.computing import forms
 from maxsup.losses.device import rows
+from maxsup.losses.head import blocks as head_blocks
 from maxsup.schedules import Linear
 from tests.contract.calls import call_function
 from tests.reference.cases import CASES

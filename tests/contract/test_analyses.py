@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
-from maxsup.core.storage import json_text
+from maxsup.core.files.storage import json_text
 from maxsup.figures.style import LOOKS, save, styled
 from maxsup.metrics.facts import fact
 from tests.unit.analysis.made import long_tail, make_run

@@ -16,7 +16,7 @@ from maxsup.data import (
     build_pipeline,
     load_data,
 )
-from maxsup.data.places import missing_places
+from maxsup.data.presence import missing_places
 from tests.unit.data import made
 
 NAMES = DATASETS.names()

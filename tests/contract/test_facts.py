@@ -9,7 +9,7 @@ from maxsup.diagnosis import diagnose
 from maxsup.metrics import ConfusionSums, PredictionSums, PredictionTable, class_separation, neural_collapse
 from maxsup.metrics.facts import DIRECTIONS, FACTS, fact, numbers
 from maxsup.studies.comparison import MASK_METRICS, METRICS
-from maxsup.studies.files import load_study, study_names
+from maxsup.studies.study_files import load_study, study_names
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELS = torch.arange(400) % 4

@@ -9,7 +9,7 @@ import pytest
 from maxsup.core.config import Recipe
 from maxsup.core.recipes import FOLDER, describe_recipes, list_recipes, load_recipe
 from maxsup.training import train
-from maxsup.training.check import check_recipe
+from maxsup.training.preflight.check import check_recipe
 from maxsup.training.progress import Reporter
 from tests.contract.recipe_data import MAKERS
 

@@ -5,7 +5,7 @@ import torch
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from maxsup.core.peak_memory import peak_memory
+from maxsup.bench.peak_memory import peak_memory
 from maxsup.functional import linear_maxsup_cross_entropy
 from tests.contract.calls import NAMES, call_function, scattered
 

@@ -12,13 +12,13 @@ from maxsup.analysis.registry import check_options
 from maxsup.core.config import LossConfig, Recipe, differing_keys, flat_items
 from maxsup.data import DATASETS
 from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
-from maxsup.studies.parts import EMBEDDED
-from maxsup.studies.power import MIN_SEEDS
+from maxsup.studies.entries import EMBEDDED
 from maxsup.studies.schema import SCALES, ScaleName
+from maxsup.studies.statistics.power import MIN_SEEDS
 from maxsup.training import train
-from maxsup.training.check import check_recipe
+from maxsup.training.builders import build_loss
 from maxsup.training.evaluate import PredictionSums
-from maxsup.training.parts import build_loss
+from maxsup.training.preflight.check import check_recipe
 from maxsup.training.progress import Reporter
 
 pytestmark = pytest.mark.slow

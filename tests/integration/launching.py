@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import Interruption
-from maxsup.studies.launch import Job, JobState, create_launcher
-from maxsup.studies.live import LineView
-from maxsup.studies.worker import JOB
+from maxsup.studies.execution.launch import Job, JobState, create_launcher
+from maxsup.studies.execution.launch_display import LineView
+from maxsup.studies.execution.worker import JOB
 from tests.integration.runs import tiny_recipe
 
 COLLAPSE = {"what": "collapse", "split": "test", "weights": "last", "options": {}, "data": None}

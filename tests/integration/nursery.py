@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from maxsup.core import storage
 from maxsup.core.config import Recipe
+from maxsup.core.files import storage
 from maxsup.training.clock import Clock
 from maxsup.training.progress import Reporter
 from tests.integration.runs import tiny_recipe, train_quietly

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from maxsup.core.config import Recipe, parse_recipe
-from maxsup.core.reading import read_json
+from maxsup.core.files.reading import read_json
 from maxsup.training import train
 from maxsup.training.clock import Clock
 from maxsup.training.progress import Reporter

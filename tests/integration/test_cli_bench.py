@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from maxsup.cli import bench, main
-from maxsup.core import repro, timing
-from maxsup.losses.forms import default_form
+from maxsup.bench import timing
+from maxsup.cli import main
+from maxsup.cli.verbs import bench
+from maxsup.core import repro
+from maxsup.losses.computing.forms import default_form
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.cli import main
-from maxsup.studies.files import study_names
+from maxsup.studies.study_files import study_names
 from tests.integration.command import Outcome, run_command
 from tests.integration.runs import image_folder
 

@@ -19,7 +19,7 @@ from maxsup.cli.app import app
 from maxsup.cli.examples import EXAMPLES
 from maxsup.cli.listings import FILE, KINDS, registry_rows
 from maxsup.core.recipes import list_recipes
-from maxsup.studies.files import study_names
+from maxsup.studies.study_files import study_names
 
 # Of CPU time; `ls losses` took 0.36 s on a busy machine, 2.2 s with torch.
 MAX_SECONDS = 0.5

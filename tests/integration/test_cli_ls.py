@@ -122,7 +122,7 @@ def test_debug_lets_the_error_through_wherever_it_stands(words: tuple[str, ...])
         (("lss",), "'lss'", "maxsup"),
         (("ls",), "'KIND'", "maxsup ls"),
         (("ls", "losses", "--jsn"), "--jsn", "maxsup ls"),
-        (("compare", "--seeds", "x"), "'--seeds'", "maxsup compare"),
+        (("compare", "--workers", "x"), "'--workers'", "maxsup compare"),
         (("study", "show"), "'STUDY'", "maxsup study show"),
     ],
 )
@@ -200,7 +200,7 @@ def test_an_error_is_one_sentence_and_its_documented_exit_code(
     def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
+    monkeypatch.setattr("maxsup.cli.verbs.ls.read_rows", fail)
     assert cli("ls", "losses") == (code, "", f"maxsup: {error}\n")
 
 
@@ -219,7 +219,7 @@ def test_too_little_memory_is_one_sentence_with_its_fix(
     def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
+    monkeypatch.setattr("maxsup.cli.verbs.ls.read_rows", fail)
     outcome = cli("ls", "losses")
     assert (outcome.code, outcome.out) == (2, "")
     assert "got too little for 1024 bytes more. Choose a smaller batch_size" in outcome.err
@@ -233,7 +233,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.cli.ls.read_rows", fail)
+    monkeypatch.setattr("maxsup.cli.verbs.ls.read_rows", fail)
     with pytest.raises(type(error)):
         main(["ls", "losses"])
 

@@ -12,20 +12,20 @@ import pytest
 
 from maxsup.analysis import ANALYSES, analyze, read_results
 from maxsup.core.errors import DataError, Interruption, MaxsupError, StorageError
-from maxsup.core.reading import read_json, read_json_lines
+from maxsup.core.files.reading import read_json, read_json_lines
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.core.rundir import RunDir
-from maxsup.data.arrays import read_npz
+from maxsup.data.sets.arrays import read_npz
 from maxsup.diagnosis.array_checks import checked_outputs
 from maxsup.diagnosis.array_files import read_array_files
 from maxsup.reports.folders import read_view
 from maxsup.studies.comparison import comparison
-from maxsup.studies.engine import lay_out, read_folder
-from maxsup.studies.launch import Job, read_state
+from maxsup.studies.execution.launch import Job, read_state
+from maxsup.studies.execution.study_folder import lay_out, read_folder
+from maxsup.studies.execution.worker import run_job
 from maxsup.studies.results import summarize
-from maxsup.studies.worker import run_job
 from maxsup.training import evaluate_run
-from maxsup.training.checkpoint import checkpoint_values, read_tensors
+from maxsup.training.state.checkpoint import checkpoint_values, read_tensors
 from tests.integration.runs import StopAt, image_folder, tiny_recipe, train_quietly
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,10 @@ import pytest
 
 from maxsup import __version__
 from maxsup.core.errors import StorageError
-from maxsup.core.records import AnalysisResult, RunSummary, read_record
+from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.reports.folders import read_view
 from maxsup.reports.summary import Summary
-from maxsup.studies.engine import StudyRecord, read_folder
+from maxsup.studies.execution.study_folder import StudyRecord, read_folder
 from maxsup.studies.results import summarize
 from tests.integration.command import run_command
 

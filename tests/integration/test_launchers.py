@@ -19,11 +19,11 @@ import pytest
 
 from maxsup.cli.studies import checked_launcher
 from maxsup.core.errors import Interruption, MaxsupError
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.rundir import RunDir
 from maxsup.studies.comparison import comparison
-from maxsup.studies.engine import execute, lay_out
-from maxsup.studies.launch import Job, JobState, create_launcher, read_state
-from maxsup.studies.worker import FAILURE, LOG, STARTED, is_done
+from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
+from maxsup.studies.execution.study_folder import execute, lay_out
+from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
 from tests.integration.launching import complaints, numbers_of, plan_jobs, planned
 from tests.integration.runs import image_folder
 from tests.integration.slurm import install_slurm

@@ -19,8 +19,8 @@ from maxsup.core.errors import Interruption
 from maxsup.core.recipes import load_recipe
 from maxsup.data import load_data
 from maxsup.training import evaluate_run
-from maxsup.training.checkpoint import read_tensors
-from maxsup.training.parts import build_model
+from maxsup.training.builders import build_model
+from maxsup.training.state.checkpoint import read_tensors
 from tests.integration.cards import exported, loaded
 from tests.integration.command import Outcome
 from tests.integration.integrations.launch import run_two_ranks

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from maxsup.reports import write_report
-from maxsup.studies.engine import execute, lay_out
-from maxsup.studies.files import load_study, study_names
-from maxsup.studies.launch import Job, JobState, read_state
+from maxsup.studies.execution.launch import Job, JobState, read_state
+from maxsup.studies.execution.study_folder import execute, lay_out
+from maxsup.studies.execution.worker import attempt
 from maxsup.studies.results import summarize
-from maxsup.studies.worker import attempt
+from maxsup.studies.study_files import load_study, study_names
 
 NAMES = study_names()
 

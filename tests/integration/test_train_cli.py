@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from maxsup.cli import main
-from maxsup.core.reading import read_json
+from maxsup.core.files.reading import read_json
 from maxsup.core.recipes import list_recipes
 from maxsup.data import DATASETS
 from maxsup.losses import LOSSES

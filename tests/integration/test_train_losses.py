@@ -11,7 +11,7 @@ import torch
 import maxsup
 from maxsup.core.config import parse_recipe
 from maxsup.training import train
-from maxsup.training.needs import SERVED
+from maxsup.training.loss_inputs import SERVED
 from maxsup.training.progress import Reporter
 from tests.architecture.source import PACKAGE, parsed_files
 from tests.reference.cases import NUM_LOSSES

@@ -14,8 +14,8 @@ from maxsup.core.config import parse_recipe
 from maxsup.core.errors import NonFiniteError
 from maxsup.data import Batch
 from maxsup.training import evaluate, load_run, train
+from maxsup.training.builders import split_pipeline
 from maxsup.training.loop import Trainer
-from maxsup.training.parts import split_pipeline
 from maxsup.training.progress import Reporter
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from benchmarks.goals import HEAD_GOALS, goals_for
 from benchmarks.peers import OTHERS, Candidate, candidates
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, judged, lined_up, surroundings, write_result
-from maxsup.core.peak_memory import peak_memory
-from maxsup.core.peers import naive_maxsup
-from maxsup.core.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
+from maxsup.bench.baselines import naive_maxsup
+from maxsup.bench.peak_memory import peak_memory
+from maxsup.bench.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
 from maxsup.functional import maxsup_cross_entropy
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 """Analyses: a run read back becomes numbers and pictures.
 
-:func:`analyze` does what ``maxsup analyze`` does. Each analysis is a module here; results are JSON in ``RUN/analysis``,
-and figures are drawn from that JSON alone.
+:func:`analyze` does what ``maxsup analyze`` does. Each analysis is a module in ``analyses``; results are JSON in
+``RUN/analysis``, and figures are drawn from that JSON alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from maxsup.analysis.registry import ANALYSES, Analysis, describe_analyses
 from maxsup.analysis.result_files import data_label, read_results, result_path
 
 if TYPE_CHECKING:
-    from maxsup.analysis.labels import label_runs
     from maxsup.analysis.outputs import RunOutputs
+    from maxsup.analysis.run_labels import label_runs
 
 __all__ = [
     "ANALYSES",
@@ -31,7 +31,7 @@ __all__ = [
     "result_path",
 ]
 
-_HOMES = {"RunOutputs": "outputs", "label_runs": "labels"}
+_HOMES = {"RunOutputs": "outputs", "label_runs": "run_labels"}
 
 
 def __getattr__(name: str) -> Any:

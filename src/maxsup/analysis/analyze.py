@@ -13,9 +13,9 @@ from maxsup.analysis.registry import ANALYSES, Result, check_options
 from maxsup.analysis.result_files import result_path
 from maxsup.core.checks import check_choice
 from maxsup.core.display import Display, create_display
+from maxsup.core.files.storage import json_text, kept_if_possible
 from maxsup.core.interrupt import raise_if_noted
 from maxsup.core.recipes import override_words
-from maxsup.core.storage import json_text, kept_if_possible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,11 +78,11 @@ def analyze(
     Returns:
         Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
-    from maxsup.analysis.labels import label_runs
     from maxsup.analysis.outputs import RunOutputs
+    from maxsup.analysis.run_labels import label_runs
     from maxsup.data import data_name
     from maxsup.models import model_name
-    from maxsup.training.runs import SPLITS
+    from maxsup.training.reading import SPLITS
 
     paths, words = [paths] if isinstance(paths, str | Path) else paths, override_words(overrides)
     if model is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.core.display import Display
-from maxsup.core.storage import failed_write, json_text, kept_if_possible, replace_bytes
+from maxsup.core.files.storage import failed_write, json_text, kept_if_possible, replace_bytes
 from maxsup.data import Pipeline
 from maxsup.models import Classifier, Program
 from maxsup.training.evaluate import autocast, evaluation_mode

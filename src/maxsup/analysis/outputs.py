@@ -9,24 +9,24 @@ from typing import Any
 
 from torch import Tensor
 
+from maxsup.analysis.channels import suited
 from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
 from maxsup.analysis.result_files import data_label, file_name
-from maxsup.analysis.transfer import suited
 from maxsup.core.checks import check_choice
 from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.core.reading import file_digest
+from maxsup.core.files.reading import file_digest
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.style import loss_look
 from maxsup.losses import LOSSES
 from maxsup.models import SEGMENTERS, Classifier, Segmenter
 from maxsup.training import load_run
-from maxsup.training.parts import split_pipeline
-from maxsup.training.runs import SPLITS, WEIGHTS
+from maxsup.training.builders import split_pipeline
+from maxsup.training.reading import SPLITS, WEIGHTS
 
 MAX_IMAGES = 50_000
 """A larger split is reduced to so many images, the same share of every class; as many as ImageNet's validation set."""

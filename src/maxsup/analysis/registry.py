@@ -72,7 +72,7 @@ class Analysis:
 
 
 ANALYSES: Registry[Analysis] = Registry(
-    "analysis", function=attrgetter("compute"), reserved=("split",), package="maxsup.analysis"
+    "analysis", function=attrgetter("compute"), reserved=("split",), package="maxsup.analysis.analyses"
 )
 
 

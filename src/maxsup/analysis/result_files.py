@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.analysis.registry import Result
-from maxsup.core.reading import read_json
-from maxsup.core.rundir import RunDir
-from maxsup.core.storage import json_text
+from maxsup.core.files.reading import read_json
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.files.storage import json_text
 
 
 def data_label(name: str, options: Mapping[str, Any]) -> str:

@@ -8,21 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from maxsup import __version__
-from maxsup.cli.analyze import analyze
-from maxsup.cli.bench import bench
-from maxsup.cli.compare import compare
-from maxsup.cli.diagnose import diagnose
-from maxsup.cli.doctor import doctor
-from maxsup.cli.evaluate import evaluate
 from maxsup.cli.examples import epilog
-from maxsup.cli.explore import explore
-from maxsup.cli.export import export
-from maxsup.cli.ls import ls
-from maxsup.cli.recipes import cp
-from maxsup.cli.report import report
-from maxsup.cli.study import study
-from maxsup.cli.train import train
-from maxsup.cli.validate import validate
+from maxsup.cli.verbs.analyze import analyze
+from maxsup.cli.verbs.bench import bench
+from maxsup.cli.verbs.compare import compare
+from maxsup.cli.verbs.diagnose import diagnose
+from maxsup.cli.verbs.doctor import doctor
+from maxsup.cli.verbs.evaluate import evaluate
+from maxsup.cli.verbs.explore import explore
+from maxsup.cli.verbs.export import export
+from maxsup.cli.verbs.ls import ls
+from maxsup.cli.verbs.recipes import cp
+from maxsup.cli.verbs.report import report
+from maxsup.cli.verbs.study import study
+from maxsup.cli.verbs.train import train
+from maxsup.cli.verbs.validate import validate
 
 # Plain help: the other kind imports rich.
 app = typer.Typer(

@@ -16,7 +16,7 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 def complete_study(incomplete: str) -> list[str]:
     """Studies of the package."""
-    from maxsup.studies.files import study_names
+    from maxsup.studies.study_files import study_names
 
     return _matching(incomplete, study_names())
 

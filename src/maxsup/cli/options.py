@@ -35,7 +35,7 @@ def with_data_root(overrides: list[str] | None, data_root: Path | None) -> list[
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One strict JSON object on standard output."""
-    from maxsup.core.storage import json_text
+    from maxsup.core.files.storage import json_text
 
     typer.echo(json_text(value, indent=2))
 

@@ -11,8 +11,8 @@ from maxsup.cli.options import print_json
 
 if TYPE_CHECKING:
     from maxsup.reports.summary import Summary, SummaryCell
-    from maxsup.studies.engine import StudyFolder
-    from maxsup.studies.launch import Launcher
+    from maxsup.studies.execution.launch import Launcher
+    from maxsup.studies.execution.study_folder import StudyFolder
     from maxsup.studies.orders import Order
     from maxsup.studies.outcome import StudyResult
 
@@ -36,7 +36,7 @@ def checked_launcher(
 ) -> Launcher:
     """The launcher that the options ask for; a mistake in them is said before anything is written."""
     from maxsup.core.recipes import parse_yaml
-    from maxsup.studies.launch import create_launcher
+    from maxsup.studies.execution.launch import create_launcher
 
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a processor.")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxsup.core.errors import hint
-from maxsup.core.reading import damaged
+from maxsup.core.files.reading import damaged
 
 if TYPE_CHECKING:
     from maxsup.core.config import Recipe
-    from maxsup.core.rundir import RunDir
+    from maxsup.core.files.rundir import RunDir
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 MAX_BYTES = 256 * 1024

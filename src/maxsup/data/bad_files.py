@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maxsup.core.errors import DataError
-from maxsup.core.storage import append_line, failed_write
+from maxsup.core.files.storage import append_line, failed_write
 
 LEFT_OUT = "left out"
 USED = "used"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from maxsup.core.errors import DataError
 from maxsup.data.bundle import DataBundle, FileSplit
-from maxsup.data.decoding import BadImageError, image_header, read_image
+from maxsup.data.pipelines.decoding import BadImageError, image_header, read_image
 
 MAX_OPENED = 5_000
 """Files of a split that are decoded; of more, as many, evenly spread."""

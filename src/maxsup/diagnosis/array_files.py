@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from maxsup.core.errors import DataError
-from maxsup.core.npz import NpzFile
+from maxsup.core.files.npz import NpzFile
 from maxsup.diagnosis.class_order import read_class_names
 
 _MAX_HEADER_LINE = 1 << 20

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxsup.core.storage import failed_write, replace_bytes
+from maxsup.core.files.storage import failed_write, replace_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

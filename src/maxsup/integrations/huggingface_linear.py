@@ -23,7 +23,7 @@ from maxsup.integrations.huggingface_callback import WatchedLoss
 from maxsup.integrations.huggingface_labels import rows_and_targets
 from maxsup.integrations.huggingface_models import shifts_labels, unwrapped, warn_of_counted_first_labels
 from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss
-from maxsup.losses.linear_head import linear_maxsup_cross_entropy
+from maxsup.losses.head.linear import linear_maxsup_cross_entropy
 
 # What transformers leaves out of a loss and of num_items_in_batch.
 _IGNORED = -100

@@ -20,7 +20,7 @@ from torch import Tensor
 from maxsup.core.checks import check_number
 from maxsup.core.installation import install_command
 from maxsup.losses.base import AlphaLoss
-from maxsup.losses.linear_head import check_head
+from maxsup.losses.head.linear import check_head
 from maxsup.losses.reduction import raise_if_out_of_range
 
 __all__ = ["LigerMaxSupLoss", "liger_maxsup_cross_entropy"]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.base import RegularizedLoss
+from maxsup.losses.head.soft_cap import soft_capped
 from maxsup.losses.monitor import DecompositionMonitor
-from maxsup.losses.soft_cap import soft_capped
 
 # The terms take a few passes over the logits they look at, which for a vocabulary would cost more than the loss.
 _NUMEL = 2**21

@@ -18,8 +18,8 @@ from maxsup.losses.cross_entropy import CrossEntropyLoss
 from maxsup.losses.distillation import DistillationLoss
 from maxsup.losses.dual_focal import DualFocalLoss
 from maxsup.losses.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
+from maxsup.losses.head.linear import LinearMaxSupLoss
 from maxsup.losses.label_smoothing import LabelSmoothingLoss
-from maxsup.losses.linear_head import LinearMaxSupLoss
 from maxsup.losses.logit_norm import LogitNormLoss
 from maxsup.losses.logit_penalty import LogitPenaltyLoss
 from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplificationMeanLoss, RegularizationOnlyLoss

@@ -15,7 +15,7 @@ from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
-from maxsup.losses.plain import plain_cross_entropy
+from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, whole
 
 Strength = float | Schedule

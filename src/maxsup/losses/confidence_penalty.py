@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
-from maxsup.losses.closed_form import Block, Factor, FusedPenalty, probabilities
+from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, expected_log
 

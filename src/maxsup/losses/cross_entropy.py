@@ -11,8 +11,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.maxsup import maxsup_cross_entropy
-from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import ReductionOptions
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
-from maxsup.losses.plain import plain_cross_entropy
+from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss
 
 

@@ -23,9 +23,9 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.label_smoothing import target_gap
 from maxsup.losses.maxsup import top_gap
-from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss, require_labels, target_values
 
 MODES = ("additive", "gt_modulated", "per_class")

@@ -12,8 +12,8 @@ from torch.nn import functional
 from typing_extensions import Self
 
 from maxsup.losses.base import RegularizedLoss
+from maxsup.losses.head.linear import LinearMaxSupLoss
 from maxsup.losses.label_smoothing import decomposition
-from maxsup.losses.linear_head import LinearMaxSupLoss
 from maxsup.losses.mbls import MarginLabelSmoothingLoss, margin_gap
 from maxsup.losses.reduction import check_options, class_rows, require_labels, target_values
 

@@ -143,7 +143,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         tensor(0.1100)
         >>> criterion.end_epoch()
         >>> criterion(logits, target)
-        tensor(0.3487)
+        tensor(0.3469)
     """
 
     function = staticmethod(online_label_smoothing_cross_entropy)

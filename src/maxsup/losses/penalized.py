@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.forms import form_for
+from maxsup.losses.computing.fused import Call, can_fuse, fused_loss
+from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.device.loss import device_loss
-from maxsup.losses.forms import form_for
-from maxsup.losses.fused import Call, can_fuse, fused_loss
-from maxsup.losses.plain import plain_cross_entropy
 from maxsup.losses.reduction import (
     ReductionOptions,
     check_options,

@@ -30,7 +30,7 @@ from maxsup.metrics.selective import (
     risk_coverage,
 )
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
-from maxsup.metrics.sums import PredictionSums
+from maxsup.metrics.streaming_sums import PredictionSums
 from maxsup.metrics.table import PredictionTable
 
 __all__ = [

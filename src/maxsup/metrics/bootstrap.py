@@ -23,8 +23,8 @@ from torch import Tensor
 from maxsup.core.errors import hint
 from maxsup.metrics import calibration, scores, selective
 from maxsup.metrics.collapse import neural_collapse
-from maxsup.metrics.draws import class_counts, classwise_gaps, counts, separation_statistic
 from maxsup.metrics.predictions import check_samples, tallied
+from maxsup.metrics.resamples import class_counts, classwise_gaps, counts, separation_statistic
 from maxsup.metrics.separation import class_separation
 from maxsup.metrics.table import RANKINGS, SCORES, PredictionTable
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 import inspect
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 from maxsup.core.checks import check_choice
 from maxsup.models.base import MODELS, Classifier, check_count
-from maxsup.models.causal_norm import CausalNormHead, causal_norm_logits
 from maxsup.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
-from maxsup.models.hf_models import HF_PREFIX, create_hf_model
+from maxsup.models.libraries.hf_models import HF_PREFIX, create_hf_model
+from maxsup.models.libraries.pretrained import class_names_of, num_classes_of, published_preprocessing
+from maxsup.models.libraries.programs import PROGRAM_SUFFIXES, Program, load_program
+from maxsup.models.libraries.timm_models import TimmClassifier, create_timm_model, timm_name
+from maxsup.models.libraries.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
+from maxsup.models.networks.causal_norm import CausalNormHead, causal_norm_logits
+from maxsup.models.networks.segmenters import SEGMENTERS, Segmenter, create_segmenter
 from maxsup.models.preprocessing import Preprocessing
-from maxsup.models.pretrained import class_names_of, num_classes_of, published_preprocessing
-from maxsup.models.programs import PROGRAM_SUFFIXES, Program, load_program
-from maxsup.models.segmenters import SEGMENTERS, Segmenter, create_segmenter
-from maxsup.models.timm_models import TimmClassifier, create_timm_model, timm_name
-from maxsup.models.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
 from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
 
 __all__ = [
     "MODELS",

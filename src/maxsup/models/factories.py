@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from maxsup.models.base import MODELS, Classifier
-from maxsup.models.cut import CutClassifier, last_linear
+from maxsup.models.libraries.cut import CutClassifier, last_linear
 
 PYTHON_PREFIX = "python:"
 

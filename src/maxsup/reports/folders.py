@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
-from maxsup.core.reading import read_json as stored_json
-from maxsup.core.reading import read_json_lines
-from maxsup.core.records import AnalysisResult, RunSummary, as_record
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.reading import read_json as stored_json
+from maxsup.core.files.reading import read_json_lines
+from maxsup.core.files.records import AnalysisResult, RunSummary, as_record
+from maxsup.core.files.rundir import RunDir
 from maxsup.reports.summary import Summary, SummaryRun
 
 LOG_FILE = "worker.log"

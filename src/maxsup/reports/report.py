@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.rundir import RunDir
 from maxsup.reports.blocks import Block, Chapter, Page, Section, anchor
 from maxsup.reports.folders import FolderView, read_view
 from maxsup.reports.page import page_html
-from maxsup.reports.sections import (
+from maxsup.reports.sections.figures import FIGURES, finding_blocks
+from maxsup.reports.sections.tables import differences_table, results_table, runs_table
+from maxsup.reports.sections.words import (
     banners,
     choice_blocks,
     environment_blocks,
@@ -19,8 +21,6 @@ from maxsup.reports.sections import (
     run_blocks,
     verdict_blocks,
 )
-from maxsup.reports.sections_figures import FIGURES, finding_blocks
-from maxsup.reports.sections_tables import differences_table, results_table, runs_table
 
 
 def write_report(

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from maxsup.core.records import Number, Record
+from maxsup.core.files.records import Number, Record
 from maxsup.metrics.facts import Direction
 
 REDUCED = ("tiny", "small")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from maxsup.core.storage import json_text
+from maxsup.core.files.storage import json_text
 from maxsup.reports.blocks import csv_text
 
 HOLE = "-"

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maxsup.studies.calls import compare, run_study
-    from maxsup.studies.files import describe_studies, load_study, study_names, study_path
-    from maxsup.studies.outcome import StudyResult, read_result
-    from maxsup.studies.parts import Cell, DataChoice, Metric
-    from maxsup.studies.plans import (
+    from maxsup.studies.entries import Cell, DataChoice, Metric
+    from maxsup.studies.expansion import (
         ComparedCells,
         PlannedAnalysis,
         PlannedRun,
@@ -24,9 +22,11 @@ if TYPE_CHECKING:
         expand,
         planned_analyses,
     )
-    from maxsup.studies.power import detectable_difference, seeds_needed, smallest_p_value
+    from maxsup.studies.outcome import StudyResult, read_result
     from maxsup.studies.schema import Study
-    from maxsup.studies.statistics import PairedComparison, compare_losses, holm, paired_comparison
+    from maxsup.studies.statistics.paired import PairedComparison, compare_losses, holm, paired_comparison
+    from maxsup.studies.statistics.power import detectable_difference, seeds_needed, smallest_p_value
+    from maxsup.studies.study_files import describe_studies, load_study, study_names, study_path
     from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
 __all__ = [
@@ -62,13 +62,13 @@ __all__ = [
 
 _HOMES = {
     "calls": ("compare", "run_study"),
-    "files": ("describe_studies", "load_study", "study_names", "study_path"),
+    "study_files": ("describe_studies", "load_study", "study_names", "study_path"),
     "outcome": ("StudyResult", "read_result"),
-    "parts": ("Cell", "DataChoice", "Metric"),
-    "plans": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
-    "power": ("detectable_difference", "seeds_needed", "smallest_p_value"),
+    "entries": ("Cell", "DataChoice", "Metric"),
+    "expansion": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
+    "statistics.power": ("detectable_difference", "seeds_needed", "smallest_p_value"),
     "schema": ("Study",),
-    "statistics": ("PairedComparison", "compare_losses", "holm", "paired_comparison"),
+    "statistics.paired": ("PairedComparison", "compare_losses", "holm", "paired_comparison"),
     "verdicts": ("BOLD_RULE", "conclusions", "verdict_sentences"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -17,12 +17,12 @@ from maxsup.core.recipes import override_words
 from maxsup.data import PythonData, data_name
 from maxsup.models import Factory, model_name
 from maxsup.studies.comparison import LossChoice, comparison, recipe_for
-from maxsup.studies.files import load_study
-from maxsup.studies.launch import Launcher, create_launcher
+from maxsup.studies.execution.launch import Launcher, create_launcher
+from maxsup.studies.forecast.runs import settled_overrides
 from maxsup.studies.orders import Order, Strengths, carry_out
 from maxsup.studies.outcome import StudyResult
-from maxsup.studies.preview import settled_overrides
 from maxsup.studies.schema import SCALES, ScaleName, Study
+from maxsup.studies.study_files import load_study
 from maxsup.studies.tuning import with_tuned_rows
 
 Overrides = Iterable[str] | Mapping[str, Any]

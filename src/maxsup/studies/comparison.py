@@ -10,11 +10,11 @@ from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
 from maxsup.losses import LOSSES, RegularizedLoss
 from maxsup.models import SEGMENTERS
-from maxsup.studies.parts import AnalysisPlan, Entry, Metric, Scale, Unstated
+from maxsup.studies.entries import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import ScaleName, Study
 from maxsup.studies.tuning import strength_of
-from maxsup.training.check import check_recipe
-from maxsup.training.parts import build_loss, loss_config, prepare_for_masks
+from maxsup.training.builders import build_loss, loss_config, prepare_for_masks
+from maxsup.training.preflight.check import check_recipe
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
 LOSS_OPTIONS: dict[str, dict[str, Any]] = {

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import DataError
-from maxsup.studies.announcement import power_text, runs_text, total_text
-from maxsup.studies.engine import StudyFolder, execute, plan_folder, write_folder
+from maxsup.studies.execution.launch import JobState, Launcher
+from maxsup.studies.execution.launch_display import View, create_view
+from maxsup.studies.execution.launch_local import HereLauncher
+from maxsup.studies.execution.study_folder import StudyFolder, execute, plan_folder, write_folder
+from maxsup.studies.forecast.announcement import power_text, runs_text, total_text
 from maxsup.studies.imports import kept_here
-from maxsup.studies.launch import JobState, Launcher
-from maxsup.studies.launch_local import HereLauncher
-from maxsup.studies.live import View, create_view
 from maxsup.studies.outcome import FailedRunsError, StudyResult, kind_of
 from maxsup.studies.results import summarize
 from maxsup.studies.schema import ScaleName, Study

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError
-from maxsup.core.reading import read_json
+from maxsup.core.files.reading import read_json
 from maxsup.reports.summary import Summary, SummaryCell, SummaryEntry, SummaryLoss
-from maxsup.studies.engine import StudyFolder, read_folder
-from maxsup.studies.launch import JobState
+from maxsup.studies.execution.launch import JobState
+from maxsup.studies.execution.study_folder import StudyFolder, read_folder
+from maxsup.studies.execution.worker import FAILURE
 from maxsup.studies.results import summarize
-from maxsup.studies.worker import FAILURE
 
 _DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is_conclusive", "is_better")
 

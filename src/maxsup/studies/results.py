@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from maxsup import __version__
 from maxsup.analysis import data_label, result_path
-from maxsup.core.reading import as_written, read_json, read_json_lines
-from maxsup.core.records import AnalysisResult, RunSummary, read_record
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.reading import as_written, read_json, read_json_lines
+from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
+from maxsup.core.files.rundir import RunDir
 from maxsup.reports.summary import (
     CellComparison,
     Choice,
@@ -28,15 +28,15 @@ from maxsup.reports.summary import (
     SummaryTable,
     SummaryVerdict,
 )
-from maxsup.studies.engine import StudyFolder, analysis_call
-from maxsup.studies.launch import Job, read_state
-from maxsup.studies.parts import Cell, Entry, Metric
-from maxsup.studies.plans import ComparedCells, PlannedRun, comparisons
-from maxsup.studies.power import MIN_SEEDS
+from maxsup.studies.entries import Cell, Entry, Metric
+from maxsup.studies.execution.launch import Job, read_state
+from maxsup.studies.execution.study_folder import StudyFolder, analysis_call
+from maxsup.studies.execution.worker import JOB, LOG
+from maxsup.studies.expansion import ComparedCells, PlannedRun, comparisons
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.statistics import PairedComparison, compare_losses
+from maxsup.studies.statistics.paired import PairedComparison, compare_losses
+from maxsup.studies.statistics.power import MIN_SEEDS
 from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
-from maxsup.studies.worker import JOB, LOG
 
 PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""

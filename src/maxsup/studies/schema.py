@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from maxsup.core.config import Section
 from maxsup.core.errors import hint
-from maxsup.studies.parts import (
+from maxsup.studies.entries import (
     EMBEDDED,
     AnalysisPlan,
     Cell,

@@ -8,12 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from maxsup.core.config import LossConfig
-from maxsup.core.reading import as_written
-from maxsup.core.records import RunSummary, read_record
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.reading import as_written
+from maxsup.core.files.records import RunSummary, read_record
+from maxsup.core.files.rundir import RunDir
 from maxsup.losses import LOSSES
-from maxsup.studies.engine import StudyFolder
-from maxsup.studies.parts import Entry, EntryScale, Metric
+from maxsup.studies.entries import Entry, EntryScale, Metric
+from maxsup.studies.execution.study_folder import StudyFolder
 from maxsup.studies.schema import ScaleName, Study
 
 TUNED_FACTORS = (0.5, 1.0, 2.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxsup.training.evaluate import evaluate
+from maxsup.training.reading import evaluate_run, load_run
 from maxsup.training.run import default_output, train
-from maxsup.training.runs import evaluate_run, load_run
 
 __all__ = ["default_output", "evaluate", "evaluate_run", "load_run", "train"]

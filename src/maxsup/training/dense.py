@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError, NonFiniteError
 from maxsup.data import IGNORED_LABEL, Pipeline
-from maxsup.data.mask_pipeline import MaskPipeline, ScaledBatch
+from maxsup.data.masks.pipeline import MaskPipeline, ScaledBatch
 from maxsup.metrics import ConfusionSums
 from maxsup.models import Segmenter
 from maxsup.training.evaluate import autocast, evaluate, evaluation_mode

@@ -15,30 +15,30 @@ from torch import Tensor, nn
 
 from maxsup.core.config import Recipe
 from maxsup.core.errors import Interruption, NonFiniteError
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.interrupt import SignalGuard
 from maxsup.core.repro import mixed_seed
-from maxsup.core.rundir import RunDir
 from maxsup.core.schedules import epoch_progress
 from maxsup.data import Batch, DataBundle, Pipeline, Split
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
-from maxsup.training.clock import Clock
-from maxsup.training.dense import evaluate_split
-from maxsup.training.ema import MovingAverage
-from maxsup.training.lr import learning_rate
-from maxsup.training.meter import EpochMeter
-from maxsup.training.needs import Needs, check_teacher
-from maxsup.training.optim import create_optimizer
-from maxsup.training.parts import (
+from maxsup.training.builders import (
     check_last_batch,
     freeze_statistics,
     prepare_for_masks,
     split_pipeline,
     synchronised,
 )
+from maxsup.training.clock import Clock
+from maxsup.training.dense import evaluate_split
+from maxsup.training.loss_inputs import Needs, check_teacher
+from maxsup.training.meter import EpochMeter
+from maxsup.training.optimization.ema import MovingAverage
+from maxsup.training.optimization.lr import learning_rate
+from maxsup.training.optimization.optimizers import create_optimizer
 from maxsup.training.processes import Processes
 from maxsup.training.progress import Reporter
-from maxsup.training.runs import load_teacher
+from maxsup.training.reading import load_teacher
 
 WATCHED_STRIDE = 8
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from maxsup.core.config import AUTO, ModelConfig, Recipe
 from maxsup.core.errors import DataError
-from maxsup.core.reading import as_written
+from maxsup.core.files.reading import as_written
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle
-from maxsup.data.transforms import INTERPOLATION, scaled_side
+from maxsup.data.pipelines.transforms import INTERPOLATION, scaled_side
 from maxsup.models import SEGMENTERS, Preprocessing, published_preprocessing
-from maxsup.training.checkpoint import checkpoint_values
+from maxsup.training.state.checkpoint import checkpoint_values
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
 

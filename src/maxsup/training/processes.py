@@ -12,7 +12,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor
 
 from maxsup.core.config import Recipe
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.rundir import RunDir
 
 _PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 

@@ -15,23 +15,23 @@ import torch
 from maxsup import __version__
 from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
 from maxsup.core.errors import DataError, Interruption, MaxsupError
+from maxsup.core.files.reading import read_json, read_json_lines
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.files.storage import check_folder, json_text
 from maxsup.core.interrupt import SignalGuard
-from maxsup.core.reading import read_json, read_json_lines
 from maxsup.core.recipes import load_recipe, override_words, recipe_path, run_recipe
 from maxsup.core.repro import changes_that_matter, environment, set_deterministic
-from maxsup.core.rundir import RunDir
-from maxsup.core.storage import check_folder, json_text
 from maxsup.data import PythonData, data_name
 from maxsup.losses import RegularizedLoss
 from maxsup.models import Factory, model_name
-from maxsup.training.checkpoint import load_weights, read_tensors
-from maxsup.training.defaults import fitted
+from maxsup.training.builders import build_data, build_loss, build_model, loss_config
 from maxsup.training.loop import Trainer
-from maxsup.training.parts import build_data, build_loss, build_model, loss_config
+from maxsup.training.preflight.defaults import fitted
 from maxsup.training.preprocessing import resolved
 from maxsup.training.processes import Processes, create_accelerator
 from maxsup.training.progress import Reporter, create_reporter
-from maxsup.training.snapshot import restore, save
+from maxsup.training.state.checkpoint import load_weights, read_tensors
+from maxsup.training.state.snapshot import restore, save
 
 PROTOCOL = 1
 """Version of how numbers in ``summary.json`` are made; it changes when they would."""

@@ -15,12 +15,12 @@ import yaml
 from torch import Tensor, nn
 
 from maxsup.core.config import Recipe
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import load_recipe
-from maxsup.core.rundir import RunDir
 from maxsup.data import DataBundle, Split, load_data
 from maxsup.models import Classifier
-from maxsup.training.checkpoint import packed
-from maxsup.training.parts import build_data, build_model, split_pipeline
+from maxsup.training.builders import build_data, build_model, split_pipeline
+from maxsup.training.state.checkpoint import packed
 
 SCALES = {"ce": 9.0, "ls": 4.0, "maxsup": 3.0}
 WIDTHS = "model.options.widths=[8, 16, 24]"

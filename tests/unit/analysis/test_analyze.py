@@ -6,7 +6,7 @@ import pytest
 
 from maxsup.analysis import RunOutputs, analyze, data_label, draw_figures, label_runs, read_results, result_path
 from maxsup.core.errors import StorageError
-from maxsup.core.reading import read_json
+from maxsup.core.files.reading import read_json
 from maxsup.figures.style import save
 from tests.unit.analysis.made import long_tail, make_run
 

@@ -7,8 +7,8 @@ import yaml
 
 from maxsup.core.config import parse_recipe
 from maxsup.core.errors import StorageError
+from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import MAX_BYTES, MAX_DEPTH, load_recipe, parse_yaml, read_yaml, recipe_path, run_recipe
-from maxsup.core.rundir import RunDir
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from maxsup.core.registry import Registry, check_known_options
 from maxsup.data import DATASETS
 from maxsup.losses import LOSSES
 from maxsup.models import MODELS, SEGMENTERS
-from maxsup.studies.launch import LAUNCHERS, launcher_names
+from maxsup.studies.execution.launch import LAUNCHERS, launcher_names
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from maxsup.core.config import AugmentConfig
 from maxsup.core.errors import DataError
 from maxsup.data import FileSplit, build_pipeline
-from maxsup.data.decoding import BadImageError, read_image
+from maxsup.data.pipelines.decoding import BadImageError, read_image
 from tests.unit.data import hostile, made
 
 NUM_LEFT_OUT = len(hostile.LEFT_OUT) + 1

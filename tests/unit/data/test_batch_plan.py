@@ -5,7 +5,7 @@ import torch
 
 from maxsup.core.config import AugmentConfig
 from maxsup.data import build_pipeline
-from maxsup.data.batches import BatchPlan
+from maxsup.data.pipelines.batches import BatchPlan
 from tests.unit.data import made
 
 

@@ -13,7 +13,7 @@ import torch
 
 from maxsup.core.config import AugmentConfig
 from maxsup.data import Batch, FileSplit, MemorySplit, Pipeline, build_pipeline
-from maxsup.data.streaming import begin_worker
+from maxsup.data.pipelines.streaming import begin_worker
 from tests.unit.data import made
 from tests.unit.data.batches import assert_equal_batches
 
@@ -95,7 +95,7 @@ def test_an_epoch_can_be_entered_anywhere(splits, kind: str) -> None:
 
 
 def test_what_is_skipped_is_not_decoded(splits, monkeypatch: pytest.MonkeyPatch) -> None:
-    from maxsup.data import streaming
+    from maxsup.data.pipelines import streaming
 
     opened = []
     read_image = streaming.read_image

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.core.errors import DataError
+from maxsup.core.files.storage import json_text
 from maxsup.core.finding import Finding
-from maxsup.core.storage import json_text
 from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
 from maxsup.diagnosis.findings import MIN_ERRORS
 from maxsup.diagnosis.rescaling import normalized_confidence

@@ -5,7 +5,7 @@ import threading
 import torch
 
 from maxsup.functional import implementation, maxsup_cross_entropy
-from maxsup.losses import forms
+from maxsup.losses.computing import forms
 
 
 def test_threads_that_leave_in_the_order_they_came_leave_nothing_switched():

@@ -28,7 +28,7 @@ from maxsup.metrics import (
     neural_collapse,
     risk_at_coverage,
 )
-from maxsup.metrics.draws import class_counts, counts
+from maxsup.metrics.resamples import class_counts, counts
 from tests.unit.metrics.cases import Case
 
 pytestmark = pytest.mark.slow
@@ -133,7 +133,7 @@ def test_first_order_separation_spreads_as_new_samples_do() -> None:
 @pytest.mark.parametrize("has_self_pairs", [True, False])
 def test_first_order_is_exact_in_the_limit_of_small_changes(has_self_pairs: bool) -> None:
     """A sample counted a little more often: the change of the closed form, to first order."""
-    from maxsup.metrics.draws import separation_statistic
+    from maxsup.metrics.resamples import separation_statistic
 
     labels = torch.arange(60) % 3
     rows = torch.randn(60, 5, dtype=torch.float64) + torch.randn(3, 5, dtype=torch.float64)[labels]

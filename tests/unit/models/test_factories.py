@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.models import create_model, factory_of, model_name
-from maxsup.models.small_cnn import small_cnn
+from maxsup.models.networks.small_cnn import small_cnn
 
 
 class Net(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from timm.models import PretrainedCfg
 
-import maxsup.models.timm_models as timm_models
+import maxsup.models.libraries.timm_models as timm_models
 from maxsup.core.errors import StorageError
 from maxsup.models import create_model
 

@@ -14,7 +14,7 @@ from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.reports import write_report
 from maxsup.reports.folders import cleaned, read_view
 from maxsup.reports.run_plots import short_labels
-from maxsup.reports.sections import short_verdicts
+from maxsup.reports.sections.words import short_verdicts
 from maxsup.reports.summary import Summary
 from tests.unit.reports.made import hostile_names, make_folder
 

@@ -14,7 +14,7 @@ import pytest
 
 from maxsup.reports import write_report
 from maxsup.reports.folders import read_view
-from maxsup.reports.sections_tables import differences_table, results_table, runs_table
+from maxsup.reports.sections.tables import differences_table, results_table, runs_table
 from maxsup.reports.summary import Summary
 from maxsup.reports.tables import Cell, Head, MainTable, ReportTable, Row
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder

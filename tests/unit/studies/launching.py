@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from maxsup.studies.launch import Job
-from maxsup.studies.worker import JOB
+from maxsup.studies.execution.launch import Job
+from maxsup.studies.execution.worker import JOB
 
 
 def make_jobs(folder: Path, *names: str, epochs: int = 4) -> list[Job]:

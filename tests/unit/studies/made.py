@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from maxsup.core.rundir import RunDir
-from maxsup.studies.engine import StudyFolder
+from maxsup.core.files.rundir import RunDir
+from maxsup.studies.execution.study_folder import StudyFolder
 
 
 def finish_run(folder: Path, accuracy: float, *, nll: float = 0.5, val_accuracy: float = 0.5) -> None:

@@ -10,8 +10,8 @@ from maxsup.losses import FocalLoss, MaxSupLoss
 from maxsup.studies import Study, compare, run_study
 from maxsup.studies.calls import comparison_order, study_order
 from maxsup.studies.comparison import command_of
-from maxsup.studies.engine import write_folder
-from maxsup.studies.launch import create_launcher
+from maxsup.studies.execution.launch import create_launcher
+from maxsup.studies.execution.study_folder import write_folder
 
 IMAGES, LABELS = torch.arange(60 * 64, dtype=torch.uint8).view(60, 1, 8, 8), torch.arange(60) % 3
 

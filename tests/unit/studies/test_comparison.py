@@ -1,7 +1,7 @@
 import pytest
 
 from maxsup.studies.comparison import comparison, recipe_for
-from maxsup.studies.plans import expand
+from maxsup.studies.expansion import expand
 
 RECIPE = "digits_cnn"
 

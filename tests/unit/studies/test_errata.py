@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from maxsup.studies.files import load_study, study_names
+from maxsup.studies.study_files import load_study, study_names
 from tests.architecture.source import ROOT
 
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")

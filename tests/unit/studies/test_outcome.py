@@ -7,8 +7,8 @@ import pytest
 
 from maxsup.studies import StudyResult, read_result
 from maxsup.studies.comparison import comparison
-from maxsup.studies.engine import lay_out
-from maxsup.studies.launch import Job, JobState
+from maxsup.studies.execution.launch import Job, JobState
+from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.outcome import FailedRunsError
 from tests.unit.studies.made import finish_run, without_analyses
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.studies.files import describe_studies, load_study, study_names, study_path
-from maxsup.studies.parts import Cell, DataChoice, Metric
-from maxsup.studies.plans import chosen_data, comparisons, expand, is_embedded, planned_analyses
+from maxsup.studies.entries import Cell, DataChoice, Metric
+from maxsup.studies.expansion import chosen_data, comparisons, expand, is_embedded, planned_analyses
 from maxsup.studies.schema import Study
+from maxsup.studies.study_files import describe_studies, load_study, study_names, study_path
 from tests.architecture.test_third_party import packages_loaded_by
 from tests.unit.studies.tex_tables import table_labels, table_rows
 

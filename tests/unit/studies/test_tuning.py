@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from maxsup.studies.comparison import comparison
-from maxsup.studies.engine import lay_out
-from maxsup.studies.files import load_study
-from maxsup.studies.plans import expand
+from maxsup.studies.execution.study_folder import lay_out
+from maxsup.studies.expansion import expand
+from maxsup.studies.study_files import load_study
 from maxsup.studies.tuning import chosen_strengths, strength_of, tuning, with_tuned_rows
 from maxsup.training.run import recipe_digest
 from tests.unit.studies.made import finish_run

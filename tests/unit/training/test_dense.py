@@ -12,9 +12,9 @@ from maxsup.data import MaskSplit, load_data
 from maxsup.data.bundle import MaskedImage
 from maxsup.losses import create_loss
 from maxsup.models import Segmenter
-from maxsup.training.check import check_recipe
+from maxsup.training.builders import build_model, prepare_for_masks, split_pipeline
 from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, log_probabilities, recipe_views
-from maxsup.training.parts import build_model, prepare_for_masks, split_pipeline
+from maxsup.training.preflight.check import check_recipe
 
 TINY = {
     "data": {"name": "synthetic_masks", "image_size": 32, "options": {"num_train": 12, "num_test": 5, "size": 40}},

@@ -9,12 +9,12 @@ from torch import nn
 from maxsup.core.config import parse_recipe
 from maxsup.core.errors import MaxsupError
 from maxsup.training import train
-from maxsup.training.check import check_recipe
-from maxsup.training.needs import Needs
-from maxsup.training.parts import build_data
+from maxsup.training.builders import build_data
+from maxsup.training.loss_inputs import Needs
+from maxsup.training.preflight.check import check_recipe
 from maxsup.training.progress import Reporter
+from maxsup.training.reading import load_run, load_teacher
 from maxsup.training.run import recipe_digest
-from maxsup.training.runs import load_run, load_teacher
 from tests.unit.analysis.made import make_run
 from tests.unit.data.made import write_npz
 

@@ -13,8 +13,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.losses.blocks import laid_as, laid_out, restored
-from maxsup.losses.closed_form import Block, Factor, Job, add_at, probability_share, target_logit, working_dtype
+from maxsup.losses.computing.blocks import laid_as, laid_out, restored
+from maxsup.losses.computing.closed_form import (
+    Block,
+    Factor,
+    Job,
+    add_at,
+    probability_share,
+    target_logit,
+    working_dtype,
+)
 
 # Older versions know soft-max of bfloat16 in single precision on a GPU only, not on meta.
 WIDENS_ON_META = torch.__version__ >= "2.7"

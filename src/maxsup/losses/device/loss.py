@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.losses.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.fused import Call, Formula, is_vectorised, job_of, joined, others_of, reduced, tensors_of
 from maxsup.losses.device import eager, rows
-from maxsup.losses.fused import Call, Formula, is_vectorised, job_of, joined, others_of, reduced, tensors_of
 from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range, sample_shape
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.losses.blocks import laid_as, restored
-from maxsup.losses.closed_form import Factor, working_dtype
+from maxsup.losses.computing.blocks import laid_as, restored
+from maxsup.losses.computing.closed_form import Factor, working_dtype
 from maxsup.losses.reduction import num_classes
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")

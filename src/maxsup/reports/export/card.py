@@ -24,19 +24,19 @@ from typing import Any
 from maxsup.core.checks import check_choice
 from maxsup.core.config import Recipe
 from maxsup.core.errors import MaxsupError
-from maxsup.core.reading import as_written, read_json
+from maxsup.core.files.reading import as_written, read_json
+from maxsup.core.files.records import RunSummary, as_record
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.files.storage import json_text, make_folder, replace_bytes
 from maxsup.core.recipes import run_recipe
-from maxsup.core.records import RunSummary, as_record
-from maxsup.core.rundir import RunDir
-from maxsup.core.storage import json_text, make_folder, replace_bytes
 from maxsup.losses import LOSSES
 from maxsup.metrics.facts import fact
 from maxsup.reports.blocks import anchor, shown
 from maxsup.reports.folders import without_paths
 from maxsup.reports.tables import markdown_text
-from maxsup.training.checkpoint import checkpoint_values
-from maxsup.training.parts import build_data
-from maxsup.training.runs import WEIGHTS
+from maxsup.training.builders import build_data
+from maxsup.training.reading import WEIGHTS
+from maxsup.training.state.checkpoint import checkpoint_values
 
 _SHARES = ("miou", "accuracy", "class_accuracy", "accuracy_top5")
 _NUMBERS = (*_SHARES, "nll", "brier", "ece", "confidence_correct", "confidence_wrong")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.rundir import RunDir
 from maxsup.figures.evidence import claim_figure, claims_figure, widths_figure
 from maxsup.figures.style import save
 

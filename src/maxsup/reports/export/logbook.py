@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from maxsup.core.errors import MaxsupError
-from maxsup.core.records import RunSummary, read_record
-from maxsup.core.rundir import RunDir
+from maxsup.core.files.records import RunSummary, read_record
+from maxsup.core.files.rundir import RunDir
 from maxsup.figures.style import save
 from maxsup.reports.blocks import anchor, csv_text
 from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
 from maxsup.reports.plots import differences_plot, seeds_plot
-from maxsup.reports.sections import ERRATA_PAGE, short_verdicts
-from maxsup.reports.sections_tables import differences_table, results_table
+from maxsup.reports.sections.tables import differences_table, results_table
+from maxsup.reports.sections.words import ERRATA_PAGE, short_verdicts
 from maxsup.reports.summary import Summary
 from maxsup.reports.tables import markdown_text
 

@@ -1,0 +1,179 @@
+"""Where the object is in an image, for judging maps.
+
+Masks are given as a folder of PNG files or as a ``.csv`` file of boxes.
+
+- **Folder**: a mask is as large as its image and at the same place below the folder as that below its own, from the
+  end of the path: ``test/beagle/7.png``, else ``beagle/7.png``, else ``7.png`` for ``.../test/beagle/7.jpg``. Images
+  in memory are numbered: ``0.png`` is the first one of the split. A mask that holds only 1, 2 and 3 is a trimap:
+  object, background, and a border that is not judged. In any other mask all that is not 0 is object.
+- **Boxes**: lines ``image,x0,y0,x1,y1`` under a header of these words, in pixels of the image, the last ones outside;
+  several boxes of an image are one object.
+
+Two data sets need nothing: ``pets`` brings trimaps, and of ``synthetic`` the ink is known, because its background is.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maxsup.core.errors import DataError
+from maxsup.data import MemorySplit, Split, data_root
+from maxsup.data.pipelines.decoding import BadImageError, read_image
+from maxsup.data.pipelines.transforms import evaluation_transform
+
+if TYPE_CHECKING:
+    from maxsup.analysis.outputs import RunOutputs
+
+BACKGROUND, OBJECT, IGNORED = 0, 1, 2
+
+Masks = Callable[[int], Tensor]
+"""Position in a split to codes ``(H, W)``, as large as the image the model sees."""
+
+_TRIMAP = {1: OBJECT, 2: BACKGROUND, 3: IGNORED}
+_HEADER = ["image", "x0", "y0", "x1", "y1"]
+# Ink is coloured, its brightest channel 1; the background is at most 0.3, its noise has a deviation of 0.03.
+_INK = 0.15
+
+
+def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
+    """The masks of a split: those given, or those the data set brings; None where there are none.
+
+    Args:
+        run: Says which images, and how large its model sees them.
+        split: ``train``, ``val`` or ``test``.
+        masks: A folder or a ``.csv`` file.
+    """
+    images: Split = getattr(run.bundle, split)
+    if masks is None:
+        if isinstance(images, MemorySplit):
+            return _ink(images) if run.bundle.name == "synthetic" else None
+        trimaps = data_root(run.recipe.data.root) / "oxford-iiit-pet" / "annotations" / "trimaps"
+        if run.bundle.name != "pets" or not trimaps.is_dir():
+            return None
+        masks = str(trimaps)
+    place = Path(masks)
+    if place.suffix == ".csv":
+        find: Callable[[int], NDArray[np.uint8]] = _Boxes(place, images)
+    elif place.is_dir():
+        find = _Files(place, images)
+    else:
+        raise DataError(
+            f"masks must be a folder of images or a .csv file ({', '.join(_HEADER)}) that exists; got {masks!r}. "
+            "Check the path."
+        )
+    fit = _fit(run, images)
+    return lambda index: fit(find(index))
+
+
+class _Files:
+    """Masks in a folder."""
+
+    def __init__(self, folder: Path, images: Split) -> None:
+        self._folder, self._images = folder, images
+
+    def __call__(self, index: int) -> NDArray[np.uint8]:
+        tried = [self._folder / f"{tail}.png" for tail in _tails(self._images, index)]
+        path = next((path for path in tried if path.is_file()), None)
+        if path is None:
+            raise DataError(
+                f"mask of image {index} must be at {tried[0]}; got no such file. Add it or leave masks out."
+            )
+        try:
+            pixels = np.asarray(read_image(path)[0]).max(axis=2)
+        except BadImageError as error:
+            raise DataError(f"{path} must be a readable mask; got {error}. Make it again.") from error
+        if set(np.unique(pixels)) <= set(_TRIMAP):
+            codes = np.zeros_like(pixels)
+            for stored, code in _TRIMAP.items():
+                codes[pixels == stored] = code
+            return codes
+        return (pixels > 0).astype(np.uint8) * OBJECT
+
+
+class _Boxes:
+    """Boxes in a file."""
+
+    def __init__(self, path: Path, images: Split) -> None:
+        self._path, self._images = path, images
+        self._boxes: dict[str, list[tuple[float, ...]]] = {}
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = csv.reader(file)
+                header = next(rows, [])
+                if header != _HEADER:
+                    raise DataError(f"{path} must begin with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
+                for name, *corners in rows:
+                    self._boxes.setdefault(str(PurePath(name).with_suffix("")), []).append(_corners(corners))
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise DataError(f"{path} must hold one box a line; got {error}. Write image,x0,y0,x1,y1.") from error
+
+    def __call__(self, index: int) -> NDArray[np.uint8]:
+        boxes = next((self._boxes[tail] for tail in _tails(self._images, index) if tail in self._boxes), None)
+        if boxes is None:
+            name = next(_tails(self._images, index))
+            raise DataError(f"{self._path} must have a box for image {name!r}; got none. Add it or leave masks out.")
+        if isinstance(self._images, MemorySplit):
+            height, width = self._images.images.shape[2:]
+        else:
+            width, height = _image_size(self._images, index)
+        codes = np.zeros((height, width), dtype=np.uint8)
+        for left, top, right, bottom in boxes:
+            codes[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] = OBJECT
+        return codes
+
+
+def _ink(images: MemorySplit) -> Masks:
+    def mask(index: int) -> Tensor:
+        brightest = images.images[index].amax(dim=0).float() / 255
+        return (brightest > images.factors["background"][index] + _INK).to(torch.uint8) * OBJECT
+
+    return mask
+
+
+def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor]:
+    """Brings a mask where evaluation brings its image, without mixing its codes."""
+    from PIL import Image
+
+    recipe, augment = run.recipe, run.recipe.augment.model_copy(update={"interpolation": "nearest"})
+    size = recipe.data.image_size
+    if not isinstance(images, MemorySplit) or (augment.crop_pct or 1.0) < 1.0:
+        assert size is not None or isinstance(images, MemorySplit)
+        transform = evaluation_transform(augment, size or images.images.shape[2])  # type: ignore[union-attr]
+        return lambda codes: transform(Image.fromarray(codes))[0]
+    sides = (size, size) if size else tuple(images.images.shape[2:])
+
+    def resized(codes: NDArray[np.uint8]) -> Tensor:
+        mask = torch.from_numpy(codes)[None, None]
+        return torch.nn.functional.interpolate(mask, sides, mode="nearest-exact")[0, 0]
+
+    return resized
+
+
+def _tails(images: Split, index: int) -> Iterator[str]:
+    """Names under which a mask may be found, the most exact first, without an ending."""
+    if isinstance(images, MemorySplit):
+        yield str(index)
+        return
+    parts = PurePath(str(images.samples[index][0])).with_suffix("").parts
+    for count in range(min(3, len(parts)), 0, -1):
+        yield str(PurePath(*parts[-count:]))
+
+
+def _image_size(images: Any, index: int) -> tuple[int, int]:
+    source = images.samples[index][0]
+    width, height = read_image(images.opener(source) if images.opener else source)[0].size
+    return width, height
+
+
+def _corners(words: list[str]) -> tuple[float, ...]:
+    if len(words) != 4:
+        raise ValueError(f"{len(words)} numbers in a line")
+    return tuple(float(word) for word in words)

@@ -1,0 +1,212 @@
+"""``maxsup diagnose``: the damage report of a run, a checkpoint or bare arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
+
+if TYPE_CHECKING:
+    from maxsup.diagnosis import Diagnosis
+    from maxsup.diagnosis.outputs import Outputs
+
+    Found = tuple[Diagnosis, str, dict[str, str]]
+
+# Their outputs show label smoothing best; of more images the held-out ones have to do.
+_MAX_TRAINING_IMAGES = 20_000
+_COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yellow", "error": "red"}
+
+
+def diagnose(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN|KEY=VALUE", help="A run directory, and changes to its recipe."),
+    ] = None,
+    logits: Annotated[
+        str | None,
+        typer.Option("--logits", metavar="FILE", help="Logits (N, K): .npy, .npz, .safetensors or .csv."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option("--labels", metavar="FILE", help="True classes (N); else those in the logits' file.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="FILE", help="Input of the last layer (N, D), if at hand.")
+    ] = None,
+    class_names: Annotated[
+        str | None,
+        typer.Option(
+            "--class-names", metavar="FILE", help="One name a line, in the order of the outputs, or JSON of both."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours.",
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights", metavar="FILE|last|best", help="Of a checkpoint, else the published ones; or which of a run's."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="NAME", help="For a checkpoint: folder:PATH with a folder a class, or another."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option("--split", metavar="train|val|test", help="Which images; test by default."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path("diagnosis.html"),
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the outputs of a model show.
+
+    Label smoothing, confidence on errors, calibration, selection and collapse, each with a verdict and a page of all.
+    """
+    run, overrides = _run_and_overrides(words or [])
+    overrides = with_data_root(overrides, data_root)
+    inputs = {"a run": run, "--logits": logits, "--model": model}
+    given = [name for name, value in inputs.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "input must be one of a run, --logits with --labels, or --model with --data; "
+            f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy; "
+            "maxsup train digits_cnn epochs=3 --output runs/first makes a run to look at in seconds."
+        )
+    _refuse_strangers(given[0], {"--labels": labels, "--features": features}, ["--logits"])
+    _refuse_strangers(given[0], {"--class-names": class_names}, ["--logits", "--model"])
+    _refuse_strangers(given[0], {"--data": data}, ["--model"])
+    settings = {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}
+    _refuse_strangers(given[0], settings, ["a run", "--model"])
+    if run is not None:
+        found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
+    elif logits is not None:
+        found, source, facts = _of_arrays(logits, labels, features, class_names)
+    else:
+        found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
+    if as_json:
+        print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
+    else:
+        _print(found, facts, output)
+    # At the end: where the page cannot be written, the numbers have been printed.
+    _write(output, found, source, facts)
+
+
+def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
+    from maxsup.analysis.outputs import RunOutputs
+    from maxsup.core.display import create_display
+    from maxsup.training.preprocessing import described_transform
+
+    with create_display() as progress:
+        outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
+        judged = outputs.split(split)
+        validation = outputs.split("val") if outputs.has_val and split != "val" else None
+        has_few = split != "train" and len(outputs.bundle.train) <= _MAX_TRAINING_IMAGES
+        training = outputs.split("train") if has_few else None
+        found = _diagnosis(
+            judged,
+            validation=validation and (validation.logits, validation.labels),
+            train=(training.logits, training.labels) if training else None,
+            weight=outputs.weight,
+            bias=outputs.bias,
+            recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
+        )
+    recipe = outputs.recipe
+    facts = {"Data": recipe.data.name, "Split": split, "Weights": weights, "Model": recipe.model.name}
+    facts["Transform"] = described_transform(recipe, outputs.bundle)
+    return found, outputs.run.path.resolve().name, facts
+
+
+def _of_arrays(logits: str, labels: str | None, features: str | None, class_names: str | None) -> Found:
+    import torch
+
+    from maxsup.diagnosis import diagnose, read_array_files
+
+    # Logits are read in parts too small to share: several threads would mostly wait for one another.
+    torch.set_num_threads(1)
+    found = diagnose(*read_array_files(logits, labels, features, class_names))
+    return found, Path(logits).name, {}
+
+
+def _of_checkpoint(
+    model: str, weights: str | None, data: str | None, split: str | None, names: str | None, overrides: list[str]
+) -> Found:
+    from maxsup.analysis.foreign_checkpoints import checkpoint_outputs
+    from maxsup.core.display import create_display
+
+    if data is None:
+        raise ValueError(
+            "--model must come with --data; got none. "
+            "Write for instance --model timm:resnet50 --weights file.safetensors --data folder:PATH."
+        )
+    with create_display() as progress:
+        found = checkpoint_outputs(
+            model, weights, data, split=split, class_names=names, overrides=overrides, progress=progress
+        )
+    diagnosis = _diagnosis(found.outputs, weight=found.weight, bias=found.bias)
+    return diagnosis, f"{model}, {Path(weights).name if weights else 'its own weights'}", found.facts
+
+
+def _diagnosis(outputs: Outputs, **settings: Any) -> Diagnosis:
+    from maxsup.diagnosis import diagnose
+
+    return diagnose(outputs.logits, outputs.labels, outputs.features, outputs.class_names, **settings)
+
+
+def _run_and_overrides(words: list[str]) -> tuple[str | None, list[str]]:
+    """The run directory among the words, if any; a directory may have an = in its name."""
+    runs = [word for word in words if "=" not in word or Path(word).is_dir()]
+    if len(runs) > 1:
+        raise ValueError(f"run must be one directory; got {len(runs)}: {', '.join(runs)}. Diagnose them one by one.")
+    return (runs[0] if runs else None), [word for word in words if word not in runs]
+
+
+def _refuse_strangers(given: str, options: dict[str, str | None], owners: list[str]) -> None:
+    """No option is silently ignored."""
+    for option, value in options.items():
+        if value is not None and given not in owners:
+            raise ValueError(
+                f"{option} must come with {' or '.join(owners)}; got {value!r} with {given}. Leave it out."
+            )
+
+
+def _write(path: Path, found: Diagnosis, source: str, facts: dict[str, str]) -> None:
+    from maxsup.core.files.storage import failed_write, replace_bytes
+    from maxsup.reports.diagnosis import diagnosis_page
+
+    page = diagnosis_page(found, source=source, facts=facts).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed_write(path, len(page), 0, error) from error
+    replace_bytes(path, page)
+
+
+def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from maxsup.core.finding import LEVELS
+
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(found.headline, markup=False)
+    for name in ("Transform", "Class order", "Notes", "Unreadable"):
+        if name in facts:
+            console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
+    for finding in found.findings:
+        console.print()
+        level = Text(LEVELS[finding.level], style=f"bold {_COLORS[finding.level]}")
+        console.print(Text.assemble(level, "  ", (finding.topic, "bold")))
+        console.print(Padding(Text(finding.sentence), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"Next: {finding.advice}", style="dim"), (0, 0, 0, 2)))
+    console.print()
+    console.print(f"page: {page}", markup=False, soft_wrap=True)

@@ -1,0 +1,46 @@
+"""``maxsup explore``: the page on which one plays with the losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxsup.cli.options import JsonOption, print_json
+
+_NAME = "maxsup-explore.html"
+
+
+def explore(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write the page there, an .html file, and open nothing."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Open a page on which you play with the losses.
+
+    Drag logits and see what each loss does to them, follow one error, train a small network. The page is one file,
+    maxsup-explore.html in this folder, and works without a network.
+    """
+    import webbrowser
+
+    from maxsup.core.files.storage import make_folder, replace_bytes
+    from maxsup.reports.explore import explore_page
+
+    # Here, not in a temporary folder, which browsers in a sandbox cannot read.
+    file = output or Path(_NAME)
+    if file.is_dir():
+        file /= _NAME
+    if file.suffix not in (".html", ".htm"):
+        raise ValueError(f"output must be an .html file or a folder; got {str(file)!r}. Write {file}.html.")
+    make_folder(file.parent)
+    replace_bytes(file, explore_page().encode())
+    is_open = output is None and webbrowser.open(file.absolute().as_uri())
+    if as_json:
+        print_json({"path": str(file), "is_open": is_open})
+    else:
+        typer.echo(str(file))
+    if output is None and not is_open:
+        typer.echo(f"maxsup: no browser was found; open {file.absolute()} in one.", err=True)

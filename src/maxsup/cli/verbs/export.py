@@ -1,0 +1,108 @@
+"""``maxsup export``: a run or a comparison as a folder to share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxsup.cli.options import JsonOption, print_json
+
+KINDS = ("card", "logbook")
+_LISTING = ".export.json"
+
+
+def export(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="A run for a card; comparisons or studies for a logbook.")
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="card|logbook", help="A model card with its weights, or a page for each question."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="DIR", help="A new folder; by default card or logbook in the first directory."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="last|best", help="Of a card; last by default.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="OWNER/NAME", help="The test data's name on the hub, for .eval_results."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Write into a folder that holds something; an earlier export is replaced."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a folder that is ready to be shared.
+
+    A card has weights, recipe and environment. Nothing is uploaded.
+    """
+    from maxsup.core.checks import check_choice
+
+    check_choice("to", to, KINDS)
+    target = output or folders[0] / to
+    if to == "card":
+        if len(folders) > 1:
+            raise ValueError(f"a card must be of one run; got {len(folders)} directories. Export them one by one.")
+        from maxsup.reports.export.card import write_card
+
+        _require_empty(target, force=force)
+        written = write_card(folders[0], target, weights=weights or "last", dataset=dataset, licence=licence)
+    else:
+        for option, value in {"--weights": weights, "--dataset": dataset, "--license": licence}.items():
+            if value is not None:
+                raise ValueError(f"{option} must come with --to card; got {value!r} with a logbook. Leave it out.")
+        from maxsup.reports.export.logbook import write_logbook
+        from maxsup.studies.comparison import command_of
+        from maxsup.studies.execution.study_folder import read_folder
+        from maxsup.studies.outcome import kind_of
+        from maxsup.studies.results import summarize
+
+        found = [read_folder(folder) for folder in folders]
+        _require_empty(target, force=force)
+        for folder in found:
+            summarize(folder, kind=kind_of(folder))
+        written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
+    _forget_earlier_export(target, written)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    typer.echo("\n".join(str(path) for path in written))
+    if to == "card":
+        typer.echo(f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}")
+
+
+def _require_empty(folder: Path, *, force: bool) -> None:
+    """Raise where files of others would be overwritten."""
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(
+            f"output must be new or empty; got {str(folder)!r}, which holds something. "
+            "Choose another --output, or add --force to write into it."
+        )
+
+
+def _forget_earlier_export(folder: Path, written: list[Path]) -> None:
+    """Remove what an earlier export left in the folder and this one did not write; files of others stay."""
+    from maxsup.core.files.reading import read_json
+    from maxsup.core.files.storage import replace_bytes
+
+    listing, kept = folder / _LISTING, sorted(path.relative_to(folder).as_posix() for path in written)
+    earlier = read_json(listing).get("files", ()) if listing.is_file() else ()
+    for name in set(earlier) - set(kept):
+        stale = folder / str(name)
+        if stale.is_file() and folder.resolve() in stale.resolve().parents:
+            stale.unlink()
+    replace_bytes(listing, json.dumps({"files": kept}, indent=2).encode() + b"\n")

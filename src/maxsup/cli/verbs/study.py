@@ -1,0 +1,204 @@
+"""``maxsup study``: the tables and figures of the paper, run and shown beside the published numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from maxsup.cli.completion import complete_study
+from maxsup.cli.examples import epilog
+from maxsup.cli.options import DataRootOption, JsonOption, print_json
+from maxsup.cli.studies import (
+    DryRunOption,
+    JobOption,
+    LauncherOption,
+    WorkersOption,
+    checked_launcher,
+    exit_with,
+    print_jobs,
+    print_summary,
+    show_result,
+    write_report,
+)
+
+if TYPE_CHECKING:
+    from maxsup.core.config import LossConfig
+    from maxsup.studies.schema import ScaleName
+
+study = typer.Typer(
+    help="The tables and figures of the paper: list, show, run, report.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=epilog("study"),
+)
+
+StudyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A name from `maxsup study ls`, a label of the paper, or a .yaml file.",
+        autocompletion=complete_study,
+    ),
+]
+ScaleOption = Annotated[
+    str,
+    typer.Option(
+        "--scale",
+        metavar="tiny|small|full",
+        help="tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting.",
+    ),
+]
+
+
+@study.command("ls", epilog=epilog("study ls"))
+def list_studies(as_json: JsonOption = False) -> None:
+    """List the studies that come with the package."""
+    from maxsup.studies.study_files import describe_studies
+
+    rows = describe_studies()
+    if as_json:
+        print_json({"studies": rows})
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        typer.echo(f"{row['name']:<{width}}  {row['title']} ({row['label']})")
+
+
+@study.command("show", epilog=epilog("study show"))
+def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
+    """Show what a study asks, trains and costs."""
+    from dataclasses import asdict
+
+    from maxsup.studies.expansion import expand
+    from maxsup.studies.study_files import load_study
+
+    loaded = load_study(name)
+    runs = expand(loaded, _checked(scale))
+    # Late: a mistake in the name is said before torch is paid for.
+    from maxsup.studies.forecast.cost import study_cost
+
+    cost = study_cost(loaded, _checked(scale))
+    if as_json:
+        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "cost": asdict(cost)})
+        return
+    plan = loaded.scale(_checked(scale))
+    lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
+    lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
+    lines += [plan.note] if plan.note else []
+    lines += ["", *cost.lines()]
+    lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
+    lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
+    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(_loss_line(run.recipe.loss) for run in runs))]
+    typer.echo("\n".join(lines))
+
+
+@study.command("run", epilog=epilog("study run"))
+def run(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STUDY|KEY=VALUE",
+            help="A study, and overrides for all of its runs.",
+            autocompletion=complete_study,
+        ),
+    ] = None,
+    scale: ScaleOption = "tiny",
+    is_all: Annotated[bool, typer.Option("--all", help="Every study of the package, one after another.")] = False,
+    is_tuned: Annotated[
+        bool, typer.Option("--tune", help="Add rows whose strength is chosen on validation, small scale only.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these."),
+    ] = None,
+    launcher: LauncherOption = "local",
+    job: JobOption = None,
+    workers: WorkersOption = None,
+    dry_run: DryRunOption = False,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a study and print its table beside the published numbers.
+
+    The same command goes on where it was stopped.
+    """
+    given = list(words or [])
+    names = [] if is_all else given[:1]
+    overrides = given[len(names) :]
+    if not is_all and (not names or "=" in names[0]):
+        raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
+    from maxsup.studies.study_files import load_study, study_names
+
+    chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
+    studies = [load_study(name) for name in names or study_names()]
+    from maxsup.studies.calls import study_order
+    from maxsup.studies.orders import carry_out, carry_out_all
+
+    orders = []
+    for loaded in studies:
+        path = (output or Path("studies")) / f"{loaded.name}-{scale}" if is_all else output
+        orders.append(study_order(loaded, scale, output=path, overrides=overrides, tune=is_tuned, data_root=data_root))
+    if dry_run:
+        for order in orders:
+            print_jobs(order, chosen, launcher, as_json=as_json)
+    elif is_all:
+        results = []
+        for result in carry_out_all(orders, chosen):
+            results.append(result)
+            write_report(result)
+            if not as_json:
+                print_summary(result.summary, result.path)
+        if as_json:
+            print_json({result.summary.name: result.summary.model_dump(mode="json") for result in results})
+        exit_with(results)
+    else:
+        show_result(carry_out(orders[0], chosen), as_json=as_json)
+
+
+@study.command("report", epilog=epilog("study report"))
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `maxsup study run` or `maxsup compare` made.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write table and report of a study again.
+
+    They come from the runs that are there; nothing is trained.
+    """
+    from maxsup.studies.outcome import read_result
+
+    show_result(read_result(folder), as_json=as_json)
+
+
+@study.command("collect", epilog=epilog("study collect"))
+def collect(
+    runs: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of runs that studies share: studies/runs.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Gets POOL.csv, a line a run, and origin.json.")
+    ] = Path("docs/evidence/results"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep lines of losses and seeds that DIR has no run of.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
+    from maxsup.studies.evidence.pools import collect as collected
+
+    counts = collected(runs, output, keep=keep)
+    if as_json:
+        print_json({"pools": counts})
+    else:
+        typer.echo("\n".join(f"{output / pool}.csv: {count} runs" for pool, count in counts.items()))
+
+
+def _checked(scale: str) -> ScaleName:
+    from maxsup.core.checks import check_choice
+    from maxsup.studies.schema import SCALES
+
+    check_choice("scale", scale, SCALES)
+    return cast("ScaleName", scale)
+
+
+def _loss_line(loss: LossConfig) -> str:
+    return " ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())])

@@ -1,0 +1,162 @@
+"""``maxsup validate``: a recipe and its data, checked before hours are spent on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxsup.cli.completion import complete_data, complete_model, complete_recipe
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json, with_data_root
+from maxsup.core.errors import DataError
+
+if TYPE_CHECKING:
+    from maxsup.core.config import Recipe
+
+_NUM_SHOWN = 3
+
+
+def validate(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A name from `maxsup ls recipes`, or a .yaml file; by default what fits --data.",
+            autocompletion=complete_recipe,
+        ),
+    ] = None,
+    overrides: OverrideArguments = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="NAME",
+            help="From `maxsup ls data`, or folder:PATH, arrays:PATH.",
+            autocompletion=complete_data,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="From `maxsup ls models`, or any of timm's.", autocompletion=complete_model
+        ),
+    ] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option("--sheet", metavar="FILE.png", help="Draw what the network sees in training and in evaluation."),
+    ] = None,
+    data_root: DataRootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a recipe and its data without training.
+
+    Every key and name; the images a class, their sizes and modes, files that cannot be read, images that are in two
+    splits; and one batch through model, loss and optimiser. Of more than 5,000 files a split, 5,000 are opened.
+    """
+    from maxsup.core.recipes import load_recipe
+
+    words = list(overrides or [])
+    if recipe is not None and "=" in recipe:  # no recipe was meant
+        words.insert(0, recipe)
+        recipe = None
+    if recipe is None:
+        from maxsup.studies.comparison import recipe_for
+
+        if data is None:
+            raise ValueError("validate needs a recipe or data. Write maxsup validate RECIPE, or --data folder:PATH.")
+        recipe = recipe_for(data)
+    words = [*([f"data.name={data}"] if data else []), *([f"model.name={model}"] if model else []), *words]
+    checked = load_recipe(recipe, with_data_root(words, data_root))
+    # Late: the above finds most mistakes without torch.
+    from maxsup.training.preflight.check import check_recipe
+
+    facts = check_recipe(checked)
+    missing = " or ".join(facts["data_missing_at"])
+    choices: list[str] = []
+    if not missing and not checked.data.download:
+        from maxsup.training.preflight.defaults import fitted
+
+        checked, choices = fitted(checked)
+        found = _found(checked, sheet)
+        facts = check_recipe(checked, num_classes=found["num_classes"]) | found
+    if as_json:
+        print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
+    else:
+        typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
+    if missing and ":" in checked.data.name:  # a place that the user has named
+        raise DataError(f"data must be at {missing}; got nothing there. Check the path.")
+    if missing and checked.data.root and not checked.data.download:
+        raise DataError(
+            f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
+            "Choose another --data-root or add data.download=true."
+        )
+    if not as_json:
+        typer.echo("\n".join([*choices, *_lines(facts, sheet)]) if "splits" in facts else _absent(checked, missing))
+
+
+def _found(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
+    """Facts of the data, the loss of one step, and the sheet on disk."""
+    from maxsup.training.builders import build_data
+    from maxsup.training.preflight.check import check_data
+    from maxsup.training.preflight.estimate import try_step
+
+    bundle = build_data(recipe)
+    facts = check_data(recipe, bundle)
+    if sheet is not None:
+        from maxsup.training.preflight.contact_sheet import write_sheet
+
+        write_sheet(recipe, bundle, sheet)
+        facts["sheet"] = str(sheet)
+    return facts | {"first_loss": try_step(recipe, bundle)}
+
+
+def _absent(recipe: Recipe, missing: str) -> str:
+    if recipe.data.download:
+        return f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it."
+    return f"data: not found at {missing}; say with --data-root DIR where it is. It was not looked at."
+
+
+def _lines(facts: dict[str, Any], sheet: Path | None) -> list[str]:
+    lines = [f"data: {facts['data']}, {facts['num_classes']} classes"]
+    for name, split in facts["splits"].items():
+        text = f"  {name}: {split['images']:,} images"
+        if "most" in split:
+            fewest, most = split["fewest"], split["most"]
+            text += (
+                f", {most['images']} a class"
+                if fewest["images"] == most["images"]
+                else f", {fewest['images']} ({fewest['class']}) to {most['images']} ({most['class']}) a class"
+            )
+        lines.append(text)
+    if facts["num_files"]:
+        lines += _file_lines(facts)
+    lines.append(f"one batch through model, loss and optimiser: loss {facts['first_loss']:.3f}")
+    return [*lines, *([f"sheet: {sheet}"] if sheet else [])]
+
+
+def _file_lines(facts: dict[str, Any]) -> list[str]:
+    opened, all_files = facts["num_opened"], facts["num_files"]
+    lines = [f"  opened: {'all' if opened == all_files else f'{opened:,} of'} {all_files:,} files"]
+    lines.append(f"  sizes: {_common(facts['sizes'])}; the network sees {facts['image_size']}x{facts['image_size']}")
+    lines.append(f"  modes: {_common(facts['modes'])}")
+    if facts["oddities"]:
+        lines.append(f"  odd but used: {_common(facts['oddities'])}")
+    bad, pairs = facts["unreadable"], facts["duplicates"]
+    shown = "".join(f"\n    {path}: {reason}" for path, reason in list(bad.items())[:_NUM_SHOWN])
+    lines.append(f"  unreadable: {f'{len(bad)} files{shown}' if bad else 'none'}{_more(len(bad))}")
+    shown = "".join(f"\n    {path} = {other}" for path, other in pairs[:_NUM_SHOWN])
+    found = f"{len(pairs)} files of val or test have the bytes of another split's{shown}" if pairs else "none"
+    lines.append(f"  in two splits: {found}{_more(len(pairs))}")
+    return lines
+
+
+def _common(counts: dict[str, int]) -> str:
+    """The commonest few, with how many of each."""
+    shown = ", ".join(f"{name} ({count:,})" for name, count in list(counts.items())[:_NUM_SHOWN])
+    left = len(counts) - _NUM_SHOWN
+    return shown + (f" and {left} more" if left > 0 else "") if counts else "none"
+
+
+def _more(count: int) -> str:
+    return f"\n    and {count - _NUM_SHOWN} more; see --json" if count > _NUM_SHOWN else ""

@@ -1,0 +1,1 @@
+"""What is on disk: run directories, checkpoints, arrays; written so that nothing is half there, read without trust."""

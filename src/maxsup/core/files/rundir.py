@@ -1,0 +1,318 @@
+"""The run directory: what one training run leaves on disk, and the only contract with everything after it.
+
+::
+
+    config.yaml       the resolved recipe            env.json      versions, device, threads, git commit
+    metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second of each epoch
+    summary.json      final numbers                  bad_files.csv images that could not be read
+    checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json, checksums.json
+    nonfinite.json    where the loss last was no number; gone when training goes on
+    outputs/          logits, features, labels of a split, extracted once
+    analysis/*.json   numbers of analyses            figures/      pictures of this run alone
+
+A checkpoint is a folder that is complete before it gets its name. Its name says which one is the newest, and its state
+which one was the best then. ``last`` and ``best`` are links for people and other programs: a copy may lose or follow
+them, and they are put right on the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import MaxsupError, StorageError
+from maxsup.core.files.checkpoints import CHECKSUMS, NAME, UNFINISHED, age, broken, files_of, whole_lines, wrong_lines
+from maxsup.core.files.reading import CHECKSUM, as_written, checksum, file_digest, read_json, read_plain
+from maxsup.core.files.storage import (
+    append_line,
+    failed_write,
+    json_text,
+    make_folder,
+    replace_bytes,
+    replace_link,
+    require_space,
+    sync_folder,
+    write_bytes,
+)
+
+_HELD: dict[Path, int] = {}
+
+
+class RunDir:
+    """Paths of a run and the operations that keep them whole.
+
+    Args:
+        path: The directory; made when something is first written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.env = self.path / "env.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.timing = self.path / "timing.jsonl"
+        self.summary = self.path / "summary.json"
+        self.bad_files = self.path / "bad_files.csv"
+        self.nonfinite = self.path / "nonfinite.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.analysis = self.path / "analysis"
+        self._lock: int | None = None
+
+    def require(self) -> RunDir:
+        """Raise unless a run is here."""
+        if not self.config.is_file():
+            raise MaxsupError(
+                f"run must be a directory that maxsup train made; got {str(self.path)!r}, which has no config.yaml. "
+                "The path is printed at the end of training."
+            )
+        return self
+
+    def weights(self, which: str = "last") -> Path:
+        """The weights of the ``last`` or the ``best`` checkpoint."""
+        folder = self.newest()
+        if folder is not None and which == "best":
+            folder = self._best(folder)
+        if folder is None:
+            raise MaxsupError(
+                f"run {str(self.path)!r} must have a checkpoint {which!r}; got none. "
+                "Train it first: checkpoints are written at the end of every epoch."
+            )
+        return folder / "model.safetensors"
+
+    def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
+        """Put an indented JSON object, with its checksum, in the place of a file."""
+        make_folder(path.parent)
+        replace_bytes(path, (json_text({**value, CHECKSUM: checksum(value)}, indent=2) + "\n").encode())
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Put text in the place of a file."""
+        make_folder(path.parent)
+        replace_bytes(path, text.encode())
+
+    def append_json(self, path: Path, value: Mapping[str, Any], *, num_before: int) -> None:
+        """Add one JSON object as a line to a file that must have so many."""
+        self.require_lines(path, num_before)
+        append_line(path, json_text(value))
+
+    def require_lines(self, path: Path, num_lines: int) -> None:
+        """Raise where a file of this directory does not have so many lines, or the directory has gone."""
+        self._require_place()
+        found = len(whole_lines(path))
+        if found != num_lines:
+            raise wrong_lines(path, num_lines, found)
+
+    def truncate(self, path: Path, num_lines: int) -> None:
+        """Keep the first lines of a file: what was written after the checkpoint that training goes on from is undone.
+
+        A last line without an end is what a crash left of a write; it goes too.
+        """
+        kept = whole_lines(path)[:num_lines]
+        if len(kept) < num_lines:
+            raise wrong_lines(path, num_lines, len(kept))
+        content = b"".join(kept)
+        if path.exists() and path.stat().st_size != len(content):
+            replace_bytes(path, content)
+
+    def new_checkpoint_name(self, step: int) -> str:
+        """A name that no checkpoint has yet; one that exists is never overwritten."""
+        names = (f"step-{step:08d}{suffix}" for suffix in ("", *(f".{count}" for count in range(1, 100))))
+        return next(name for name in names if not (self.checkpoints / name).exists())
+
+    def save_checkpoint(self, name: str, best: str, files: Mapping[str, bytes]) -> None:
+        """Write a checkpoint, then let ``best`` lead to the one named so and make the new one ``last``.
+
+        Args:
+            name: A new name.
+            best: Name of the best checkpoint; may be the new one.
+            files: Content by file name; ``state.json`` among them repeats ``best``.
+        """
+        self._require_place()
+        make_folder(self.checkpoints)
+        files = {**files, CHECKSUMS: self._checksums(files)}
+        temporary = self.checkpoints / f".{name}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        size = sum(len(content) for content in files.values())
+        require_space(self.checkpoints, size)
+        try:
+            temporary.mkdir()
+            for file, content in files.items():
+                write_bytes(temporary / file, content)
+            sync_folder(temporary)
+            temporary.rename(self.checkpoints / name)
+            sync_folder(self.checkpoints)
+            # In this order, so that there is never a last without a best.
+            replace_link(self.checkpoints / "best", best)
+            replace_link(self.checkpoints / "last", name)
+            sync_folder(self.checkpoints)
+        except (OSError, StorageError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if isinstance(error, StorageError):
+                raise
+            raise failed_write(self.checkpoints / name, size, 0, error) from error
+        self._remove_superseded(self.checkpoints / name, {name, best})
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint, whatever the links say; None where there is none.
+
+        Raises:
+            StorageError: A file of it is missing. The checkpoint before it is never taken in its place unasked.
+        """
+        found = self._found()
+        if not found:
+            return None
+        newest, before = found[-1], found[-2] if len(found) > 1 else None
+        if missing := next((file for file in files_of(newest) if not file.is_file()), None):
+            raise broken(missing, "nothing", before)
+        return newest
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return bool(self._found())
+
+    def recover(self) -> Path | None:
+        """The newest checkpoint, after the links were put right and leftovers were removed."""
+        found = self.newest()
+        if found is None:
+            return None
+        last, best = self.checkpoints / "last", self.checkpoints / "best"
+        is_linked = last.is_symlink() and last.resolve() == found.resolve()
+        for place in (last, best):
+            if place.is_dir() and not place.is_symlink():
+                # A copy that followed the links made a folder of each; nothing is thrown away.
+                place.rename(self.checkpoints / self._name_of(place))
+        found = self.newest()
+        assert found is not None
+        chosen = self._best(found)
+        # The last epoch is over before anybody looks at the best weights: what is damaged is said now.
+        for file in files_of(chosen):
+            self.check(file)
+        for link, target in ((best, chosen.name), (last, found.name)):
+            if not link.is_symlink() or os.readlink(link) != target:
+                replace_link(link, target)
+        if is_linked:
+            self._remove_superseded(found, {found.name, chosen.name})
+        return found
+
+    def check(self, path: Path) -> Path:
+        """The path of a file of this run, once it is found to be as the newest checkpoint lists it.
+
+        Args:
+            path: A file of a checkpoint, or one of those in the run directory that every checkpoint lists.
+        """
+        folder = path.parent if path.parent != self.path else self.newest()
+        if folder is None or not (folder / CHECKSUMS).exists():
+            return path
+        listed = folder / CHECKSUMS
+        with as_written(listed):
+            record = read_json(listed)["run" if path.parent == self.path else "checkpoint"].get(path.name)
+            if record is None:
+                return path
+            size, digest = int(record["bytes"]), str(record["digest"])
+        found = self._found()
+        before = found[-2] if path.parent != self.path and found[1:] and found[-1] == folder else None
+        if not path.is_file():
+            raise broken(path, "nothing", before)
+        # Lines may have been added to a file of the run since.
+        is_cut = path.stat().st_size < size if path.parent == self.path else path.stat().st_size != size
+        if is_cut or file_digest(path, size) != digest:
+            raise broken(path, "other content", before)
+        return path
+
+    def lock(self) -> Callable[[], None]:
+        """Claim the directory for this process; gives the function that lets go of it.
+
+        The claim is the operating system's and ends with the process, however that ends; the number in the file is for
+        people.
+        """
+        make_folder(self.path)
+        path = (self.path / ".lock").resolve()
+        if path in _HELD:
+            raise self._refusal(str(os.getpid()))
+        # Not flock: children made by fork, such as data workers, would keep the lock of a parent that was killed.
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(descriptor, 200).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise self._refusal(owner) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode())
+        self._lock = _HELD[path] = descriptor
+
+        def release() -> None:
+            # The file stays: who unlinks it lets a third process lock a new one beside a second's.
+            if path in _HELD:
+                os.close(_HELD.pop(path))
+            self._lock = None
+
+        return release
+
+    def _refusal(self, owner: str) -> MaxsupError:
+        return MaxsupError(
+            f"run directory must be used by one process at a time; got {str(self.path)!r}, in which process {owner} "
+            "works. Wait for it, stop it, or choose another --output."
+        )
+
+    def _require_place(self) -> None:
+        """Raise where this process has claimed the directory and it has been moved or deleted since."""
+        if self._lock is None:
+            return
+        held, path = os.fstat(self._lock), self.path / ".lock"
+        if not path.exists() or not os.path.samestat(held, path.stat()):
+            raise StorageError(
+                f"{self.path} must stay where it is while it is trained; it was moved, deleted or replaced. "
+                "Move it back and give the same command again: the run goes on from its last checkpoint."
+            )
+
+    def _checksums(self, files: Mapping[str, bytes]) -> bytes:
+        """Digests of the files of a checkpoint, and of those beside it that are final or only grow."""
+        own = {path.name: read_plain(path) for path in (self.config, self.metrics, self.timing) if path.exists()}
+        records = {
+            part: {
+                name: {"bytes": len(content), "digest": hashlib.blake2b(content, digest_size=16).hexdigest()}
+                for name, content in contents.items()
+            }
+            for part, contents in (("checkpoint", files), ("run", own))
+        }
+        return json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
+
+    def _found(self) -> list[Path]:
+        """Folders of checkpoints, the newest at the end; what a copy made of a link counts before the same step."""
+        if not self.checkpoints.is_dir():
+            return []
+        folders = [path for path in self.checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
+        known = [path for path in folders if NAME.fullmatch(path.name) or path.name in ("last", "best")]
+        return sorted(known, key=age)
+
+    def _best(self, folder: Path) -> Path:
+        """The best checkpoint at the time of another one."""
+        with as_written(folder / "state.json"):
+            best = self.checkpoints / str(read_json(self.check(folder / "state.json"))["best"])
+        copied = self.checkpoints / "best"
+        if not best.is_dir() and not copied.is_dir():
+            raise broken(best, "nothing", None)
+        return best if best.is_dir() else copied
+
+    def _name_of(self, folder: Path) -> str:
+        """A free name for what a copy made of a link."""
+        with as_written(folder / "state.json"):
+            state = read_json(folder / "state.json")
+            best, step = str(state["best"]), int(state["global_step"])
+        is_free = folder.name == "best" and NAME.fullmatch(best) and not (self.checkpoints / best).exists()
+        return best if is_free else self.new_checkpoint_name(step)
+
+    def _remove_superseded(self, newest: Path, kept: set[str]) -> None:
+        """Remove older checkpoints, and what a crash left of unfinished ones; anything else here is not ours."""
+        for entry in self.checkpoints.iterdir():
+            is_older = NAME.fullmatch(entry.name) and age(entry) < age(newest)
+            if (is_older and entry.name not in kept) or UNFINISHED.fullmatch(entry.name):
+                shutil.rmtree(entry, ignore_errors=True)

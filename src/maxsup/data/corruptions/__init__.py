@@ -1,0 +1,1 @@
+"""Corruptions of images at five severities."""

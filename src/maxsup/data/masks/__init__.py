@@ -1,0 +1,1 @@
+"""Images with masks: their sets, files, transforms and pipeline."""

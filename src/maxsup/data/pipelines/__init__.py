@@ -1,0 +1,1 @@
+"""From a split to batches: decoding, transforms, augmentation, order."""

@@ -1,0 +1,105 @@
+"""Opening image files that nobody has checked.
+
+Whatever is wrong with a file becomes a :class:`BadImageError` with a reason; what can be read in spite of an oddity is
+read, and the oddity is said.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxsup.data.optional_packages import require
+
+MAX_PIXELS = 64_000_000
+_MAX_ASPECT = 100
+
+# Raster formats only: others (EPS, for one) would start foreign programs.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+
+
+class BadImageError(Exception):
+    """An image that cannot be used, and why."""
+
+
+def image_header(source: Any) -> tuple[tuple[int, int], str]:
+    """Width and height of an image and its mode as Pillow calls it; pixels are not decoded.
+
+    Raises:
+        BadImageError: If the file does not begin like an image.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with require("PIL.Image").open(source, formats=_FORMATS) as image:
+                return image.size, image.mode
+    except Exception as error:
+        raise _bad(error) from error
+
+
+def read_image(source: Any) -> tuple[Any, str | None]:
+    """The RGB image of a path or open file, and what was odd about it.
+
+    Raises:
+        BadImageError: If there is no usable image.
+    """
+    pillow = require("PIL.Image")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            with pillow.open(source, formats=_FORMATS) as image:
+                _check_size(image)
+                note = _oddity(image, source)
+                return _rgb(image), note
+    except BadImageError:
+        raise
+    except Exception as error:
+        raise _bad(error) from error
+
+
+def _bad(error: Exception) -> BadImageError:
+    # Decoders raise nearly anything on hostile bytes; none of it may end a run.
+    return BadImageError(f"{type(error).__name__}: {error}")
+
+
+def _check_size(image: Any) -> None:
+    # Before anything is decoded: the header alone says how much memory it would take.
+    width, height = image.size
+    if width * height >= MAX_PIXELS:
+        raise BadImageError(f"{width}x{height} is more than 64 megapixels")
+    if max(width, height) > _MAX_ASPECT * min(width, height):
+        raise BadImageError(f"{width}x{height} is a line, not an image")
+
+
+def _oddity(image: Any, source: Any) -> str | None:
+    pillow = require("PIL.Image")
+    notes = []
+    if isinstance(source, str | Path):
+        suffix = Path(source).suffix.lower()
+        named = pillow.registered_extensions().get(suffix)
+        if named is not None and named != image.format and image.format != "MPO":
+            notes.append(f"named {suffix} but holds {image.format}")
+    if image.mode == "CMYK":
+        notes.append("CMYK, converted to RGB")
+    if image.mode.startswith("I"):
+        notes.append("16 bit, scaled to 8")
+    # A second picture is usual in camera files (MPO) and nothing odd.
+    if image.format != "MPO" and getattr(image, "is_animated", False):
+        notes.append(f"first of {image.n_frames} frames")
+    return "; ".join(notes) or None
+
+
+def _rgb(image: Any) -> Any:
+    if image.mode == "F":
+        raise BadImageError("floating-point pixels have no agreed range")
+    if image.mode.startswith("I"):
+        pixels = np.asarray(image).astype(np.int64)
+        if pixels.min() < 0 or pixels.max() > 65535:
+            raise BadImageError("more than 16 bit a pixel")
+        return require("PIL.Image").fromarray((pixels // 257).astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")

@@ -1,0 +1,1 @@
+"""Data sets, one module a kind; each registers itself."""

@@ -1,0 +1,98 @@
+"""CIFAR-10-C: the test images of CIFAR-10, corrupted; training data are those of CIFAR-10.
+
+All cells have the same size, so the mean over the test split is the published mean over the 15 x 5 cells;
+``factors`` says which cell an image is from (``corruption`` counts along the option of that name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maxsup.core.checks import check_choice
+from maxsup.core.errors import DataError
+from maxsup.data.bundle import MemorySplit
+from maxsup.data.corruptions.catalogue import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt
+from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
+from maxsup.data.sets.arrays import channels_first
+
+_URL = "https://zenodo.org/records/2535967"
+
+
+@DATASETS.register(
+    "cifar10_c",
+    images="50,000 + 750,000 of 3x32x32, 10 classes",
+    source="Hendrycks, Dietterich 2019; 15 x 5 cells",
+    places="CIFAR-10-C",
+    base="cifar10",
+)
+def cifar10_c(
+    request: DataRequest,
+    *,
+    corruptions: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = SEVERITIES,
+    is_generated: bool = False,
+) -> RawData:
+    """CIFAR-10 with a corrupted test split.
+
+    Args:
+        request: What is asked for.
+        corruptions: Which ones; the usual 15 by default, 4 more exist.
+        severities: Which ones, from 1 to 5.
+        is_generated: Make them here from the test images in place of reading the official files. Close, but not the
+            published pixels.
+    """
+    for name in corruptions:
+        check_choice("corruption", name, (*CORRUPTIONS, *EXTRA_CORRUPTIONS))
+    for severity in severities:
+        if severity not in SEVERITIES:
+            raise ValueError(f"severity must be from 1 to 5; got {severity!r}. 1 is the mildest.")
+    clean = DATASETS["cifar10"](replace(request, name="cifar10"))
+    assert isinstance(clean.test, MemorySplit)
+    if is_generated:
+        labels = clean.test.labels
+    else:
+        _check_files(request, corruptions)
+        labels = torch.from_numpy(_official(request.root, "labels", 1).astype(np.int64))
+    size = len(labels)
+    cells = [(number, severity) for number in range(len(corruptions)) for severity in severities]
+    images = torch.empty((len(cells) * size, *clean.test.images.shape[1:]), dtype=torch.uint8)
+    for cell, (number, severity) in enumerate(cells):
+        name = corruptions[number]
+        images[cell * size : (cell + 1) * size] = (
+            corrupt(clean.test.images, name, severity)
+            if is_generated
+            else channels_first(_official(request.root, name, severity), f"{name}.npy")
+        )
+    numbers, strengths = torch.tensor(cells, dtype=torch.int64).repeat_interleave(size, 0).unbind(1)
+    factors = {"corruption": numbers, "severity": strengths}
+    test = MemorySplit(images, labels.repeat(len(cells)), factors)
+    # The constants of the published CIFAR-10-C code.
+    mean, std = (0.491, 0.482, 0.446), (0.247, 0.243, 0.261)
+    return replace(clean, test=test, mean=mean, std=std)
+
+
+def _official(root: Path, name: str, severity: int) -> NDArray[np.uint8]:
+    """The part of one severity of an official file: five blocks, one behind the other."""
+    path = root / "CIFAR-10-C" / f"{name}.npy"
+    try:
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} must be a plain .npy array; got {error}. Unpack {_URL} again.") from error
+    size, rest = divmod(len(stored), len(SEVERITIES))
+    if rest or stored.dtype != np.uint8:
+        raise DataError(f"{path} must hold uint8 in 5 blocks; got {stored.dtype} {stored.shape}. Unpack {_URL} again.")
+    return np.array(stored[(severity - 1) * size : severity * size])
+
+
+def _check_files(request: DataRequest, corruptions: Sequence[str]) -> None:
+    home = request.root / "CIFAR-10-C"
+    files = [f"{name}.npy" for name in (*corruptions, "labels")]
+    if missing := [file for file in files if not (home / file).is_file()]:
+        fix = f"Unpack CIFAR-10-C.tar of {_URL}, or set data.options.is_generated=true to make similar ones."
+        raise missing_data(request, f"{home}/{{{', '.join(missing)}}}", fix)

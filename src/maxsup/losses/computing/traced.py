@@ -1,0 +1,98 @@
+"""All samples as one block, for ``torch.compile`` to fuse."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maxsup.losses.computing.closed_form import (
+    Block,
+    Factor,
+    FusedPenalty,
+    Job,
+    block_gradient,
+    measured_block,
+    stored_dtype,
+    working_dtype,
+)
+
+# Kept in the place of the exponential of a masked class.
+MASKED = -1.0
+
+
+def traced_values(input: Tensor, job: Job) -> Tensor:
+    """Values of all samples, one after the other."""
+    logits = _logits(input)
+    shape = (logits.shape[0], 1, *logits.shape[2:])
+    target = job.target.reshape(logits.shape if job.target.is_floating_point() else shape)
+    valid = None if job.valid is None else job.valid.reshape(shape)
+    scale = job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale
+    return _TracedValues.apply(input, target, valid, scale, job.strength, job.z_loss, job.penalty)
+
+
+class _TracedValues(torch.autograd.Function):
+    """Values of all samples, with a gradient in closed form.
+
+    What backward needs of the size of the logits is their exponentials, and it may write the gradient over them. Left
+    alone, the compiler would compute them again. It does not where a scatter stands between: one that puts a 1 where a
+    1 is. In planes, where scattering is slow and an exponential is not, it is left alone.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        input: Tensor,
+        target: Tensor,
+        valid: Tensor | None,
+        scale: Factor,
+        strength: Factor,
+        z_loss: float,
+        penalty: FusedPenalty,
+    ) -> Tensor:
+        job = Job(penalty, strength, z_loss, target, valid, scale, 1.0, may_look=False)
+        block, penalties, values = measured_block(_logits(input), job, 1)
+        kept = block.exponentials if block.masked is None else block.exponentials.masked_fill(block.masked, MASKED)
+        kept = kept.to(stored_dtype(input))
+        if input.dim() <= 2:
+            kept = kept.scatter(1, block.top_index, 1.0)
+        small = (block.norm, block.log_norm, block.top, block.top_index, block.mean, block.num_present)
+        numbers = (scale, strength)
+        ctx.save_for_backward(
+            input,
+            target,
+            valid,
+            *(value if isinstance(value, Tensor) else None for value in numbers),
+            kept,
+            penalties,
+            *small,
+        )
+        ctx.numbers = tuple(None if isinstance(value, Tensor) else value for value in numbers)
+        ctx.penalty, ctx.z_loss = penalty, z_loss
+        return values.reshape(-1)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        input, target, valid, scale, strength, kept, penalties, *small = ctx.saved_tensors
+        scale = ctx.numbers[0] if scale is None else scale
+        strength = ctx.numbers[1] if strength is None else strength
+        masked, exponentials = kept == MASKED, kept.to(working_dtype(input))
+        logits = exponentials
+        if not ctx.penalty.is_centred:  # it looks at both again
+            logits = _logits(input)
+            logits = logits.masked_fill(logits == -math.inf, 0.0)
+            exponentials = exponentials.clamp(min=0.0)
+        norm, log_norm, top, top_index, mean, num_present = small
+        block = Block(logits, exponentials, norm, log_norm, top, top_index, mean, num_present, masked, target, axis=1)
+        scale = scale * upstream.reshape(penalties.shape)
+        job = Job(ctx.penalty, strength, ctx.z_loss, target, valid, scale, 1.0, may_look=False)
+        grad = block_gradient(block, penalties, job).to(input.dtype).reshape(input.shape)
+        return grad, None, None, None, None, None, None
+
+
+def _logits(input: Tensor) -> Tensor:
+    """Rows ``(M, K)`` or planes ``(N, K, P)`` in the precision of the arithmetic."""
+    rows = input.unsqueeze(0) if input.dim() == 1 else input.flatten(start_dim=2) if input.dim() > 2 else input
+    return rows.to(working_dtype(input))

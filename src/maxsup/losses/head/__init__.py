@@ -1,0 +1,1 @@
+"""Losses from hidden states and the weight of a linear head, without the logits of the batch."""

@@ -1,0 +1,337 @@
+"""A linear head in blocks of rows: values, and the gradients of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
+from maxsup.losses.computing.closed_form import Factor, Job, block_loss, working_dtype
+from maxsup.losses.computing.forms import form_for
+from maxsup.losses.computing.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
+from maxsup.losses.device.rows import Terms, overwrite_with_gradient
+from maxsup.losses.head.soft_cap import cap_in_place, soft_capped
+from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
+from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
+from maxsup.losses.reduction import raise_if_out_of_range
+
+# Thinner blocks make the matrix products slow, thicker ones only cost memory.
+BLOCK_ROWS = 256
+# On a device a block this large keeps the products busy; what it costs does not depend on the number of rows.
+DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
+NO_LABEL = -100
+
+
+class Head(NamedTuple):
+    """Hidden states that meet a linear head, and its parameters."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Gradients(NamedTuple):
+    """Those of a head that are wanted."""
+
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+class Objective(NamedTuple):
+    """What is computed of each row: ``CE + alpha R + z_loss lse^2`` of logits that are capped softly unless it is 0."""
+
+    margin: float
+    z_loss: float
+    soft_cap: float
+
+    def of_logits(self, logits: Tensor, target: Tensor, alpha: Factor, **options: Any) -> Tensor:
+        """The same from logits that are held, for autograd to follow."""
+        if self.soft_cap != 0:
+            logits = soft_capped(logits, self.soft_cap)
+        return mbls_cross_entropy(logits, target, alpha, self.margin, z_loss=self.z_loss, **options)
+
+
+class Plan(NamedTuple):
+    """What a head was called with besides its parameters."""
+
+    target: Tensor
+    alpha: Factor
+    objective: Objective
+    ignore_index: int
+    reduction: str
+    num_items: Factor | None
+    products: torch.dtype
+    shard: Shard | None
+
+
+class Rows(NamedTuple):
+    """What is known of every row: its label (0 where it has none), whether it counts, how much its gradient does."""
+
+    labels: Tensor
+    valid: Tensor
+    mass: Tensor
+
+
+def head_loss(head: Head, plan: Plan) -> Tensor:
+    """The loss of a head, as ``plan`` says."""
+    if head.hidden.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Numbers as they are now, whatever happens to the tensors before backward.
+        num_items = float(plan.num_items) if isinstance(plan.num_items, Tensor) else plan.num_items
+        plan = plan._replace(alpha=float(plan.alpha), num_items=num_items)
+        raise_if_out_of_range(
+            plan.target, plan.ignore_index, plan.shard.num_classes if plan.shard else len(head.weight)
+        )
+    return _HeadLoss.apply(*head, plan)
+
+
+class _HeadLoss(torch.autograd.Function):
+    """Gradients are ready before backward asks for them, as those of logits are in ``fused.py``.
+
+    One number multiplies all gradients of a mean or a sum, and it does so last: what has met the denominator of a mean
+    and not yet a loss scaler would underflow in fp16. A number for each row is not known before backward.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
+        head, is_reduced = Head(hidden, weight, bias), plan.reduction != "none"
+        wanted = ctx.needs_input_grad[:3] if is_reduced else (False, False, False)
+        values, gradients = _values_and_gradients(head, plan, _valid(plan), wanted)
+        ctx.save_for_backward(*head, *gradients, *tensors_of(plan))
+        ctx.others = others_of(plan)
+        ctx.addresses = _addresses(gradients) if is_reduced else None
+        return values.sum() * _factor(plan, values.dtype) if is_reduced else values
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        head, gradients, plan = Head(*saved[:3]), Gradients(*saved[3:6]), Plan(*joined(saved[6:], ctx.others))
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled() or is_vectorised(upstream):
+            return *_gradients_by_formula(head, plan, upstream, wanted), None
+        valid = _valid(plan)
+        # The buffers are given away, as the one of logits is. There are none where every row has its own upstream.
+        addresses = ctx.addresses
+        if not torch.compiler.is_compiling():
+            ctx.addresses = None
+        if addresses is None:
+            mass = upstream.where(valid, 0) if plan.reduction == "none" else valid
+            _, gradients = _values_and_gradients(head, plan, mass, wanted)
+            addresses = _addresses(gradients)
+        scales = Gradients(None, None, None)
+        if plan.reduction != "none":
+            scale = upstream * _factor(plan, working_dtype(head.hidden))
+            # 0 times the factor of a batch without any target is not 0.
+            total = scale.where(valid.any(), 0)
+            scales = Gradients(scale.where(valid, 0).unsqueeze(1), total, total)
+        ours = [now is not None and now == before for now, before in zip(_addresses(gradients), addresses, strict=True)]
+        parts = [
+            None if gradient is None or parameter is None else scaled(gradient, scale, is_ours).to(parameter.dtype)
+            for gradient, scale, is_ours, parameter in zip(gradients, scales, ours, head, strict=True)
+        ]
+        return *parts, None
+
+
+def _valid(plan: Plan) -> Tensor:
+    """Rows that count."""
+    return plan.target.long() != plan.ignore_index
+
+
+def _factor(plan: Plan, dtype: torch.dtype) -> Factor:
+    """What the sum over rows is multiplied by."""
+    if plan.reduction != "mean":
+        return 1.0
+    num_items = _valid(plan).sum() if plan.num_items is None else plan.num_items
+    return 1.0 / torch.as_tensor(num_items, dtype=dtype, device=plan.target.device)
+
+
+def _addresses(gradients: Gradients) -> list[int | None]:
+    return [address_of(gradient) for gradient in gradients]
+
+
+def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequence[bool]) -> Iterable[Tensor | None]:
+    """Gradients that can be differentiated again, or of many upstreams at once, from logits that are held."""
+    if plan.shard is not None:
+        raise RuntimeError(
+            "A head that is split over processes has first derivatives only. Gather the logits and use "
+            "maxsup_cross_entropy, or leave create_graph=True out."
+        )
+    is_kept = torch.is_grad_enabled()
+    with torch.enable_grad(), torch.autocast(head.hidden.device.type, enabled=False):
+        # Views, because hidden may itself depend on weight (tied embeddings), and that part is not ours.
+        own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
+        hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
+        logits = F.linear(hidden, weight, None if head.bias is None else bias)
+        loss = plan.objective.of_logits(
+            logits,
+            plan.target,
+            plan.alpha,
+            ignore_index=plan.ignore_index,
+            reduction=plan.reduction,
+            num_items=plan.num_items,
+        )
+    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
+    found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
+    return [next(found) if is_wanted else None for is_wanted in wanted]
+
+
+def _values_and_gradients(head: Head, plan: Plan, mass: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Gradients]:
+    """Values of all rows, and the gradients of their sum in which every row counts ``mass``."""
+    valid = _valid(plan)
+    rows = Rows(plan.target.long().where(valid, 0), valid, mass.to(working_dtype(head.hidden)))
+    if torch.compiler.is_compiling():
+        alpha = torch.as_tensor(plan.alpha, dtype=torch.float64)
+        values, *found = _opaque_by_blocks(*head, *rows, alpha, plan.objective, plan.products, list(wanted))
+    else:
+        values, *found = _by_blocks(head, rows, plan.alpha, plan.objective, plan.products, wanted, plan.shard)
+    rest = iter(found)
+    return values, Gradients(*(next(rest) if is_wanted else None for is_wanted in wanted))
+
+
+def _by_blocks(
+    head: Head,
+    all_rows: Rows,
+    alpha: Factor,
+    objective: Objective,
+    products: torch.dtype,
+    wanted: Sequence[bool],
+    shard: Shard | None,
+) -> list[Tensor]:
+    """Values of all rows, and those gradients of their sum that are wanted."""
+    hidden, weight, bias = head
+    dtype = working_dtype(hidden)
+    gradients = Gradients(
+        torch.empty_like(hidden, dtype=dtype) if wanted[0] else None,
+        torch.empty_like(weight, dtype=dtype) if wanted[1] else None,
+        torch.zeros_like(bias, dtype=dtype) if bias is not None and wanted[2] else None,
+    )
+    values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
+    # The kernels read and write logits as the products make them; elsewhere a block is in single precision.
+    has_kernel = shard is None and form_for(hidden) == "triton"
+    kept = products if has_kernel else dtype
+    size = _block_rows(len(weight) * kept.itemsize, hidden.device)
+    buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
+    with torch.autocast(hidden.device.type, enabled=False):
+        matrix = weight.to(products)
+        for start in range(0, len(hidden), size):
+            rows = slice(start, min(start + size, len(hidden)))
+            inputs, logits = hidden[rows].to(products), buffer[: rows.stop - rows.start]
+            if products == kept:
+                torch.mm(inputs, matrix.t(), out=logits)
+            else:
+                logits.copy_(inputs @ matrix.t())
+            if bias is not None:
+                logits.add_(bias)
+            labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
+            if has_kernel:
+                values[rows] = _overwritten_by_kernel(logits, labels, valid, mass, alpha, objective)
+            elif shard is None:
+                values[rows] = _overwritten_by_gradient(logits, labels, valid, mass, alpha, objective)
+            else:
+                slope = cap_in_place(logits, valid, objective.soft_cap)
+                values[rows] = parallel_block_loss(logits, labels, valid, mass, alpha, objective.z_loss, shard)
+                if slope is not None:
+                    logits.mul_(slope)
+            _add_products(gradients, logits, inputs, matrix, rows)
+        if not len(hidden) and gradients.weight is not None:
+            gradients.weight.zero_()
+    if shard is not None and gradients.hidden is not None:
+        dist.all_reduce(gradients.hidden, group=shard.group)
+    return [values, *(gradient for gradient in gradients if gradient is not None)]
+
+
+# For a compiler one operation: neither the number of blocks nor what happens in them is its business.
+@torch.library.custom_op(
+    "maxsup::head_by_blocks",
+    mutates_args=(),
+    schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor labels, Tensor valid, Tensor mass, Tensor alpha, "
+    "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
+)
+def _opaque_by_blocks(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    valid: Tensor,
+    mass: Tensor,
+    alpha: Tensor,
+    objective: Sequence[float],
+    products: torch.dtype,
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    rows = Rows(labels, valid, mass)
+    return _by_blocks(Head(hidden, weight, bias), rows, alpha, Objective(*objective), products, wanted, None)
+
+
+@_opaque_by_blocks.register_fake
+def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list[Tensor]:
+    dtype = working_dtype(hidden)
+    wanted = zip((hidden, weight, bias), others[-1], strict=True)
+    gradients = [
+        torch.empty_like(parameter, dtype=dtype)
+        for parameter, is_wanted in wanted
+        if is_wanted and parameter is not None
+    ]
+    return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
+
+
+def _block_rows(row_bytes: int, device: torch.device) -> int:
+    return BLOCK_ROWS if device.type == "cpu" else max(BLOCK_ROWS, DEVICE_BLOCK_BYTES // row_bytes)
+
+
+def _overwritten_by_kernel(
+    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
+) -> Tensor:
+    slope = cap_in_place(logits, valid, objective.soft_cap)
+    terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
+    labels = labels.where(valid, NO_LABEL).squeeze(1)
+    values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms)
+    if slope is not None:
+        logits.mul_(slope)
+    return values
+
+
+def _overwritten_by_gradient(
+    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
+) -> Tensor:
+    """Values of a block of rows; its logits are replaced by their gradient."""
+    is_on_cpu = logits.device.type == "cpu"
+    counts = None if is_on_cpu and bool(valid.all()) else valid
+    size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if is_on_cpu else len(logits)
+    penalty = fused_penalty(objective.margin)
+    values = []
+    for start in range(0, len(logits), size):
+        part = slice(start, start + size)
+        block, counted = logits[part], None if counts is None else counts[part]
+        slope = cap_in_place(block, counted, objective.soft_cap)
+        job = Job(penalty, alpha, objective.z_loss, labels[part], counted, mass[part], 1.0, is_on_cpu)
+        out = block if penalty.is_centred else None
+        block_values, grad = block_loss(block, job, 1, out)
+        values.append(block_values.squeeze(1))
+        if slope is not None:
+            torch.mul(grad, slope, out=block)
+        elif out is None:
+            block.copy_(grad)
+    return torch.cat(values)
+
+
+def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:
+    """What the gradient of a block of logits adds to those of the parameters."""
+    narrow = grad.to(matrix.dtype)
+    if gradients.hidden is not None:
+        gradients.hidden[rows] = narrow @ matrix
+    if gradients.weight is not None:
+        is_first = rows.start == 0
+        if narrow.dtype == gradients.weight.dtype:
+            gradients.weight.addmm_(narrow.t(), inputs, beta=0 if is_first else 1)
+        elif is_first:
+            gradients.weight.copy_(narrow.t() @ inputs)
+        else:
+            gradients.weight.add_(narrow.t() @ inputs)
+    if gradients.bias is not None:
+        gradients.bias.add_(grad.sum(dim=0, dtype=gradients.bias.dtype))

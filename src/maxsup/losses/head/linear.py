@@ -1,0 +1,190 @@
+"""MaxSup, and MbLS, on a linear head that never holds the logits of the whole batch.
+
+``hidden (N, D)`` times ``weight (K, D)`` is formed for some rows at a time; each block of logits gives its part of the
+loss and is overwritten by its gradient, from which the gradients of hidden, weight and bias follow at once. The peak is
+the gradient of the weight plus one block, whatever N is.
+
+**Use it** in place of ``criterion(F.linear(hidden, weight, bias), target)`` where K is large, such as a vocabulary.
+**Interacts with** a frozen head (its gradient is not formed), tied embeddings (gradients add up as usual), bf16 and
+autocast (products in that precision, row arithmetic and the gradient of the weight in float32), and a head whose
+classes are split over processes (``group``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.core.checks import check_choice, check_number
+from maxsup.losses.base import AlphaLoss
+from maxsup.losses.computing.fused import is_ordinary
+from maxsup.losses.head.blocks import Head, Objective, Plan, head_loss
+from maxsup.losses.head.vocabulary_parallel import Shard
+from maxsup.losses.mbls import check_margin
+from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
+
+UNCAPPED = "for logits as they are"
+
+
+def linear_maxsup_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    alpha: float | Tensor = 0.1,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    group: dist.ProcessGroup | None = None,
+    margin: float = 0.0,
+    z_loss: float = 0.0,
+    soft_cap: float = 0.0,
+) -> Tensor:
+    """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, without the logits in memory.
+
+    Args:
+        hidden: Inputs of the head, ``(N, D)``.
+        weight: ``(K, D)``, as ``nn.Linear`` holds it.
+        target: Class indices ``(N,)``.
+        alpha: Strength.
+        bias: ``(K,)`` or None.
+        ignore_index: Label of rows that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        num_items: Denominator of the mean in place of the number of targets here.
+        group: Processes that hold consecutive parts of the classes in ``weight`` and ``bias``, all with the same
+            ``hidden`` and ``target``; every one gets the loss of the whole head.
+        margin: Distance from the top logit that costs nothing, as in ``mbls``.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``.
+        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``; 0 leaves them as they are.
+
+    Example:
+        >>> hidden, weight = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+        >>> linear_maxsup_cross_entropy(hidden, weight, torch.tensor([0]))
+        tensor(1.5076)
+    """
+    check_strength("alpha", alpha)
+    hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
+    check_head(hidden, weight, target, bias, reduction, num_items)
+    check_margin(margin)
+    check_number("z_loss", z_loss)
+    check_number("soft_cap", soft_cap, at_low=UNCAPPED)
+    objective = Objective(float(margin), float(z_loss), float(soft_cap))
+    if group is not None and margin != 0:
+        raise ValueError(
+            f"margin must be 0 on a head that is split over processes; got {margin!r}. Gather the logits of all "
+            "processes and use mbls_cross_entropy."
+        )
+    is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
+    if is_learnt or hidden.is_meta or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
+        if group is not None:
+            raise ValueError(
+                "A head that is split over processes needs ordinary tensors and an alpha without gradient. Gather the "
+                "logits of all processes and use maxsup_cross_entropy."
+            )
+        logits = F.linear(hidden, weight, bias)
+        return objective.of_logits(
+            logits, target, alpha, ignore_index=ignore_index, reduction=reduction, num_items=num_items
+        )
+    device = hidden.device.type
+    products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
+    head = Head(hidden, weight, bias)
+    return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
+
+
+# A compiler does not know what processes tell each other. torch.compiler.disable would import it at once.
+@torch._disable_dynamo  # type: ignore[attr-defined]
+def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
+    return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
+
+
+class LinearMaxSupLoss(AlphaLoss):
+    """Module form of :func:`linear_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
+
+    Args:
+        alpha: Strength, or a schedule that is advanced by ``set_progress``.
+        ignore_index: Label of rows that count nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        margin: Distance from the top logit that costs nothing, as in ``mbls``.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``; like the penalty it is for training alone.
+        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``, in training and evaluation; 0 leaves them alone.
+
+    Example:
+        >>> head = torch.nn.Linear(2, 3)
+        >>> criterion = LinearMaxSupLoss(alpha=0.1)
+        >>> loss = criterion(torch.randn(4, 2), head.weight, torch.tensor([0, 1, 2, 0]), bias=head.bias)
+        >>> loss.shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        alpha: Any = 0.1,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        *,
+        margin: float = 0.0,
+        z_loss: float = 0.0,
+        soft_cap: float = 0.0,
+    ) -> None:
+        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss)
+        check_margin(margin)
+        check_number("soft_cap", soft_cap, at_low=UNCAPPED)
+        self.margin = margin
+        self.soft_cap = soft_cap
+
+    def forward(  # type: ignore[override]
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        *,
+        bias: Tensor | None = None,
+        num_items: float | Tensor | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> Tensor:
+        """The loss of a head with these weights; see :func:`linear_maxsup_cross_entropy`."""
+        if self.training:
+            self._check_advanced()
+        return linear_maxsup_cross_entropy(
+            hidden,
+            weight,
+            target,
+            self._value if self.training else 0.0,
+            bias=bias,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            num_items=num_items,
+            group=group,
+            margin=self.margin,
+            z_loss=self.z_loss if self.training else 0.0,
+            soft_cap=self.soft_cap,
+        )
+
+
+def check_head(
+    hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, reduction: str, num_items: Any
+) -> None:
+    """Raise one sentence for hidden states, weights and targets that do not fit each other."""
+    check_choice("reduction", reduction, REDUCTIONS)
+    if num_items is not None and reduction != "mean":
+        raise ValueError(
+            f"num_items must go with reduction='mean'; got reduction={reduction!r}. Leave one of them out."
+        )
+    if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"hidden and weight must have shapes (N, D) and (K, D); got {tuple(hidden.shape)} and "
+            f"{tuple(weight.shape)}. Flatten batch and sequence of hidden first."
+        )
+    if target.is_floating_point() or target.shape != hidden.shape[:1]:
+        raise ValueError(
+            f"target must be class indices of shape ({hidden.shape[0]},); got {target.dtype} of shape "
+            f"{tuple(target.shape)}. Probability targets need the logits: use maxsup_cross_entropy."
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias must have shape ({len(weight)},); got {tuple(bias.shape)}. Pass the bias of the head.")

@@ -1,0 +1,1 @@
+"""Networks of other libraries and files behind the interface of this package."""

@@ -1,0 +1,113 @@
+"""Image classifiers of Hugging Face transformers, from a local folder or by their name on the hub."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import StorageError
+from maxsup.models.base import check_rgb
+from maxsup.models.libraries.cut import CutClassifier, last_linear
+from maxsup.models.libraries.published import hub_has
+from maxsup.models.preprocessing import Preprocessing
+from maxsup.models.weights import warn_new_head
+
+HF_PREFIX = "hf:"
+
+_RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # the numbers of Pillow
+
+
+def create_hf_model(
+    name: str, num_classes: int, in_channels: int = 3, *, pretrained: bool = False, **options: Any
+) -> CutClassifier:
+    """An image classifier of transformers; ``pretrained`` takes the weights too, not only the layout.
+
+    Args:
+        name: A folder that ``save_pretrained`` wrote, or a name on the hub. No code of it is run.
+        num_classes: Width of the head.
+        in_channels: Of the images; 3.
+        pretrained: Whether to load the weights that are there.
+        options: Of the configuration, for instance ``hidden_dropout_prob=0.1``.
+    """
+    from transformers import AutoModelForImageClassification as Auto
+
+    check_rgb(name, in_channels)
+    config = hf_config(name)
+    old = config.num_labels
+    if old != num_classes:
+        options = {**options, "num_labels": num_classes}
+    if pretrained:
+        model = _loaded(Auto, name, ignore_mismatched_sizes=True, **options)
+        if old != num_classes:
+            warn_new_head(name, old, num_classes)
+    else:
+        for key, value in options.items():
+            setattr(config, key, value)
+        model = Auto.from_config(config)
+    return CutClassifier(model, last_linear(model, num_classes))
+
+
+def hf_config(name: str) -> Any:
+    """The configuration of a saved network."""
+    from transformers import AutoConfig
+
+    return _loaded(AutoConfig, name)
+
+
+@lru_cache(maxsize=8)
+def hf_preprocessing(name: str) -> Preprocessing | None:
+    """What its ``preprocessor_config.json`` says; None where there is none."""
+    from transformers import AutoImageProcessor
+
+    if Path(name).is_dir() and not (Path(name) / "preprocessor_config.json").is_file():
+        return None
+    wanted = _loaded(AutoImageProcessor, name)
+    # Sizes are read as transformers reads them, whatever version wrote the file.
+    size = dict(wanted.size)
+    size = {key: side for key, side in size.items() if side is not None}
+    shorter = size.get("shortest_edge")
+    scaled = shorter or size["height"]
+    crop = scaled
+    if getattr(wanted, "do_center_crop", False):
+        crop = dict(wanted.crop_size)["height"]
+    crop_pct = crop / scaled
+    if getattr(wanted, "crop_pct", None) and shorter:  # ConvNeXt: a ratio, and none from 384 pixels on
+        shorter, crop_pct = (shorter, wanted.crop_pct) if shorter < 384 else (None, 1.0)
+    channels = len(wanted.image_mean or (0.0,) * 3)
+    mean, std = (wanted.image_mean, wanted.image_std) if wanted.do_normalize else ((0.0,) * channels, (1.0,) * channels)
+    # Pixels are multiplied by the factor first, and some are moved to [-1, 1]; here they are in [0, 1].
+    factor = 255 * wanted.rescale_factor if wanted.do_rescale else 255.0
+    shift = 1.0 if getattr(wanted, "rescale_offset", False) else 0.0
+    return Preprocessing(
+        crop,
+        crop_pct=min(crop_pct, 1.0),
+        crop_mode="center" if shorter else "squash",
+        interpolation=_RESAMPLING.get(int(wanted.resample), "bilinear"),
+        mean=tuple((value + shift) / factor for value in mean),
+        std=tuple(value / factor for value in std),
+        source=f"preprocessor_config.json of {name}",
+    )
+
+
+def _loaded(auto: Any, name: str, **options: Any) -> Any:
+    from transformers.utils import logging
+
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if not Path(name).is_dir() and (is_path or not hub_has(name, ["config.json"])):
+        raise StorageError(
+            f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach; "
+            "got neither. Check the path."
+        )
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it would say of a new head is said here
+    try:
+        return auto.from_pretrained(name, **options)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise StorageError(
+            f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach; "
+            f"got {reason!r}. Check the path."
+        ) from error
+    finally:
+        logging.set_verbosity(level)

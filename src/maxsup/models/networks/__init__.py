@@ -1,0 +1,1 @@
+"""Networks written here, one module each; each registers itself."""

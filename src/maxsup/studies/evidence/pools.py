@@ -1,0 +1,191 @@
+"""The numbers of pools of runs, one CSV each: what is small enough to be kept for ever, and enough to judge by.
+
+::
+
+    POOL.csv       a line a run: its loss, its seed, one column a number
+    origin.json    commit, versions, machine and hours of each pool
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxsup.analysis import data_label, result_path
+from maxsup.core.config import LossConfig
+from maxsup.core.errors import DataError
+from maxsup.core.files.reading import as_written, read_json, read_json_lines
+from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
+from maxsup.core.files.rundir import RunDir
+from maxsup.studies.execution.worker import JOB, read_job
+from maxsup.studies.tuning import TUNING_SEEDS
+
+ORIGIN = "origin.json"
+
+_BY_HAND = ("calibration", "collapse")
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+"""Rows of each pool: ``loss``, ``seed``, and the numbers by name."""
+
+
+def loss_label(loss: LossConfig) -> str:
+    """A loss with its options in one line; a linear schedule by its ends.
+
+    Example:
+        >>> loss_label(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
+        'maxsup alpha=0.1..0.2'
+    """
+    words = [loss.name]
+    for key, value in loss.options.items():
+        if isinstance(value, Mapping) and value.get("schedule") == "linear":
+            value = f"{value['start']}..{value['end']}"
+        words.append(f"{key}={value}")
+    return " ".join(words)
+
+
+def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
+    """Write the numbers of every finished run of a pool, trials of tuning left out; gives the lines of each pool.
+
+    Args:
+        runs: The folder of runs that studies share.
+        output: Gets ``POOL.csv`` and ``origin.json``.
+        keep: Whether lines that are there already stay, for losses and seeds of which ``runs`` holds no run: a pool
+            may be trained on several machines, one after another.
+    """
+    tables, origins = Tables(), dict[str, list[RunDir]]()
+    for file in sorted(runs.glob(f"*/{JOB}")):
+        run, job = RunDir(file.parent), read_job(file.parent)
+        # Not the whole recipe: runs of an older version stay readable whatever keys it has gained since.
+        loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
+        if run.summary.is_file() and seed not in TUNING_SEEDS:
+            row = {"loss": loss_label(loss), "seed": seed, **_numbers(run, job)}
+            tables.setdefault(job["name"], []).append(row)
+            origins.setdefault(job["name"], []).append(run)
+    if not tables:
+        raise DataError(
+            f"runs must hold finished runs of pools; got {str(runs)!r}, which holds none. Run a study first."
+        )
+    target = RunDir(output)
+    known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
+    before = read_tables(output) if keep else {}
+    found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
+    for pool, rows in tables.items():
+        made = {(row["loss"], row["seed"]) for row in rows}
+        kept = [row for row in before.get(pool, []) if (row["loss"], row["seed"]) not in made]
+        if kept:
+            rows += kept
+            found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
+        _add_relative_time(rows)
+        target.write_text(output / f"{pool}.csv", _csv_text(rows))
+    target.write_json(output / ORIGIN, known | found)
+    return {pool: len(rows) for pool, rows in tables.items()}
+
+
+def read_tables(results: Path) -> Tables:
+    """The rows of every ``POOL.csv`` of a folder; a number that is not there is nan."""
+    tables = {}
+    for path in sorted(results.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            tables[path.stem] = [
+                {
+                    key: value if key == "loss" else int(value) if key == "seed" else _float(value)
+                    for key, value in row.items()
+                }
+                for row in csv.DictReader(file)
+            ]
+    return tables
+
+
+def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
+    """All numbers of a run: of the test split, of its analyses, and its times."""
+    tested = read_record(RunSummary, run.summary).test.get("last") or {}
+    numbers = {f"test.{key}": value for key, value in tested.items()}
+    # Also what was analysed by hand afterwards, without options.
+    others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
+    for request in [*job["analyses"], *others]:
+        data = request.get("data")
+        path = result_path(
+            run.path,
+            request["what"],
+            split=request["split"],
+            weights=request["weights"],
+            options=request["options"],
+            data=data_label(data["name"], data["options"]) if data else None,
+        )
+        name = _analysis_name(request)
+        found = read_record(AnalysisResult, path).numbers if path.is_file() else {}
+        numbers |= {f"{name}.{key}": entry.value for key, entry in found.items()}
+    epochs = read_json_lines(run.timing) if run.timing.is_file() else []
+    if epochs:
+        # Other programs on the machine stretch the time on the wall far more than that of the processor.
+        fastest = min(epoch.get("cpu_seconds", epoch["seconds"]) for epoch in epochs)
+        numbers |= {"timing.seconds": sum(epoch["seconds"] for epoch in epochs), "timing.fastest_seconds": fastest}
+    return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
+
+
+def _analysis_name(request: Mapping[str, Any]) -> str:
+    """The name that a study gives an analysis; a probe is named after its target, which differs between scales.
+
+    Example:
+        >>> _analysis_name({"name": "probe_cifar10", "what": "probe", "options": {"target": "arrays:cub100.npz"}})
+        'probe_cub100'
+    """
+    target = str(request["options"].get("target", ""))
+    if not target:
+        return str(request["name"])
+    place = target.partition(":")[2] or target
+    return f"{request['what']}_{place.removesuffix('.npz').replace('/', '_')}"
+
+
+def _add_relative_time(rows: Sequence[Row]) -> None:
+    """The fastest epoch as a share of that of cross-entropy with the same seed: other load can only slow epochs."""
+    plain = {row["seed"]: row.get("timing.fastest_seconds") for row in rows if row["loss"] == "ce"}
+    for row in rows:
+        if row.get("timing.fastest_seconds") and plain.get(row["seed"]):
+            row["timing.relative_seconds"] = row["timing.fastest_seconds"] / plain[row["seed"]]
+
+
+def _csv_text(rows: Sequence[Row]) -> str:
+    names = sorted({key for row in rows for key in row} - {"loss", "seed"})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["loss", "seed", *names])
+    for row in sorted(rows, key=lambda row: (row["loss"], row["seed"])):
+        writer.writerow([row["loss"], row["seed"], *(_cell(row.get(name)) for name in names)])
+    return text.getvalue()
+
+
+def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
+    """Where the runs of a pool come from, every value that occurs, and the hours of training."""
+    found: dict[str, set[str]] = {}
+    seconds = 0.0
+    for run in runs:
+        record = read_json(run.env)
+        record = {**record, "torch": record.get("packages", {}).get("torch")}
+        for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores"):
+            found.setdefault(key, set()).add(str(record.get(key)))
+        with as_written(run.timing):
+            seconds += sum(float(line["seconds"]) for line in read_json_lines(run.timing))
+    return {key: sorted(values) for key, values in found.items()} | {
+        "num_runs": len(runs),
+        "hours": round(seconds / 3600, 2),
+    }
+
+
+def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int) -> dict[str, Any]:
+    """The origin of a pool whose runs come from several collections; hours are those of every run ever made for it."""
+    joint = {key: sorted({*value, *old.get(key, [])}) for key, value in new.items() if isinstance(value, list)}
+    return joint | {"num_runs": num_runs, "hours": round(new["hours"] + old.get("hours", 0.0), 2)}
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.6g}"
+
+
+def _float(text: str) -> float:
+    return float(text) if text else math.nan

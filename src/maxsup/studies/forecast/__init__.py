@@ -1,0 +1,1 @@
+"""What is said of runs before they are made: cost, duration, what is missing."""

@@ -1,0 +1,149 @@
+"""What runs need before they are made: GPU-hours, disk and data, reckoned from their recipes alone.
+
+Operations of one forward pass are counted by torch on a model without storage. Training takes three times as many: one
+for the outputs, two for the gradients. How fast a GPU does them is an assumption, stated with the number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from maxsup.analysis.outputs import MAX_IMAGES
+from maxsup.core.config import Recipe
+from maxsup.core.recipes import load_recipe
+from maxsup.data import DATASETS
+from maxsup.models import SEGMENTERS, create_model, create_segmenter
+from maxsup.studies.entries import DataChoice
+from maxsup.studies.expansion import expand, planned_analyses
+from maxsup.studies.schema import ScaleName, Study
+
+OPERATIONS_PER_SECOND = 30e12
+"""What a data-centre GPU sustains on large convolutions and matrix products in half precision."""
+
+_BACKWARD = 3
+_NUM_SPLITS = 3
+_FLOAT_BYTES = 4
+# Archives, in GB; what is missing here fits into memory or is your own.
+_ARCHIVES = {
+    "ade20k": 1.0, "cifar10": 0.2, "cifar100": 0.2, "cifar10_c": 2.9, "cifar10_lt": 0.2, "cub200": 1.2,
+    "fashion_mnist": 0.1, "flowers102": 0.4, "food101": 5.0, "imagenet": 145.0, "pets": 0.8, "stanford_cars": 1.9,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some runs need.
+
+    Args:
+        gpu_hours: Of training, at :data:`OPERATIONS_PER_SECOND`; of runs whose data is known.
+        disk_gb: Checkpoints and outputs of all these runs.
+        data: GB of each data set to be fetched; None where that is not known.
+        num_unknown: Runs that are not counted, because the size of their data or network is not known.
+    """
+
+    gpu_hours: float
+    disk_gb: float
+    data: dict[str, float | None]
+    num_unknown: int
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        speed = f"{OPERATIONS_PER_SECOND / 1e12:.0f} TFLOP/s"
+        found = [
+            f"{_rounded(self.gpu_hours)} GPU-hours of training: an estimate from the operations of each network, "
+            f"which torch counts, three times for forward and backward, at {speed}. Small networks, float32 and slow "
+            "data take several times as long; evaluation and analyses are not counted.",
+            f"{_rounded(self.disk_gb)} GB of disk for checkpoints and outputs of all runs",
+        ]
+        wanted = [f"{name} ({'size unknown' if size is None else f'{size:g} GB'})" for name, size in self.data.items()]
+        found += [f"data: {', '.join(wanted)}"] if wanted else ["data: none to be fetched"]
+        if self.num_unknown:
+            found.append(f"{self.num_unknown} of the runs not counted: the size of their data is not known here")
+        return found
+
+
+def study_cost(study: Study, scale: ScaleName) -> Cost:
+    """What a study needs at a scale, with the data it asks for first, whether or not that is here."""
+    runs = expand(study, scale, is_available=_is_thought_here)
+    analyses = planned_analyses(study, scale, is_available=_is_thought_here)
+    other = [analysis.data.name for analysis in analyses if analysis.data is not None]
+    other += [load_recipe(str(name)).data.name for analysis in analyses if (name := analysis.options.get("recipe"))]
+    return expected_cost([run.recipe for run in runs], other)
+
+
+def _is_thought_here(choice: DataChoice) -> bool:
+    return True
+
+
+def expected_cost(recipes: Iterable[Recipe], other_data: Iterable[str] = ()) -> Cost:
+    """GPU-hours, disk and data of runs.
+
+    Args:
+        recipes: One a run.
+        other_data: Names of data that only analyses need.
+
+    Example:
+        >>> from maxsup.core.recipes import load_recipe
+        >>> cost = expected_cost([load_recipe("imagenet_resnet", ["model.name=resnet50", "epochs=90"])])
+        >>> round(cost.gpu_hours), cost.data
+        (26, {'imagenet': 145.0})
+    """
+    seconds, size, num_unknown, names = 0.0, 0.0, 0, list[str]()
+    for recipe in recipes:
+        names.append(recipe.data.name)
+        one = _one(recipe.model_dump_json(exclude={"loss", "seed"}))
+        if one is None:
+            num_unknown += 1
+            continue
+        seconds += one[0]
+        size += one[1]
+    wanted = [name for name in dict.fromkeys([*names, *other_data]) if not DataChoice(name=name).is_embedded]
+    data = {name: _ARCHIVES.get(name) for name in wanted}
+    return Cost(seconds / 3600, size / 1e9, data, num_unknown)
+
+
+@lru_cache(maxsize=64)
+def _one(text: str) -> tuple[float, float] | None:
+    """Seconds and bytes of one run; None where its data or network says too little."""
+    from torch import device, zeros
+    from torch.utils.flop_counter import FlopCounterMode
+
+    recipe = Recipe.model_validate_json(text)
+    facts = DATASETS.facts(recipe.data.name)["images"] if recipe.data.name in DATASETS.names() else ""
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", facts)]
+    classes, shape = re.search(r"([\d,]+) classes", facts), re.search(r"(\d)x(\d+)x\d+", facts)
+    size = recipe.data.image_size or (int(shape[2]) if shape else None)
+    if classes is None or size is None:
+        return None
+    num_classes, channels = int(classes[1].replace(",", "")), int(shape[1]) if shape else 3
+    create = create_segmenter if recipe.model.name in SEGMENTERS.names() else create_model
+    try:
+        with device("meta"):
+            model = create(
+                recipe.model.name, num_classes, in_channels=channels, image_size=size, **recipe.model.options
+            ).eval()
+            with FlopCounterMode(display=False) as counter:
+                model(zeros(1, channels, size, size))
+    except (NotImplementedError, RuntimeError):  # a network that looks at values cannot be counted
+        return None
+    num_images = recipe.epochs * numbers[0] if recipe.iterations is None else recipe.iterations * recipe.batch_size
+    seconds = _BACKWARD * counter.get_total_flops() * num_images / OPERATIONS_PER_SECOND
+    weights = sum(each.numel() for each in model.parameters()) * _FLOAT_BYTES
+    copies = 1 + (1 if recipe.optimizer.name == "sgd" else 2) + (recipe.ema.decay > 0)
+    outputs = (
+        _NUM_SPLITS * min(numbers[0], MAX_IMAGES) * (num_classes + getattr(model, "num_features", 0)) * _FLOAT_BYTES
+    )
+    return seconds, 2.0 * weights * copies + outputs
+
+
+def _rounded(number: float) -> str:
+    """Two digits that count: more would promise too much.
+
+    Example:
+        >>> _rounded(1834.2), _rounded(0.0314)
+        ('about 1,800', 'less than 0.1')
+    """
+    return "less than 0.1" if number < 0.1 else f"about {float(f'{number:.2g}'):,.12g}"

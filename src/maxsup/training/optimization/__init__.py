@@ -1,0 +1,1 @@
+"""Learning rates, optimisers and the moving average of weights."""

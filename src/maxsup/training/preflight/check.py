@@ -1,0 +1,129 @@
+"""Looking a recipe and its data over before anything is spent on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from maxsup.core.config import AUTO, Recipe
+from maxsup.core.errors import DataError
+from maxsup.data import DATASETS, DataBundle, MaskSplit, Split
+from maxsup.data.masks.transforms import check_dense, check_not_dense
+from maxsup.data.pipelines.transforms import check_effective
+from maxsup.data.presence import missing_places
+from maxsup.data.survey import survey
+from maxsup.models import SEGMENTERS, create_model, create_segmenter
+from maxsup.training.builders import build_loss, check_task, prepare_for_masks
+from maxsup.training.loss_inputs import Needs, check_teacher
+from maxsup.training.preflight.defaults import MAX_SIDE, network_for
+
+
+def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
+    """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
+
+    ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn.
+
+    Args:
+        recipe: What is looked over.
+        num_classes: Of its data, where that is known; it matters to the number of parameters alone.
+
+    Example:
+        >>> check_recipe(Recipe())["loss"]
+        "MaxSupLoss(alpha=0.1, ignore_index=-100, reduction='mean')"
+    """
+    criterion = build_loss(recipe.loss)
+    Needs(criterion.needs)
+    check_teacher(recipe.teacher, recipe.loss.name, criterion.needs)
+    kind = recipe.data.name.partition(":")[0]
+    DATASETS.check_options(kind, recipe.data.options)
+    if recipe.iterations is not None and recipe.schedule.warmup_iterations > recipe.iterations:
+        raise ValueError(
+            f"schedule.warmup_iterations must be at most iterations={recipe.iterations}; got "
+            f"{recipe.schedule.warmup_iterations}. The learning rate would never reach its peak."
+        )
+    if recipe.schedule.warmup_epochs > recipe.epochs:
+        raise ValueError(
+            f"schedule.warmup_epochs must be at most epochs={recipe.epochs}; got {recipe.schedule.warmup_epochs:g}. "
+            "The learning rate would never reach its peak."
+        )
+    is_dense = DATASETS.facts(kind).get("task") == "masks"
+    if kind != "folder":  # either
+        check_task(recipe.model, is_dense=is_dense)
+    if recipe.model.name in SEGMENTERS:
+        check_dense(recipe.augment, recipe.data.image_size, is_training=True)
+    else:
+        check_not_dense(recipe.dense)
+        check_effective(recipe.augment, is_training=True)
+    # What the data would choose is not known without it; the network for photographs stands for all.
+    name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
+    with torch.device("meta"):
+        # The number of channels comes from the data; any will do to see that the model can be built.
+        if recipe.model.name in SEGMENTERS:
+            prepare_for_masks(criterion)
+            size = recipe.data.image_size
+            model: nn.Module = create_segmenter(recipe.model.name, num_classes, image_size=size, **recipe.model.options)
+        else:
+            model = create_model(
+                name,
+                num_classes,
+                image_size=recipe.data.image_size,
+                classifier=recipe.model.classifier,
+                **recipe.model.options,
+            )
+    is_generated = bool(recipe.data.options.get("is_generated"))
+    missing = missing_places(recipe.data.name, recipe.data.root, is_generated=is_generated)
+    return {
+        "loss": repr(criterion),
+        "data": recipe.data.name,
+        "data_source": DATASETS.facts(kind)["source"],
+        "data_missing_at": [str(path) for path in missing],
+        "model": name,
+        "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
+    """What is in the data of a recipe: images of each split and class, and what opening its files found.
+
+    Raises:
+        DataError: Where more files are unreadable than the recipe tolerates.
+    """
+    splits = {"train": bundle.train, "val": bundle.val, "test": bundle.test}
+    found = survey(bundle)
+    num_bad, tolerance = len(found.unreadable), recipe.data.tolerance
+    facts = {
+        "num_classes": bundle.num_classes,
+        "splits": {name: _counts(split, bundle.class_names) for name, split in splits.items()},
+        "notes": list(bundle.notes),
+        "image_size": recipe.data.image_size,
+        "num_files": found.num_files,
+        "num_opened": found.num_opened,
+        "sizes": {f"{width}x{height}": count for (width, height), count in found.sizes.most_common()},
+        "modes": dict(found.modes.most_common()),
+        "oddities": dict(found.oddities.most_common()),
+        "unreadable": found.unreadable,
+        "duplicates": [list(pair) for pair in found.duplicates],
+    }
+    if num_bad > tolerance * found.num_opened:
+        path, reason = next(iter(found.unreadable.items()))
+        raise DataError(
+            f"{num_bad} of {found.num_opened:,} files cannot be read, the first {path} ({reason}), and "
+            f"data.tolerance={tolerance:g} allows {int(tolerance * found.num_opened)}. Repair or remove them, or raise "
+            "data.tolerance."
+        )
+    return facts
+
+
+def _counts(split: Split, class_names: tuple[str, ...]) -> dict[str, Any]:
+    """Images in all, and of the classes with the fewest and the most."""
+    if isinstance(split, MaskSplit) or not len(split):
+        return {"images": len(split)}
+    counts = torch.bincount(split.labels, minlength=len(class_names))
+    fewest, most = int(counts.argmin()), int(counts.argmax())
+    return {
+        "images": len(split),
+        "fewest": {"class": class_names[fewest], "images": int(counts[fewest])},
+        "most": {"class": class_names[most], "images": int(counts[most])},
+    }

@@ -1,0 +1,83 @@
+"""What a few steps of a run tell before it is made: that it can be made at all, and how long it will take."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import yaml
+
+from maxsup.core.config import Recipe
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.interrupt import SignalGuard
+from maxsup.data import DataBundle
+from maxsup.models import Classifier
+from maxsup.training.builders import build_data, build_loss, build_model
+from maxsup.training.loop import Trainer
+from maxsup.training.processes import create_accelerator
+from maxsup.training.progress import Reporter
+from maxsup.training.state.snapshot import save
+
+_NUM_FIRST = 2
+
+
+@contextmanager
+def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trainer]:
+    """A trainer that leaves nothing on disk.
+
+    Args:
+        recipe: What would be trained.
+        bundle: Its data, where that is loaded already.
+    """
+    bundle = bundle or build_data(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDir(Path(folder))
+        accelerator = create_accelerator(recipe, run)
+        model, criterion = build_model(recipe, bundle), build_loss(recipe.loss)
+        trainer = Trainer(recipe, run, accelerator, bundle, model, criterion, SignalGuard(), Reporter())
+        trainer.criterion.set_progress(0.0)
+        yield trainer
+
+
+def estimated_seconds(recipe: Recipe, bundle: DataBundle | None = None, num_steps: int = 8) -> float:
+    """Seconds that all epochs of a recipe will take in one process, validation left out.
+
+    The first steps, which allocate and compile, are not counted unless there are no others.
+
+    Args:
+        recipe: What would be trained.
+        bundle: Its data, where that is loaded already.
+        num_steps: How many steps are timed.
+    """
+    with rehearsal(recipe, bundle) as trainer:
+        times = [time.perf_counter()]
+        for _ in islice(trainer.train_epoch(), _NUM_FIRST + num_steps):
+            times.append(time.perf_counter())
+    counted = times[_NUM_FIRST:] if len(times) > _NUM_FIRST + 1 else times
+    each = (counted[-1] - counted[0]) / max(len(counted) - 1, 1)
+    return recipe.epochs * trainer.batches.num_batches * each
+
+
+def try_step(recipe: Recipe, bundle: DataBundle | None = None) -> float:
+    """The mean loss of the first step, through data, model, loss and optimiser; raises what training would raise."""
+    with rehearsal(recipe, bundle) as trainer:
+        for _ in islice(trainer.train_epoch(), 1):
+            pass
+        return trainer.meter.means()["loss"]
+
+
+@contextmanager
+def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
+    """The run directory and the model after one step, as analyses want them; nothing is left on disk."""
+    with rehearsal(recipe, bundle) as trainer:
+        for _ in islice(trainer.train_epoch(), 1):
+            pass
+        trainer.run.write_text(trainer.run.config, yaml.safe_dump(recipe.model_dump(mode="json")))
+        save(trainer)
+        model = trainer.evaluated_model.eval()
+        assert isinstance(model, Classifier)
+        yield trainer.run, model

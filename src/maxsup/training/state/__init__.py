@@ -1,0 +1,1 @@
+"""The state of training, saved and brought back."""

@@ -1,0 +1,132 @@
+"""The state of training as safetensors and JSON, and back, to the last bit.
+
+Tensors of every part live under the part's name in one flat mapping; numbers go to JSON. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from maxsup.core.errors import StorageError
+from maxsup.core.files.reading import read_json, read_plain
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.files.storage import json_text
+
+Tensors = dict[str, Tensor]
+
+FORMAT = 1
+
+
+def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, bytes]:
+    """The three files of a checkpoint by name.
+
+    Args:
+        weights: What evaluation uses.
+        tensors: All else that training goes on from.
+        values: Numbers and names, for JSON.
+    """
+    return {
+        "model.safetensors": tensor_bytes(weights),
+        "state.safetensors": tensor_bytes(tensors),
+        "state.json": (json_text({"format": FORMAT, **values}, indent=2) + "\n").encode(),
+    }
+
+
+def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
+    """Weights, other tensors and values of a checkpoint."""
+    values = checkpoint_values(folder)
+    if values.get("format") != FORMAT:
+        raise StorageError(
+            f"{folder} must be a checkpoint of format {FORMAT}; got format {values.get('format')}. "
+            "Go on with the version of maxsup that wrote it (env.json)."
+        )
+    return read_tensors(folder / "model.safetensors"), read_tensors(folder / "state.safetensors"), values
+
+
+def checkpoint_values(folder: Path) -> dict[str, Any]:
+    """Numbers and names of a checkpoint."""
+    return read_json(_checked(folder / "state.json"))
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """A safetensors file in memory."""
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content: bytes = save(plain, metadata={"format": "pt"})
+    return content
+
+
+def read_tensors(path: Path) -> Tensors:
+    """The tensors in a safetensors file of a checkpoint."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load, load_file
+
+    _checked(path)
+    try:
+        # The library takes names in UTF-8 alone.
+        tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
+    except (OSError, SafetensorError) as error:
+        raise StorageError(
+            f"{path} must be a readable safetensors file; got an error: {error}. Copy it again or train anew."
+        ) from error
+    return tensors
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same tensors under longer names.
+
+    Example:
+        >>> list(with_prefix("ema", {"weight": torch.zeros(1)}))
+        ['ema/weight']
+    """
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """The tensors under a prefix, without it."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def optimizer_tensors(optimizer: Optimizer) -> Tensors:
+    """What the optimiser remembers of every parameter; rates and decays are functions of the recipe and not kept."""
+    return {
+        f"{index}/{key}": value
+        for index, memory in optimizer.state_dict()["state"].items()
+        for key, value in memory.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give the optimiser its memory back, in the memory format of its parameters, which fused kernels rely on."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    memories: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, _, key = name.partition("/")
+        like = parameters[int(number)]
+        value = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
+        memories.setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict({"state": memories, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _checked(path: Path) -> Path:
+    return RunDir(path.parent.parent.parent).check(path)
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
+    """Load all weights; one that is missing, extra or of another shape is an error that names it."""
+    try:
+        model.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        first = " ".join(str(error).split("\n\t")[1:2]) or str(error)
+        raise StorageError(
+            f"{source} must hold the weights of the model in the recipe; got: {first.strip()} Check model.name."
+        ) from error

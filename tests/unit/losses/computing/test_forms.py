@@ -1,0 +1,163 @@
+"""Which form computes a loss on which device, and what the form for a device without kernels moves."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from maxsup.bench.baselines import torch_label_smoothing
+from maxsup.bench.traffic import traffic
+from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.losses import penalized
+from maxsup.losses.computing import forms
+from maxsup.losses.computing.forms import compiled_form, default_form, triton_obstacle
+from maxsup.losses.device import eager
+from tests.contract.calls import call_function
+from tests.reference.cases import CASES
+
+SHAPES = [
+    ((256, 1000), torch.float32),
+    ((256, 1000), torch.bfloat16),
+    ((4096, 32000), torch.bfloat16),
+    ((256, 128256), torch.bfloat16),
+]
+
+
+class Allocations(TorchDispatchMode):
+    """Bytes of every tensor that an operator hands out in memory of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if not any(item.alias_info for item in func._schema.returns):
+            self.sizes += [value.nbytes for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
+        return result
+
+
+@pytest.fixture(autouse=True)
+def forget_defaults():
+    default_form.cache_clear()
+    yield
+    default_form.cache_clear()
+
+
+def batch_on_meta(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
+    return logits, torch.empty(shape[:1], dtype=torch.int64, device="meta")
+
+
+@pytest.mark.skipif(not eager.WIDENS_ON_META, reason="this torch does not count on meta as a GPU does")
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
+def test_few_operators_move_less_than_label_smoothing(shape: tuple[int, int], dtype: torch.dtype):
+    logits, target = batch_on_meta(shape, dtype)
+    ours, theirs = (
+        traffic(lambda loss=loss: torch.autograd.grad(loss(logits, target), logits))
+        for loss in (maxsup_cross_entropy, torch_label_smoothing)
+    )
+    assert ours.num_bytes < theirs.num_bytes
+    # Soft-max, its write, the top, the mean, and the gradient; in bf16 what is kept is twice as wide.
+    assert ours.num_bytes / logits.nbytes == pytest.approx(6 if dtype == torch.float32 else 8, abs=0.2)
+    assert len(ours.kernels) <= len(theirs.kernels) == 22
+
+
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
+def test_the_kernels_move_the_logits_three_times(shape: tuple[int, int], dtype: torch.dtype):
+    logits, target = batch_on_meta(shape, dtype)
+    with implementation("triton"):
+        moved = traffic(lambda: torch.autograd.grad(maxsup_cross_entropy(logits, target), logits))
+    assert moved.num_bytes / logits.nbytes == pytest.approx(3, abs=0.05)
+    # Of these the second reads a number or two for each program of the first; the ones are autograd's own upstream.
+    assert moved.kernels == ("row_values", "row_total", "ones_like", "row_gradient")
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES, ids=str)
+def test_the_kernels_take_the_memory_of_one_gradient(shape: tuple[int, int], dtype: torch.dtype, reduction: str):
+    logits, target = batch_on_meta(shape, dtype)
+    with implementation("triton"), Allocations() as allocated:
+        loss = maxsup_cross_entropy(logits, target, reduction=reduction)
+        upstream = torch.empty_like(loss)
+        (gradient,) = torch.autograd.grad(loss, logits, upstream)
+    large = [size for size in allocated.sizes if size >= logits.nbytes / 8]
+    assert large == [gradient.nbytes] == [logits.nbytes]
+    # All else together, even if nothing of it were ever freed: eleven numbers a sample.
+    assert sum(allocated.sizes) - gradient.nbytes <= 11 * 4 * shape[0]
+
+
+@pytest.mark.parametrize("form", ["eager", "triton"])
+@pytest.mark.parametrize("name", [case.name for case in CASES if case.is_fused])
+def test_nothing_on_a_device_is_looked_at(name: str, form: str):
+    # A value on meta cannot be read: any .item(), bool() or float() of one would raise.
+    logits = torch.empty(6, 4, device="meta", requires_grad=True)
+    labels = torch.empty(6, dtype=torch.int64, device="meta")
+    mixed = torch.empty(6, 4, device="meta")
+    weight, count = torch.empty(4, device="meta"), torch.empty((), device="meta")
+    with implementation(form):
+        for target, options in [(labels, {}), (labels, {"weight": weight}), (mixed, {"num_items": count})]:
+            loss = call_function(name, logits, target, **options)
+            (gradient,) = torch.autograd.grad(loss, logits)
+            assert (loss.shape, gradient.shape) == ((), (6, 4))
+
+
+def test_the_kernels_keep_a_few_numbers_a_sample():
+    logits, target = batch_on_meta((64, 1000), torch.bfloat16)
+    kept = []
+    with implementation("triton"), torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        maxsup_cross_entropy(logits, target)
+    assert sum(tensor.numel() for tensor in kept if tensor is not logits and tensor.numel() >= 64) <= 7 * 64
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_cases_say_which_losses_have_a_closed_gradient(case, monkeypatch: pytest.MonkeyPatch):
+    called = []
+    for name in ("fused_loss", "device_loss"):
+        monkeypatch.setattr(penalized, name, lambda *args: called.append(args) or torch.zeros(()))
+    call_function(case.name, torch.randn(6, 4), torch.arange(6) % 4)
+    assert bool(called) == case.is_fused
+
+
+@pytest.mark.skipif(not forms.find_spec("triton"), reason="Triton is not installed")
+def test_a_gpu_gets_the_kernels_unless_something_is_too_old(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.3.1")
+    assert default_form("cuda").name == "triton"
+    assert compiled_form("cuda") == "triton"
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.0.0")
+    assert triton_obstacle("cuda") == "triton is 3.0.0, and the kernels need 3.3"
+    monkeypatch.setattr(forms.import_module("triton"), "__version__", "3.10.0+git")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
+    assert triton_obstacle("cuda") == "Triton needs a GPU of compute capability 7.0"
+
+
+def test_a_device_without_triton_gets_few_operators_with_a_reason(monkeypatch: pytest.MonkeyPatch):
+    assert default_form("cpu").name == "fused"
+    monkeypatch.setattr(forms, "find_spec", lambda name: True)
+    assert default_form("mps") == ("eager", "Triton has no back end for mps")
+    monkeypatch.setattr(forms, "find_spec", lambda name: None)
+    assert default_form("cuda") == ("eager", "the package triton is not installed")
+
+
+def test_kernels_that_cannot_run_are_refused_with_a_reason():
+    with (
+        implementation("triton"),
+        pytest.raises(RuntimeError, match=r"cannot serve logits on cpu: .*TRITON_INTERPRET=1"),
+    ):
+        maxsup_cross_entropy(torch.randn(2, 3), torch.tensor([0, 1]))
+
+
+@pytest.mark.skipif(not forms.TRACES_CONSTANTS, reason="a compiled loss does not ask with this torch")
+@pytest.mark.parametrize("obstacle", [None, "none here"])
+def test_a_compiler_takes_the_form_for_a_constant(obstacle: str | None, monkeypatch: pytest.MonkeyPatch):
+    torch.compiler.reset()
+    monkeypatch.setattr(forms, "triton_obstacle", lambda kind: obstacle)
+
+    def chosen(logits: torch.Tensor) -> torch.Tensor:
+        return logits + (1 if compiled_form("cuda") == "triton" else 2)
+
+    compiled = torch.compile(chosen, fullgraph=True, backend="eager")
+    assert compiled(torch.zeros(1)).item() == (1 if obstacle is None else 2)

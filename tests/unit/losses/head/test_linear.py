@@ -1,0 +1,172 @@
+"""The head that never holds the logits against the loss on logits that are held."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
+from maxsup.losses import LinearMaxSupLoss
+from maxsup.losses.head import blocks as head_blocks
+from maxsup.schedules import Linear
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    # Several blocks, the last one shorter, at sizes a test can afford.
+    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)
+
+
+def case(dtype=torch.float64, scale=1.0, num_rows=11):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(num_rows, 6, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    weight = (scale * torch.randn(17, 6, generator=generator, dtype=torch.float64)).to(dtype).requires_grad_()
+    bias = torch.randn(17, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    target = torch.randint(17, (num_rows,), generator=generator)
+    return hidden, weight, bias, target
+
+
+def held(hidden, weight, bias, target, alpha, **options):
+    with implementation("reference"):
+        return maxsup_cross_entropy(F.linear(hidden, weight, bias), target, alpha, **options)
+
+
+def gradients(loss, tensors, upstream=None):
+    return torch.autograd.grad(loss, tensors, upstream)
+
+
+@pytest.mark.parametrize("scale", [0.05, 3.0, 30.0])
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"num_items": 40}, {"num_items": torch.tensor(40)}])
+def test_the_head_gives_the_loss_and_gradients_of_the_logits(options, scale):
+    *tensors, target = case(scale=scale)
+    target[3] = -100
+    fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
+    expected = held(*tensors, target, 0.3, **options)
+    assert torch.allclose(fused, expected, rtol=1e-12)
+    for ours, theirs in zip(gradients(3.0 * fused, tensors), gradients(3.0 * expected, tensors), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_every_row_may_have_its_own_upstream_gradient():
+    *tensors, target = case()
+    target[0] = 255
+    upstream = torch.linspace(-1, 2, 11, dtype=torch.float64)
+    options = {"ignore_index": 255, "reduction": "none"}
+    fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
+    expected = held(*tensors, target, 0.3, **options)
+    assert torch.allclose(fused, expected, rtol=1e-12)
+    for ours, theirs in zip(gradients(fused, tensors, upstream), gradients(expected, tensors, upstream), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_second_backward_gives_the_same_gradients(reduction):
+    *tensors, target = case()
+    loss = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, bias=tensors[2], reduction=reduction)
+    upstream = torch.full_like(loss, 2.0)
+    first = torch.autograd.grad(loss, tensors, upstream, retain_graph=True)
+    second = torch.autograd.grad(loss, tensors, upstream)
+    assert all(torch.equal(left, right) for left, right in zip(first, second, strict=True))
+
+
+def test_a_frozen_head_still_passes_gradients_to_hidden():
+    hidden, weight, _, target = case()
+    weight = weight.detach()
+    (ours,) = gradients(linear_maxsup_cross_entropy(hidden, weight, target), [hidden])
+    (theirs,) = gradients(held(hidden, weight, None, target, 0.1), [hidden])
+    assert torch.allclose(ours, theirs, rtol=1e-10, atol=1e-14)
+
+
+def test_tied_embeddings_collect_both_gradients():
+    _, weight, _, target = case()
+    tokens = torch.arange(11) % 17
+    (ours,) = gradients(linear_maxsup_cross_entropy(weight[tokens], weight, target), [weight])
+    (theirs,) = gradients(held(weight[tokens], weight, None, target, 0.1), [weight])
+    assert torch.allclose(ours, theirs, rtol=1e-10, atol=1e-14)
+
+
+def test_bf16_accumulates_the_weight_gradient_in_float32():
+    hidden, weight, bias, target = case(torch.bfloat16, num_rows=64)
+    loss = linear_maxsup_cross_entropy(hidden, weight, target, bias=bias)
+    exact = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight, bias)]
+    expected = held(*exact, target, 0.1)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=3e-3)
+    for ours, theirs in zip(gradients(loss, [hidden, weight, bias]), gradients(expected, exact), strict=True):
+        assert ours.dtype == torch.bfloat16
+        assert torch.allclose(ours.double(), theirs, rtol=0.02, atol=0.01 * theirs.abs().max().item())
+
+
+def test_autocast_forms_products_in_its_own_precision():
+    hidden, weight, bias, target = case(torch.float32, num_rows=64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = linear_maxsup_cross_entropy(hidden, weight, target, bias=bias)
+        expected = maxsup_cross_entropy(F.linear(hidden, weight, bias), target)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=5e-3)
+    (ours,) = gradients(loss, [weight])
+    assert ours.dtype == torch.float32
+
+
+def test_a_loss_scaler_meets_gradients_that_have_not_underflowed(monkeypatch):
+    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 256)
+    generator = torch.Generator().manual_seed(0)
+    hidden = (0.1 * torch.randn(1024, 8, generator=generator)).half().requires_grad_()
+    weight = (0.5 + torch.randn(8000, 8, generator=generator) / 3).half().requires_grad_()
+    target = torch.randint(8000, (1024,), generator=generator)
+    exact = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight)]
+    expected = gradients(held(*exact, None, target, 0.1), exact)
+    scale = 65536.0
+    fused = gradients(scale * linear_maxsup_cross_entropy(hidden, weight, target), [hidden, weight])
+    plain = gradients(scale * maxsup_cross_entropy(F.linear(hidden, weight), target), [hidden, weight])
+    for own, other, true in zip(fused, plain, expected, strict=True):
+        error, usual = ((found.double() / scale - true).norm() / true.norm() for found in (own, other))
+        assert error <= 1.3 * usual
+        assert error < 0.01
+
+
+def test_a_learnable_alpha_gets_the_gradient_it_gets_from_logits():
+    *tensors, target = case()
+    alpha = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, alpha, bias=tensors[2])
+    expected = held(*tensors, target, alpha)
+    found, theirs = gradients(fused, [*tensors, alpha]), gradients(expected, [*tensors, alpha])
+    assert theirs[-1] > 0
+    assert all(torch.allclose(own, other, rtol=1e-10, atol=1e-13) for own, other in zip(found, theirs, strict=True))
+
+
+@pytest.mark.parametrize("num_rows", [0, 3])
+def test_nothing_to_count_gives_zero_gradients(num_rows):
+    hidden, weight, _, target = case(num_rows=num_rows)
+    target[:] = -100
+    loss = linear_maxsup_cross_entropy(hidden, weight, target, num_items=5)
+    assert loss == 0
+    assert all((gradient == 0).all() for gradient in gradients(loss, [hidden, weight]))
+
+
+def test_the_module_is_plain_cross_entropy_in_evaluation_and_follows_its_schedule():
+    hidden, weight, bias, target = case()
+    criterion = LinearMaxSupLoss(alpha=Linear(0.1, 0.3))
+    with pytest.raises(RuntimeError, match="set_progress"):
+        criterion(hidden, weight, target, bias=bias)
+    criterion.set_progress(0.5)
+    assert torch.allclose(criterion(hidden, weight, target, bias=bias), held(hidden, weight, bias, target, 0.2))
+    plain = F.cross_entropy(F.linear(hidden, weight, bias), target)
+    assert torch.allclose(criterion.eval()(hidden, weight, target, bias=bias), plain)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"hidden": torch.zeros(2, 3, 6)}, "Flatten batch and sequence"),
+        ({"target": torch.zeros(11)}, "target must be class indices"),
+        ({"target": torch.full((11,), 17)}, "got 17 in row 0"),
+        ({"bias": torch.zeros(3)}, "bias must have shape"),
+        ({"reduction": "none", "num_items": 3}, "num_items must go with"),
+        ({"alpha": -1.0}, "alpha must be a number"),
+        ({"alpha": torch.full((11,), 0.1)}, "alpha must be one number for all samples"),
+    ],
+)
+def test_bad_input_gets_one_sentence(change, sentence):
+    hidden, weight, _, target = case()
+    with pytest.raises(ValueError, match=sentence):
+        linear_maxsup_cross_entropy(**{"hidden": hidden, "weight": weight, "target": target, **change})

@@ -1,0 +1,227 @@
+"""Evidence: CSV from runs, verdicts by the protocol's rule, pages that say the same."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxsup.core.errors import DataError, MaxsupError
+from maxsup.reports.export.evidence import BEGIN, END, verdicts_in, write_evidence
+from maxsup.studies.evidence.claims import (
+    CLAIMS,
+    RESULTS,
+    SETTINGS,
+    Claim,
+    Tables,
+    claim_entries,
+    read_claims,
+    sweep_entries,
+    verdict,
+    verdicts,
+    width_sweep,
+)
+from maxsup.studies.evidence.pools import collect, loss_label, read_tables
+from maxsup.studies.execution.study_folder import lay_out
+from maxsup.studies.expansion import expand
+from maxsup.studies.study_files import load_study, study_names
+from maxsup.studies.tuning import tuning
+from tests.unit.studies.made import finish_run
+
+EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
+
+NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
+
+
+def claim(direction: str = "higher", **values: object) -> Claim:
+    words = {"label": "tab:a", "states": "A beats B.", "paper": "+1", "number": "n", "claim": "a", "than": "b"}
+    return Claim.model_validate(
+        words | {"setting": "s", "pools": ["p"], "direction": direction, "margin": 0.3} | values
+    )
+
+
+def tables(differences: list[float], pool: str = "p") -> Tables:
+    rows = [{"loss": "b", "seed": seed, "n": 5.0} for seed in range(len(differences))]
+    return {pool: rows + [{"loss": "a", "seed": seed, "n": 5 + value} for seed, value in enumerate(differences)]}
+
+
+# --- the rule
+
+
+@pytest.mark.parametrize(
+    ("direction", "mean", "spread", "word", "reason"),
+    [
+        ("higher", 1.0, 1.0, "confirmed", "claimed side"),
+        ("lower", -1.0, 1.0, "confirmed", "claimed side"),
+        ("higher", 0.2, 1.0, "confirmed", "smaller than the margin"),
+        ("higher", -1.0, 1.0, "contradicted", "other side"),
+        ("lower", 1.0, 1.0, "contradicted", "other side"),
+        ("higher", 0.0, 1.0, "contradicted", "equal within"),
+        ("higher", 0.2, 9.0, "undecided", "holds 0"),
+        ("equal", 0.1, 1.0, "confirmed", "equal within"),
+        ("equal", 1.0, 1.0, "contradicted", "outside the margin"),
+        ("equal", 0.3, 1.0, "undecided", "beyond the margin"),
+    ],
+)
+def test_the_rule_of_the_protocol(direction: str, mean: float, spread: float, word: str, reason: str) -> None:
+    found = verdict(claim(direction), tables((mean + spread * NOISE).tolist()))
+    assert (found.word, found.num_pairs) == (word, 6)
+    assert reason in found.reason
+    assert found.mean == pytest.approx(mean)
+
+
+def test_numbers_are_in_printed_units_and_so_is_the_margin() -> None:
+    found = verdict(claim(factor=100, margin=0.3), tables((0.002 + 0.001 * NOISE).tolist()))
+    assert found.mean == pytest.approx(0.2)
+    assert "smaller than the margin" in found.reason
+
+
+@pytest.mark.parametrize("num", [0, 1, 5])
+def test_fewer_than_six_pairs_decide_nothing(num: int) -> None:
+    found = verdict(claim(), tables([9.0] * num))
+    assert found.word == "undecided"
+    assert found.reason == f"{num} of at least 6 paired seeds"
+
+
+def test_a_seed_that_lacks_one_of_both_is_no_pair_and_pools_are_averaged_within_a_seed() -> None:
+    first, second = tables([1.0] * 7, "p"), tables([3.0] * 7, "q")
+    second["q"][-1]["n"] = math.nan
+    found = verdict(claim(pools=["p", "q"]), first | second)
+    assert (found.num_pairs, found.mean) == (6, 2.0)
+    assert verdict(claim(pools=["p", "missing"]), first).num_pairs == 0
+
+
+def test_the_line_of_a_sweep_is_found_and_a_sweep_without_slope_is_left_open() -> None:
+    def swept(slope: float) -> Tables:
+        made: Tables = {}
+        for width, wrong in enumerate((0.05, 0.2, 0.5)):
+            made[f"c10_w{width}"] = [
+                {"loss": loss, "seed": seed, "test.accuracy": 0.5 + gain, "collapse.train_accuracy": 1 - wrong}
+                for seed, noise in enumerate(NOISE)
+                for loss, gain in (("ls alpha=0.2", 0.0), ("maxsup alpha=0.2", (slope + noise / 20) * wrong))
+            ]
+        return made
+
+    found = width_sweep(swept(0.06), "c10_w")
+    assert found.word == "confirmed"
+    assert found.slope[0] == pytest.approx(0.06)
+    assert found.intercept[0] == pytest.approx(0, abs=1e-12)
+    assert [point.training_error for point in found.points] == pytest.approx([0.05, 0.2, 0.5])
+    assert width_sweep(swept(0.0), "c10_w").word == "undecided"
+    assert width_sweep(swept(-0.06), "c10_w").word == "contradicted"
+    assert width_sweep({}, "c10_w").num_seeds == 0
+
+
+# --- from runs to results
+
+
+def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_finished(tmp_path: Path) -> None:
+    study = load_study("fig_logit_analysis")
+    folder = lay_out(study, tmp_path / "study", "small")
+    trials = lay_out(tuning(study, "small", ["ls"]), tmp_path / "tuning", "small")
+    names = sorted(folder.runs)
+    for name in [*names[:-1], *trials.runs]:
+        finish_run(tmp_path / "runs" / name, 0.25 if "-ce-" in name else 0.75)
+        (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 2.0}\n{"seconds": 1.5}\n')
+    analysis = tmp_path / "runs" / names[0] / "analysis"
+    analysis.mkdir()
+    result = {"facts": {"split": "test"}, "numbers": {"near_zero_share": {"value": 1 / 3}}, "data": {}}
+    (analysis / "logits-test.json").write_text(json.dumps(result))
+    assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": len(names) - 1}
+    lines = (tmp_path / "results" / "c10.csv").read_text().splitlines()
+    assert lines[0].startswith("loss,seed,logits.near_zero_share,test.accuracy")
+    assert lines[1].startswith("ce,0,0.333333,0.25,")
+    [rows] = read_tables(tmp_path / "results").values()
+    assert {row["loss"] for row in rows} == {"ce", "ls alpha=0.1", "maxsup alpha=0.1", "logit_penalty beta=0.002"}
+    assert math.isnan(rows[1]["logits.near_zero_share"])
+    assert rows[-1]["timing.relative_seconds"] == 1.0
+    origin = json.loads((tmp_path / "results" / "origin.json").read_text())["c10"]
+    assert (origin["torch"], origin["num_runs"]) == (["2"], len(names) - 1)
+    before = (tmp_path / "results" / "c10.csv").read_bytes()
+    collect(tmp_path / "runs", tmp_path / "results")
+    assert (tmp_path / "results" / "c10.csv").read_bytes() == before
+
+
+def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
+    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    first, *others = sorted(folder.runs)
+    timing = '{"seconds": 1800.0, "cpu_seconds": 900.0}\n'
+    for name, accuracy in [(first, 0.25), (others[0], 0.5)]:
+        finish_run(tmp_path / "runs" / name, accuracy)
+        (tmp_path / "runs" / name / "timing.jsonl").write_text(timing)
+    collect(tmp_path / "runs", tmp_path / "results")
+    (tmp_path / "runs" / first / "summary.json").unlink()
+    finish_run(tmp_path / "runs" / others[0], 0.75)
+    assert collect(tmp_path / "runs", tmp_path / "results", keep=True) == {"c10": 2}
+    [rows] = read_tables(tmp_path / "results").values()
+    assert [row["test.accuracy"] for row in rows] == [0.25, 0.75]
+    assert rows[0]["timing.fastest_seconds"] == 900.0
+    origin = json.loads((tmp_path / "results" / "origin.json").read_text())["c10"]
+    assert (origin["num_runs"], origin["hours"]) == (2, 1.5)
+    assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": 1}
+
+
+def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"which holds none\. Run a study first"):
+        collect(tmp_path, tmp_path / "results")
+
+
+# --- pages
+
+
+def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_path: Path) -> None:
+    for name in (CLAIMS, SETTINGS):
+        (tmp_path / name).write_text((EVIDENCE / name).read_text())
+    (tmp_path / "README.md").write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nBy hand.\n")
+    results = tmp_path / RESULTS
+    results.mkdir()
+    lines = [
+        f"{loss},{seed},{0.3 + gain + seed / 1000}"
+        for loss, gain in (("ls alpha=0.1", 0), ("maxsup alpha=0.1", 0.02))
+        for seed in range(6)
+    ]
+    (results / "c100.csv").write_text("\n".join(["loss,seed,test.accuracy", *lines]) + "\n")
+    for _ in range(2):
+        written = write_evidence(tmp_path, claim_entries(tmp_path), sweep_entries(tmp_path))
+        page = (tmp_path / "README.md").read_text()
+    assert page.startswith("# Ours\n")
+    assert page.endswith("By hand.\n")
+    assert "old" not in page
+    found = verdicts_in(page)
+    assert found == {name: entry.word for name, entry in verdicts(tmp_path).items()}
+    assert (found["accuracy"], found["masks"]) == ("confirmed", "undecided")
+    assert "+2.00 points [+2.00, +2.00]" in page
+    assert (tmp_path / "claims" / "accuracy.md").read_text().count("| 32 | 30 | +2 |") == 1
+    assert (tmp_path / "figures" / "claims.png") in written
+    assert (tmp_path / "figures" / "accuracy.svg") in written
+    assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
+    assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
+
+
+def test_a_page_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Ours\n")
+    with pytest.raises(MaxsupError, match="Put the table of claims between them"):
+        write_evidence(tmp_path, [], [])
+
+
+# --- the evidence of this package
+
+
+def test_the_published_table_says_what_its_results_say() -> None:
+    shown = verdicts_in((EVIDENCE / "README.md").read_text())
+    expected = {name: entry.word for name, entry in verdicts(EVIDENCE).items()}
+    assert shown == (expected if any((EVIDENCE / RESULTS).glob("*.csv")) else {})
+
+
+def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol() -> None:
+    trained = {
+        (run.pool, loss_label(run.recipe.loss)) for name in study_names() for run in expand(load_study(name), "small")
+    }
+    protocol = (EVIDENCE / "protocol.md").read_text()
+    claims = read_claims(EVIDENCE)
+    assert len(claims) == 19
+    for name, found in claims.items():
+        assert {(pool, loss) for pool in found.pools for loss in (found.claim, found.than)} <= trained, name
+        assert f"| `{name}` | {found.label} | `{found.number}` of {', '.join(found.pools)} |" in protocol
+        assert f"| {found.claim} against {found.than} | {found.direction} | {found.margin:g}" in protocol
