@@ -14,10 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import device_head
+from benchmarks.device_head import BANDWIDTHS
 from benchmarks.report import judged, lined_up
 from maxsup.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
-from maxsup.bench.traffic import Traffic, traffic
+from maxsup.bench.traffic import Traffic, allocated, traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.losses.device.layout import VECTOR
 
 SHAPES = [
     ((256, 1000), torch.float32),
@@ -25,13 +28,20 @@ SHAPES = [
     ((4096, 32000), torch.bfloat16),
     ((256, 128256), torch.bfloat16),
 ]
-# Bytes a second that the makers state.
-BANDWIDTHS = {"A100": 2.04e12, "H100": 3.35e12, "MI300X": 5.3e12}
 YARDSTICK = "torch label smoothing"
 FEW = "maxsup, few operators"
 KERNELS = "maxsup, Triton"
 # Logits that are moved, and kernels that are started.
-LIMITS = {FEW: (10, 22), KERNELS: (3.1, 8)}
+LIMITS = {FEW: (10, 22), KERNELS: (3.1, 2)}
+# Of the kernels: type, classes, whether they are innermost. Every launch that there is, in every type.
+LAUNCHES = [
+    (dtype, num_classes, is_rows)
+    for dtype in ("fp32", "bf16", "fp16")
+    for num_classes, is_rows in [
+        *((num_classes, True) for num_classes in (10, 24, 48, 100, 200, 400, 1000, 2000, 32000, 50257)),
+        (152, False),
+    ]
+]
 
 
 def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str, Any]:
@@ -50,11 +60,18 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
         )
         for peer, (logits_limit, kernels_limit) in LIMITS.items():
             goals.append(judged(f"logits moved, {peer}", name, counted[peer].num_bytes / logits.nbytes, logits_limit))
-            goals.append(judged(f"kernels, {peer}", name, len(counted[peer].kernels), kernels_limit))
+            goals.append(judged(f"kernels in all, {peer}", name, len(counted[peer].kernels), kernels_limit))
+        over_logits = sum(kernel in ("row_values", "row_gradient") for kernel in counted[KERNELS].kernels)
+        goals.append(judged(f"kernels over logits, {KERNELS}", name, over_logits, 2))
+        memory = _peak(_losses()[KERNELS], logits, target) / logits.nbytes
+        goals.append(judged(f"gradients of extra memory, {KERNELS}", name, memory, 1.05))
         cases.append({"case": name, "losses": {peer: moved._asdict() for peer, moved in counted.items()}})
     result: dict[str, Any] = {"cases": cases, "goals": goals}
+    result["heads"] = device_head.counted(show)
     if find_spec("triton") is not None:
         result["kernels"] = _compiled(is_quick, show)
+        spilled = sum(row["spills"] for row in result["kernels"])
+        goals.append(judged("bytes spilled", f"{len(result['kernels'])} compilations", spilled, 0))
     return result
 
 
@@ -80,6 +97,11 @@ def _counted(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, target: T
     return traffic(lambda: torch.autograd.grad(loss(logits, target), logits))
 
 
+def _peak(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, target: Tensor) -> int:
+    """Bytes of all that operators make in forward and backward, as if nothing of it were ever freed."""
+    return allocated(lambda: torch.autograd.grad(loss(logits, target), logits))
+
+
 def _rows(counted: dict[str, Traffic], logits: Tensor) -> list[list[str]]:
     return [
         [
@@ -97,25 +119,22 @@ def _compiled(is_quick: bool, show: Callable[[str], None]) -> list[dict[str, Any
     from benchmarks.kernels import KERNELS as KERNEL_NAMES
     from benchmarks.kernels import TARGETS, compiled
 
+    launches = [("bf16", 1000, True)] if is_quick else LAUNCHES
     found = []
     for target in ["sm_80"] if is_quick else TARGETS:
         for kernel in KERNEL_NAMES:
-            for num_classes, is_rows in [(1000, True)] if is_quick else [(1000, True), (32000, True), (152, False)]:
-                said = compiled(target, kernel, "bf16", num_classes, is_rows=is_rows)
-                layout = "rows" if is_rows else "planes"
-                found.append(
-                    {"target": target, "kernel": kernel, "classes": num_classes, "layout": layout, **said._asdict()}
-                )
-    show("\nwhat the compilers say of the kernels in bf16")
-    header = ["kernel", "registers", "bytes spilled", "loads of 128 bits"]
-    rows = [
-        [
-            f"{row['target']}, {row['kernel']}, {row['classes']} classes in {row['layout']}",
-            str(row["registers"]),
-            str(row["spills"]),
-            str(row["wide_loads"]),
-        ]
-        for row in found
-    ]
+            for dtype, num_classes, is_rows in launches:
+                said = compiled(target, kernel, dtype, num_classes, is_rows=is_rows)
+                where = {"target": target, "kernel": kernel, "dtype": dtype, "classes": num_classes, "is_rows": is_rows}
+                found.append({**where, **said._asdict()})
+    show("\nwhat the compilers say of the kernels, over all types and launches")
+    header = ["kernel", "launches", "most registers", "bytes spilled", "loads of 128 bits, least and most"]
+    rows = []
+    for target, kernel in dict.fromkeys((row["target"], row["kernel"]) for row in found):
+        group = [row for row in found if (row["target"], row["kernel"]) == (target, kernel)]
+        # Rows that vectors do not fit are loaded one by one.
+        wide = [row["wide_loads"] for row in group if row["classes"] % VECTOR == 0]
+        most, spilled = max(row["registers"] for row in group), sum(row["spills"] for row in group)
+        rows.append([f"{target}, {kernel}", str(len(group)), str(most), str(spilled), f"{min(wide)} to {max(wide)}"])
     show("\n".join(lined_up(header, rows)))
     return found

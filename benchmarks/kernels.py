@@ -17,7 +17,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from maxsup.losses.device import kernels
-from maxsup.losses.device.rows import TOTAL_BLOCK, VECTOR, launch_of
+from maxsup.losses.device.layout import VECTOR, launch_of
+from maxsup.losses.device.rows import TOTAL_BLOCK
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),

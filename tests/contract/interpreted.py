@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.checkpoint import checkpoint
 from triton.runtime import interpreter
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
@@ -111,6 +112,83 @@ def test_a_fp16_gradient_meets_the_loss_scaler_before_it_is_rounded():
     (gradient,) = torch.autograd.grad(loss * 2.0**16, logits)
     expected = 2.0**16 * (0.001 - 0.1 / 1000) / 4096
     assert torch.allclose(gradient[0, 1:].float(), torch.tensor(expected), rtol=1e-3)
+
+
+def checkpointed(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return checkpoint(maxsup_cross_entropy, logits, target, use_reentrant=False)
+
+
+def divided_in_place(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    loss = maxsup_cross_entropy(logits, target)
+    loss /= 2
+    loss *= 2
+    return loss
+
+
+def masked_in_place(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    values = maxsup_cross_entropy(logits, target, reduction="none")
+    values *= 1 / 3
+    return values.sum()
+
+
+def with_narrow_labels(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return maxsup_cross_entropy(logits, target.to(torch.int32))
+
+
+def where_torch_must_be_deterministic(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    torch.use_deterministic_algorithms(True)
+    try:
+        return maxsup_cross_entropy(logits, target)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+WAYS = [checkpointed, divided_in_place, masked_in_place, with_narrow_labels, where_torch_must_be_deterministic]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_done_around_a_loss_changes_nothing(way):
+    logits, target = torch.randn(3, 5), torch.tensor([1, 4, 0])
+    expected, expected_gradient = value_and_gradient("maxsup", "reference", logits, target, alpha=0.1)
+    leaf = logits.clone().requires_grad_()
+    with implementation("triton"):
+        value = way(leaf, target)
+        value.backward()
+    assert torch.allclose(value, expected, rtol=1e-6)
+    assert torch.allclose(leaf.grad, expected_gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 1), (2, 3, 0)], ids=str)
+def test_no_samples_and_one_class_are_what_the_formula_makes_of_them(shape: tuple[int, ...]):
+    logits, target = torch.zeros(shape), torch.zeros(shape[:1] + shape[2:], dtype=torch.int64)
+    for reduction in ("sum", "none"):
+        value, gradient = value_and_gradient("maxsup", "triton", logits, target, reduction=reduction)
+        expected, expected_gradient = value_and_gradient("maxsup", "reference", logits, target, reduction=reduction)
+        assert torch.equal(value, expected)
+        assert torch.equal(gradient, expected_gradient)
+
+
+def test_logits_without_a_graph_and_rows_that_share_memory_have_values():
+    logits, target = torch.randn(1, 5).expand(3, 5), torch.tensor([1, 4, 0])
+    with implementation("reference"):
+        expected = maxsup_cross_entropy(logits, target)
+    with implementation("triton"):
+        with torch.inference_mode():
+            inferred = maxsup_cross_entropy(logits, target)
+        with torch.no_grad():
+            assert torch.allclose(maxsup_cross_entropy(logits, target), expected, rtol=1e-6)
+    assert torch.allclose(inferred, expected, rtol=1e-6)
+
+
+def test_many_samples_are_added_up_in_one_order(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rows, "TOTAL_BLOCK", 16)
+    logits, target = torch.randn(2600, 3), torch.arange(2600) % 3  # 41 programs, three turns of the last kernel
+    with implementation("triton"):
+        first, second = (maxsup_cross_entropy(logits, target) for _ in range(2))
+    with implementation("reference"):
+        expected = maxsup_cross_entropy(logits.double(), target)
+    assert torch.equal(first, second)
+    assert torch.allclose(first.double(), expected, rtol=1e-6)
 
 
 def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():

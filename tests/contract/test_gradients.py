@@ -66,6 +66,24 @@ def test_the_gradient_holds_for_uneven_upstream_gradients(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3)], ids=str)
+def test_values_and_a_loss_may_be_changed_in_place(name: str, shape: tuple[int, ...]):
+    found = []
+    logits = logits_without_ties(*shape).requires_grad_()
+    factors = torch.rand(shape[:1] + shape[2:], dtype=torch.float64)
+    for is_in_place in (True, False):
+        values = call_function(name, logits, labels_for(logits), reduction="none")
+        loss = call_function(name, logits, labels_for(logits))
+        if is_in_place:
+            values *= factors
+            loss /= 3
+        else:
+            values, loss = values * factors, loss / 3
+        found.append(torch.autograd.grad(values.sum() + loss, logits)[0])
+    assert torch.allclose(*found, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_that_is_kept_gives_its_gradient_as_often_as_asked(name: str):
     logits = logits_without_ties(5, 4).requires_grad_()
     loss = call_function(name, logits, labels_for(logits))

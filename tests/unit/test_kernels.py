@@ -12,18 +12,30 @@ if sys.platform != "linux":
 from benchmarks.kernels import KERNELS, TARGETS, compiled  # noqa: E402 - after the check that Triton is there
 from maxsup.losses.device.rows import PENALTIES  # noqa: E402
 
-SHAPES = [(1000, True), (32000, True), (152, False)]
-"""Classes, and whether they are innermost: in a row, in a row of many tiles, in planes."""
+LAUNCHES = [
+    ("fp32", 10, True),
+    ("fp16", 100, True),
+    ("bf16", 1000, True),
+    ("fp32", 32000, True),
+    ("bf16", 32000, True),
+    ("bf16", 152, False),
+]
+"""Type, classes, and whether they are innermost: many rows to a tile, one, many tiles to a row, planes.
+
+``python -m benchmarks device`` goes through every type at every launch.
+"""
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_kernel_spills_and_loads_are_128_bits_wide(target: str):
+    assert compiled(target, "total", "fp32", 1000).spills == 0
     for kernel in KERNELS:
-        for num_classes, is_rows in SHAPES:
-            found = compiled(target, kernel, "bf16", num_classes, is_rows=is_rows)
-            assert found.spills == 0, (kernel, num_classes)
-            assert found.wide_loads > 0, (kernel, num_classes)
-            assert found.registers <= 168, (kernel, num_classes)  # three programs of 128 threads side by side
+        for dtype, num_classes, is_rows in LAUNCHES:
+            found = compiled(target, kernel, dtype, num_classes, is_rows=is_rows)
+            assert found.spills == 0, (kernel, dtype, num_classes)
+            assert found.wide_loads > 0 or num_classes % 8 != 0, (kernel, dtype, num_classes)
+            # Three programs of 128 threads side by side.
+            assert found.registers <= 168, (kernel, dtype, num_classes)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -32,8 +44,7 @@ def test_no_penalty_spills(penalty: str):
         assert compiled("sm_80", kernel, "fp32", 32000, penalty=penalty).spills == 0
 
 
-def test_few_classes_and_odd_numbers_of_them_do_not_spill():
+def test_odd_numbers_of_classes_do_not_spill_and_have_narrow_loads():
     for kernel in KERNELS:
-        assert compiled("sm_80", kernel, "fp32", 10).spills == 0
         odd = compiled("sm_80", kernel, "bf16", 50257)
         assert (odd.spills, odd.wide_loads) == (0, 0)

@@ -44,10 +44,24 @@ def traffic(work: Callable[[], object]) -> Traffic:
     return Traffic(counter.num_bytes, tuple(counter.kernels))
 
 
+def allocated(work: Callable[[], object]) -> int:
+    """Bytes of the tensors that the operators of ``work`` make, as if none of them were ever freed.
+
+    Example:
+        >>> logits = torch.empty(256, 1000, device="meta")
+        >>> allocated(lambda: torch.softmax(logits, dim=1).log()) / logits.nbytes
+        2.0
+    """
+    with _Counter() as counter:
+        work()
+    return counter.num_allocated
+
+
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.num_bytes = 0
+        self.num_allocated = 0
         self.kernels: list[str] = []
 
     def __torch_dispatch__(
@@ -56,13 +70,24 @@ class _Counter(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         plain = name.removesuffix("_") if func._schema.is_mutable else name
+        if not any(item.alias_info is not None for item in func._schema.returns):
+            self.num_allocated += sum(map(_num_bytes, _tensors(result)))
         is_view = any(item.alias_info is not None and not item.alias_info.is_write for item in func._schema.returns)
         if not is_view and plain not in _FREE:
             read = {name: value for name, value in (kwargs or {}).items() if name != "out"}
-            inputs, outputs = list(_tensors((args, read))), list(_tensors(result))
+            inputs, outputs = (
+                list(_tensors((args, read))),
+                list(_tensors(result if func._schema.returns else _written(func, args))),
+            )
             self.num_bytes += _moved(plain, func._schema.is_mutable, inputs, outputs)
             self.kernels.append(name)
         return result
+
+
+def _written(func: Any, args: tuple[Any, ...]) -> list[Any]:
+    """What an operator that returns nothing writes to."""
+    places = zip(func._schema.arguments, args, strict=False)
+    return [value for place, value in places if place.alias_info is not None and place.alias_info.is_write]
 
 
 def _moved(name: str, is_in_place: bool, inputs: list[Tensor], outputs: list[Tensor]) -> int:

@@ -180,6 +180,9 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     if torch.compiler.is_compiling():  # as a part of the pass over all classes
         is_class = positions(grad, axis) == index
         grad.add_(torch.where(is_class, push, 0.0))
+    elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
+        # A GPU adds at indices in no promised order, and so refuses to; with one index a sample nothing is lost.
+        grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
     elif isinstance(push, Tensor):
         grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
     else:

@@ -102,8 +102,16 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
 def reduced(values: Tensor, denominator: Factor | None, input: Tensor, reduction: str) -> Tensor:
     """The loss of all samples."""
     if reduction == "none":
-        return values.reshape(sample_shape(input))
+        return one_a_sample(values, input)
     return values.sum() / denominator if reduction == "mean" and denominator is not None else values.sum()
+
+
+def one_a_sample(values: Tensor, input: Tensor) -> Tensor:
+    """Values in the shape of the samples."""
+    if torch.compiler.is_compiling():
+        return values.reshape(sample_shape(input))
+    # Not as a view: autograd forbids to change a view in place that a function of ours returns.
+    return torch.ops.aten._unsafe_view(values, sample_shape(input))
 
 
 def _may_look(input: Tensor) -> bool:
@@ -216,7 +224,7 @@ class _EagerLoss(torch.autograd.Function):
         ctx.save_for_backward(input, grad, *tensors_of(call))
         ctx.others, ctx.penalty, ctx.formula = others_of(call), penalty, formula
         ctx.ignores, ctx.address = job.valid is not None, address_of(grad)
-        return values.reshape(sample_shape(input)) if call.reduction == "none" else values.sum() * job.factor
+        return one_a_sample(values, input) if call.reduction == "none" else values.sum() * job.factor
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:

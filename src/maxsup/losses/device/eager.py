@@ -53,11 +53,14 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
     return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
 
 
-def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor) -> Tensor:
-    """Gradient in the shape and type of the input; ``pull`` is what each sample, or all of them, count."""
+def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor, out: Tensor | None = None) -> Tensor:
+    """Gradient in the shape and type of the input; ``pull`` is what each sample, or all of them, count.
+
+    The rows of ``out`` take it where they are given; they may be those of the input.
+    """
     laid, is_rows = laid_out(input)
     pull = _beside(pull, laid)
-    out = torch.empty_like(laid)
+    out = torch.empty_like(laid) if out is None else out
     if kept.num_present is None:
         torch.mul(kept.direction, pull, out=out)
     else:

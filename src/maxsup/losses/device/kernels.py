@@ -4,7 +4,7 @@ A program takes ``ROWS`` samples and goes through their classes in tiles of ``BL
 positions)`` by strides: rows ``(N, K)`` are one plane with N positions, dense logits ``(N, K, H, W)`` are N planes.
 Arithmetic is in single precision at least. Only ``losses/device/rows.py`` imports this file, where Triton is present.
 
-What a penalty is stands in device functions (:func:`_penalty`, :func:`_push_on_class`) and in what the true and the top
+What a penalty is stands in device functions (``penalties.py``) and in what the true and the top
 class get; its name is a constant of the compilation. Its strength is a number that comes with the launch or is read
 from memory: a schedule neither compiles anew nor waits.
 
@@ -21,40 +21,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from maxsup.losses.device.penalties import penalty_of, push_on_class
+
 # Sizes that are a multiple of this allow loads of 128 bits in every precision. Triton by itself only asks for 16.
 VECTOR = tl.constexpr(8)
-
-
-@triton.jit
-def _penalty(PENALTY: tl.constexpr, top, mean, true_logit, squares, expected, log_norm, excess):
-    """R of a sample."""
-    if PENALTY == "maxsup":
-        return top - mean
-    elif PENALTY == "ls":
-        return true_logit - mean
-    elif PENALTY == "logit_penalty":
-        return squares / 2
-    elif PENALTY == "confidence_penalty":
-        return expected - log_norm
-    elif PENALTY == "poly1":
-        return 1.0 - expected
-    else:  # mbls
-        return excess
-
-
-@triton.jit
-def _push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count, log_norm, penalty, top):
-    """dR/dz of every class, without what only the true or the top class gets."""
-    if PENALTY == "maxsup" or PENALTY == "ls":
-        return -1.0 / count
-    elif PENALTY == "logit_penalty":
-        return z
-    elif PENALTY == "confidence_penalty":
-        return probs * (z - log_norm - penalty)
-    elif PENALTY == "poly1":
-        return probs * (1.0 - penalty)
-    else:  # mbls
-        return tl.where(top - z > MARGIN, -1.0 / count, 0.0)
 
 
 @triton.jit
@@ -217,7 +187,7 @@ def statistics_kernel(
     expected = weighted / norm  # of the logits, or of the target under the prediction
     if PENALTY == "poly1":
         expected = expected / divisor if IS_SOFT else tl.exp(true_logit - log_norm)
-    penalty = _penalty(PENALTY, top, total / count, true_logit, squares, expected, log_norm, excess)
+    penalty = penalty_of(PENALTY, top, total / count, true_logit, squares, expected, log_norm, excess)
     value = data + _number(strength, IN_MEMORY, DTYPE) * penalty
     if Z_LOSS != 0:
         value += Z_LOSS * log_norm * log_norm
@@ -361,7 +331,7 @@ def gradient_kernel(
         classes = first + tl.arange(0, BLOCK)
         z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
         probs = tl.exp(z - log_norm[:, None])
-        dense = _push_on_class(
+        dense = push_on_class(
             PENALTY, MARGIN, z, probs, count[:, None], log_norm[:, None], extra[:, None], top[:, None]
         )
         grad = tl.where(z != -float("inf"), slope[:, None] * probs + push[:, None] * dense, 0.0)

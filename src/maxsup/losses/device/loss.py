@@ -12,9 +12,19 @@ import torch
 from torch import Tensor
 
 from maxsup.losses.computing.closed_form import Factor, FusedPenalty
-from maxsup.losses.computing.fused import Call, Formula, is_vectorised, job_of, joined, others_of, reduced, tensors_of
+from maxsup.losses.computing.fused import (
+    Call,
+    Formula,
+    is_vectorised,
+    job_of,
+    joined,
+    one_a_sample,
+    others_of,
+    reduced,
+    tensors_of,
+)
 from maxsup.losses.device import eager, rows
-from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range, sample_shape
+from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range
 
 
 def device_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula, form: str) -> Tensor:
@@ -61,7 +71,7 @@ class _TritonLoss(torch.autograd.Function):
         arguments = _kernel_arguments(input, call, penalty)
         num_partials = 0 if call.reduction == "none" else rows.num_partials(input)
         values, *kept, partials = rows.row_values(input, *arguments, num_partials)
-        loss, denominator = values.reshape(sample_shape(input)), None
+        loss, denominator = one_a_sample(values, input), None
         if num_partials > 0:
             loss, denominator = _total(partials, input, call)
         _save(ctx, input, call, formula, (*arguments[2:4], *kept, denominator, *arguments[4:]))

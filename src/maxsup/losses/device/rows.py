@@ -20,85 +20,12 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import laid_as, restored
 from maxsup.losses.computing.closed_form import Factor, working_dtype
+from maxsup.losses.device.layout import Layout, grid_of, launch_of, layout_of, samples_of, sizes_of, strides_as
 from maxsup.losses.reduction import num_classes
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
 """Penalties that the kernels know."""
-VECTOR = 8
 TOTAL_BLOCK = 1024
-# Beyond this a class cannot be addressed in 32 bits.
-MAX_OFFSET = 2**31 - 1
-
-
-class Launch(NamedTuple):
-    """How a kernel goes through the samples."""
-
-    rows: int
-    block: int
-    num_warps: int
-
-
-def launch_of(num_classes: int, is_rows: bool, warp_size: int = 32) -> Launch:
-    """Samples and classes in a tile, eight logits or more to a thread; none makes the compiler spill registers.
-
-    Example:
-        >>> launch_of(10, True), launch_of(1000, True)
-        (Launch(rows=64, block=16, num_warps=4), Launch(rows=1, block=1024, num_warps=4))
-        >>> launch_of(32000, True), launch_of(150, False)
-        (Launch(rows=1, block=4096, num_warps=8), Launch(rows=128, block=16, num_warps=4))
-    """
-    rows, block = 128, 16
-    if is_rows:
-        block = min(max(16, 1 << (num_classes - 1).bit_length()), 4096)
-        rows = max(1, 1024 // block)
-    return Launch(rows, block, (256 if block == 4096 else 128) // warp_size)
-
-
-class Layout(NamedTuple):
-    """Logits ``(planes, classes, positions)`` in memory."""
-
-    tensor: Tensor
-    num_classes: int
-    num_planes: int
-    num_positions: int
-    strides: tuple[int, int, int]
-    is_rows: bool
-
-    @property
-    def samples(self) -> Samples:
-        """How they are gone through."""
-        return Samples(self.num_planes, self.num_positions, self.is_rows)
-
-
-class Samples(NamedTuple):
-    """How many planes of how many positions some logits are, and whether classes are innermost."""
-
-    num_planes: int
-    num_positions: int
-    is_rows: bool
-
-
-def samples_of(logits: Tensor) -> Samples:
-    """How the samples of some logits are gone through."""
-    if logits.dim() == 1:
-        return Samples(1, 1, True)
-    if logits.dim() == 2:
-        return Samples(1, logits.shape[0], logits.stride(1) == 1 or logits.stride(0) != 1)
-    if logits.movedim(1, -1).is_contiguous() or logits[0].numel() > MAX_OFFSET:
-        return Samples(1, logits.numel() // num_classes(logits), True)
-    return Samples(logits.shape[0], logits[0, 0].numel(), False)
-
-
-def layout_of(logits: Tensor) -> Layout:
-    """Where the samples of some logits are, without a copy unless their strides are those of no plane."""
-    size, samples = num_classes(logits), samples_of(logits)
-    if logits.dim() == 1:
-        return Layout(logits, size, *samples[:2], (0, 0, logits.stride(0)), True)
-    if logits.dim() == 2:
-        return Layout(logits, size, *samples[:2], (0, logits.stride(0), logits.stride(1)), samples.is_rows)
-    laid = laid_as(logits, samples.is_rows)
-    strides = (0, size, 1) if samples.is_rows else (laid.stride(0), 1, laid.stride(1))
-    return Layout(laid, size, *samples[:2], strides, samples.is_rows)
 
 
 class Terms(NamedTuple):
@@ -113,6 +40,7 @@ class Terms(NamedTuple):
 # The strength is in memory, or a number.
 _INPUTS = "Tensor logits, Tensor target, Tensor? weight, Tensor? strength, float number"
 _TERMS = "int ignore_index, str penalty, float margin, float z_loss"
+_KEPT = "Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, Tensor? denominator"
 
 
 @torch.library.custom_op(
@@ -131,10 +59,10 @@ def row_values(
     from maxsup.losses.device.kernels import statistics_kernel
 
     terms, layout, results = Terms(*others[:-1]), layout_of(logits), _fake_values(logits, target, *others)
-    aligned, sizes = _sizes(layout, layout.strides)
+    aligned, sizes = sizes_of(layout, layout.strides)
     target, target_strides = _beside(target, layout)
     with _device_of(logits):
-        statistics_kernel[_grid(layout.num_classes, layout.samples)](
+        statistics_kernel[grid_of(layout.num_classes, layout.samples)](
             layout.tensor,
             target,
             None if weight is None else weight.contiguous(),
@@ -203,8 +131,7 @@ def _fake_total(partials: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op(
     "maxsup::row_gradient",
     mutates_args=(),
-    schema=f"({_INPUTS}, Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, Tensor? denominator, "
-    f"{_TERMS}) -> Tensor",
+    schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor",
 )
 def row_gradient(logits: Tensor, *others: Any) -> Tensor:
     """Gradient of ``upstream / denominator`` times the values; the upstream is one number, or one a sample."""
@@ -219,6 +146,21 @@ def _fake_gradient(logits: Tensor, *others: Any) -> Tensor:
     layout = layout_of(logits)
     out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
     return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
+
+
+@torch.library.custom_op(
+    "maxsup::overwrite_rows",
+    mutates_args=("logits",),
+    schema=f"({_INPUTS.replace('Tensor logits', 'Tensor(a!) logits')}, {_KEPT}, {_TERMS}) -> ()",
+)
+def overwrite_rows(logits: Tensor, *others: Any) -> None:
+    """The same gradient, of rows, in the memory of the logits."""
+    write_gradient(layout_of(logits), logits, *others)
+
+
+@overwrite_rows.register_fake
+def _(logits: Tensor, *others: Any) -> None:
+    return None
 
 
 def write_gradient(
@@ -238,10 +180,10 @@ def write_gradient(
     """Write the gradient to ``out``: memory of the shape of the logits as they are laid out, or theirs."""
     from maxsup.losses.device.kernels import gradient_kernel
 
-    aligned, sizes = _sizes(layout, _strides(out, layout))
+    aligned, sizes = sizes_of(layout, strides_as(out, layout))
     target, target_strides = _beside(target, layout)
     with _device_of(out):
-        gradient_kernel[_grid(layout.num_classes, layout.samples)](
+        gradient_kernel[grid_of(layout.num_classes, layout.samples)](
             layout.tensor,
             target,
             None if weight is None else weight.contiguous(),
@@ -263,7 +205,7 @@ def write_gradient(
 
 def num_partials(logits: Tensor) -> int:
     """Programs of :func:`row_values`, each of which leaves its part of the sums."""
-    return math.prod(_grid(num_classes(logits), samples_of(logits)))
+    return math.prod(grid_of(num_classes(logits), samples_of(logits)))
 
 
 def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
@@ -281,7 +223,7 @@ def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, ma
     """Values of rows; the gradient of their sum, in which every row counts ``mass``, takes the place of the logits."""
     inputs = (labels, None, *number_on(logits, strength))
     values, *kept, _ = row_values(logits, *inputs, *terms, 0)
-    write_gradient(layout_of(logits), logits, *inputs, *kept, mass, None, *terms)
+    overwrite_rows(logits, *inputs, *kept, mass, None, *terms)
     return values
 
 
@@ -306,37 +248,7 @@ def _beside(target: Tensor, layout: Layout) -> tuple[Tensor, tuple[int, int, int
         return target.reshape(-1), (layout.num_positions, 1, 0)
     if target.dim() > 2:
         target = laid_as(target, layout.is_rows)
-    return target, _strides(target, layout)
-
-
-def _strides(tensor: Tensor, layout: Layout) -> tuple[int, int, int]:
-    """Strides of planes, positions and classes of a tensor that is laid out as some logits are."""
-    if tensor.dim() == 1:
-        return 0, 0, tensor.stride(0)
-    if tensor.dim() == 2:
-        return 0, tensor.stride(0), tensor.stride(1)
-    return tensor.stride(0), tensor.stride(2), tensor.stride(1)
-
-
-def _sizes(layout: Layout, *strides: tuple[int, int, int]) -> tuple[str, list[int]]:
-    """Which sizes are multiples of ``VECTOR``, and all of them, those divided by it."""
-    every = (layout.strides, *strides)
-    sizes = [layout.num_classes, layout.num_positions, *(stride for part in every for stride in part)]
-    aligned = "none"
-    if all(part[2] == 1 for part in every):
-        divided, aligned = [0, *range(2, len(sizes), 3), *range(3, len(sizes), 3)], "classes"
-    elif all(part[1] == 1 for part in every):
-        divided, aligned = [1, *range(2, len(sizes), 3), *range(4, len(sizes), 3)], "positions"
-    else:
-        divided = []
-    if any(sizes[index] % VECTOR for index in divided):
-        return "none", sizes
-    return aligned, [size // VECTOR if index in divided else size for index, size in enumerate(sizes)]
-
-
-def _grid(num_classes: int, samples: Samples) -> tuple[int, int]:
-    rows = launch_of(num_classes, samples.is_rows).rows
-    return (-(-samples.num_positions // rows), samples.num_planes)
+    return target, strides_as(target, layout)
 
 
 def _constants(layout: Layout, target: Tensor, aligned: str, terms: Terms) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -10,21 +11,19 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
-from maxsup.losses.computing.closed_form import Factor, Job, block_loss, working_dtype
+from maxsup.losses.computing.closed_form import Factor, working_dtype
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
-from maxsup.losses.device.rows import Terms, overwrite_with_gradient
+from maxsup.losses.head.rows import OVERWRITTEN
 from maxsup.losses.head.soft_cap import cap_in_place, soft_capped
 from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
-from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
+from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.reduction import raise_if_out_of_range
 
 # Thinner blocks make the matrix products slow, thicker ones only cost memory.
 BLOCK_ROWS = 256
 # On a device a block this large keeps the products busy; what it costs does not depend on the number of rows.
 DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
-NO_LABEL = -100
 
 
 class Head(NamedTuple):
@@ -162,7 +161,7 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
             "maxsup_cross_entropy, or leave create_graph=True out."
         )
     is_kept = torch.is_grad_enabled()
-    with torch.enable_grad(), torch.autocast(head.hidden.device.type, enabled=False):
+    with torch.enable_grad(), _without_autocast(head.hidden.device.type):
         # Views, because hidden may itself depend on weight (tied embeddings), and that part is not ours.
         own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
         hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
@@ -211,12 +210,12 @@ def _by_blocks(
         torch.zeros_like(bias, dtype=dtype) if bias is not None and wanted[2] else None,
     )
     values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-    # The kernels read and write logits as the products make them; elsewhere a block is in single precision.
-    has_kernel = shard is None and form_for(hidden) == "triton"
-    kept = products if has_kernel else dtype
+    # On a device logits are read and written as the products make them; elsewhere a block is in single precision.
+    form = form_for(hidden) if shard is None else "fused"
+    kept = products if form in ("triton", "eager") else dtype
     size = _block_rows(len(weight) * kept.itemsize, hidden.device)
     buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
-    with torch.autocast(hidden.device.type, enabled=False):
+    with _without_autocast(hidden.device.type):
         matrix = weight.to(products)
         for start in range(0, len(hidden), size):
             rows = slice(start, min(start + size, len(hidden)))
@@ -228,10 +227,8 @@ def _by_blocks(
             if bias is not None:
                 logits.add_(bias)
             labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
-            if has_kernel:
-                values[rows] = _overwritten_by_kernel(logits, labels, valid, mass, alpha, objective)
-            elif shard is None:
-                values[rows] = _overwritten_by_gradient(logits, labels, valid, mass, alpha, objective)
+            if shard is None:
+                values[rows] = OVERWRITTEN[form](logits, labels, valid, mass, alpha, objective)
             else:
                 slope = cap_in_place(logits, valid, objective.soft_cap)
                 values[rows] = parallel_block_loss(logits, labels, valid, mass, alpha, objective.z_loss, shard)
@@ -280,44 +277,14 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list
     return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
 
 
+def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
+    """Products in the precision of the plan; some kinds of device, ``meta`` among them, know no autocast at all."""
+    is_known = torch.amp.is_autocast_available(device_type)
+    return torch.autocast(device_type, enabled=False) if is_known else nullcontext()
+
+
 def _block_rows(row_bytes: int, device: torch.device) -> int:
     return BLOCK_ROWS if device.type == "cpu" else max(BLOCK_ROWS, DEVICE_BLOCK_BYTES // row_bytes)
-
-
-def _overwritten_by_kernel(
-    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
-) -> Tensor:
-    slope = cap_in_place(logits, valid, objective.soft_cap)
-    terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
-    labels = labels.where(valid, NO_LABEL).squeeze(1)
-    values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms)
-    if slope is not None:
-        logits.mul_(slope)
-    return values
-
-
-def _overwritten_by_gradient(
-    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
-) -> Tensor:
-    """Values of a block of rows; its logits are replaced by their gradient."""
-    is_on_cpu = logits.device.type == "cpu"
-    counts = None if is_on_cpu and bool(valid.all()) else valid
-    size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if is_on_cpu else len(logits)
-    penalty = fused_penalty(objective.margin)
-    values = []
-    for start in range(0, len(logits), size):
-        part = slice(start, start + size)
-        block, counted = logits[part], None if counts is None else counts[part]
-        slope = cap_in_place(block, counted, objective.soft_cap)
-        job = Job(penalty, alpha, objective.z_loss, labels[part], counted, mass[part], 1.0, is_on_cpu)
-        out = block if penalty.is_centred else None
-        block_values, grad = block_loss(block, job, 1, out)
-        values.append(block_values.squeeze(1))
-        if slope is not None:
-            torch.mul(grad, slope, out=block)
-        elif out is None:
-            block.copy_(grad)
-    return torch.cat(values)
 
 
 def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:

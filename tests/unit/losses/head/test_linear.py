@@ -46,6 +46,19 @@ def test_the_head_gives_the_loss_and_gradients_of_the_logits(options, scale):
         assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"margin": 0.5}, {"z_loss": 0.01}, {"soft_cap": 5.0}], ids=str)
+def test_few_operators_give_a_head_what_blocks_give_it(options):
+    *tensors, target = case(scale=3.0)
+    target[3] = -100
+    found = []
+    for form in ("eager", "fused"):
+        with implementation(form):
+            loss = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
+            found.append([loss, *gradients(loss, tensors)])
+    for own, other in zip(*found, strict=True):
+        assert torch.allclose(own, other, rtol=1e-9, atol=1e-12)
+
+
 def test_every_row_may_have_its_own_upstream_gradient():
     *tensors, target = case()
     target[0] = 255
