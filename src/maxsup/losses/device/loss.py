@@ -71,8 +71,9 @@ class _TritonLoss(torch.autograd.Function):
         arguments = _kernel_arguments(input, call, penalty)
         num_partials = 0 if call.reduction == "none" else rows.num_partials(input)
         values, *kept, partials = rows.row_values(input, *arguments, num_partials)
-        loss, denominator = one_a_sample(values, input), None
-        if num_partials > 0:
+        if call.reduction == "none":
+            loss, denominator = one_a_sample(values, input), None
+        else:
             loss, denominator = _total(partials, input, call)
         _save(ctx, input, call, formula, (*arguments[2:4], *kept, denominator, *arguments[4:]))
         return loss
