@@ -43,7 +43,14 @@ def counted(show: Callable[[str], None]) -> list[dict[str, Any]]:
             ratio = moved.num_bytes / logits_bytes
             bounds = [f"{1000 * moved.num_bytes / bandwidth:.2f}" for bandwidth in BANDWIDTHS.values()]
             rows.append([name, f"{ratio:.2f}", str(len(moved.kernels)), *bounds])
-            found.append({"head": [num_rows, width, num_classes], "name": name, **moved._asdict()})
+            found.append(
+                {
+                    "head": [num_rows, width, num_classes],
+                    "name": name,
+                    "num_bytes": moved.num_bytes,
+                    "num_kernels": len(moved.kernels),
+                }
+            )
         show("\n".join(lined_up(["head", "logits", "kernels", *(f"{gpu} ms" for gpu in BANDWIDTHS)], rows)))
     return found
 
