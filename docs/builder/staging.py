@@ -88,8 +88,7 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
         if not (root / meant).exists():
             raise ValueError(f"a link must lead to a file; got {link!r} in {name}. Repair it.")
         if meant == "README.md":
-            # What the README says is on several pages here; of its parts, others link to this one.
-            place, anchor = ("cost.rst" if anchor == "cost" else "index.md"), ""
+            place, anchor = "index.md", ""
         elif meant in places:
             place = places[meant]
         else:
