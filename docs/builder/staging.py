@@ -11,7 +11,7 @@ from docs.builder import api, cards, commands, costs, explore, listings, studies
 
 # Pages of the repository's root that belong to the site.
 ROOT_PAGES = {name: name.lower() for name in ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md")}
-_COPIED = (".md", ".rst", ".png", ".py")
+_COPIED = (".md", ".rst", ".png", ".svg", ".py")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _SKIPPED = ("builder", "_build", "_static", "__pycache__")
 

@@ -64,6 +64,8 @@ def test_the_reference_has_an_entry_for_every_public_name() -> None:
 def test_hand_written_pages_link_to_files_that_exist() -> None:
     made = staging.copied(ROOT)
     assert {"index.md", "contributing.md", "evidence/README.md", "integrations/README.md"} < set(made)
+    assert "evidence/figures/claims.svg" in made
+    assert "(figures/claims.svg)" in made["evidence/README.md"]
     with pytest.raises(ValueError, match=r"a link must lead to a file; got 'gone\.md' in docs/a\.md"):
         staging.with_links("See [this](gone.md).", "docs/a.md", {}, ROOT)
 
