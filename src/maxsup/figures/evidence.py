@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 _COLORS = {"confirmed": "#1b7837", "contradicted": "#b2182b", "undecided": GREY}
 
 
+# Intervals of fewer pairs are so wide that they would leave no room for the others.
+_MIN_PAIRS = 6
+
+
 def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure:
     """Every claim in units of its margin, claimed direction to the right."""
-    shown = [claim for claim in claims if math.isfinite(claim["low"])]
+    shown = [claim for claim in claims if claim["num_pairs"] >= _MIN_PAIRS]
     with styled():
         figure, [[axes]] = panels(width=WIDE, height=0.6 + 0.28 * max(len(shown), 2))
         axes.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
