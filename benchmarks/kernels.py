@@ -18,7 +18,7 @@ from triton.compiler import ASTSource
 
 from maxsup.losses.device import kernels
 from maxsup.losses.device.layout import VECTOR, launch_of
-from maxsup.losses.device.rows import TOTAL_BLOCK
+from maxsup.losses.device.rows import PARTIALS_BLOCK
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -28,9 +28,7 @@ TARGETS = {
 }
 """A100, H100, B200 and MI300X."""
 KERNELS = {"statistics": kernels.statistics_kernel, "gradient": kernels.gradient_kernel}
-"""Those that go through logits."""
-_TOTAL = "total"
-_TYPES = {"target": "*i64", "top_indices": "*i32", "strength": "fp32"}
+_TYPES = {"target": "*i64", "top_indices": "*i32", "num_finished": "*i32", "strength": "fp32"}
 _SINGLE = ("weight", "values", "scales", "statistics", "upstream", "partials", "loss", "denominator")
 
 
@@ -46,19 +44,25 @@ class Compiled(NamedTuple):
 def compiled(
     target: str, kernel: str, dtype: str, num_classes: int, *, is_rows: bool = True, penalty: str = "maxsup"
 ) -> Compiled:
-    """One kernel for logits of ``num_classes`` in ``"bf16"``, ``"fp16"`` or ``"fp32"``, launched as we launch it.
+    """What the compiler says of one kernel, for logits of ``num_classes`` in ``"bf16"``, ``"fp16"`` or ``"fp32"``."""
+    code = assembly(target, kernel, dtype, num_classes, is_rows=is_rows, penalty=penalty)
+    return _read_amd(code) if target.startswith("gfx") else _read_nvidia(code, TARGETS[target].arch)
 
-    Besides those that go through logits there is ``"total"``, which adds up what they found.
-    """
-    function = kernels.total_kernel if kernel == _TOTAL else KERNELS[kernel]
+
+def assembly(
+    target: str, kernel: str, dtype: str, num_classes: int, *, is_rows: bool = True, penalty: str = "maxsup"
+) -> str:
+    """Code of one kernel for one GPU, launched as we launch it: PTX, or AMD's assembly."""
+    function = KERNELS[kernel]
     launch = launch_of(num_classes, is_rows, TARGETS[target].warp_size)
     aligned = "positions" if not is_rows else "classes" if num_classes % VECTOR == 0 else "none"
     unit = "class_stride" if is_rows else "position_stride"
     constants: dict[str, Any] = {
         "PENALTY": penalty,
         "IN_MEMORY": False,
-        "IS_SUMMED": True,
-        "IS_MEAN": True,
+        "ITEMS_IN_MEMORY": False,
+        "REDUCTION": "mean",
+        "PARTIALS": PARTIALS_BLOCK,
         "IS_ZERO_IF_EMPTY": False,
         "MARGIN": 10.0 if penalty == "mbls" else 0.0,
         "Z_LOSS": 0.0,
@@ -66,7 +70,7 @@ def compiled(
         "ALIGNED": aligned,
         "IS_DOUBLE": False,
         "ROWS": launch.rows,
-        "BLOCK": TOTAL_BLOCK if kernel == _TOTAL else launch.block,
+        "BLOCK": launch.block,
         # What a launch specialises on: a stride of 1, and what is absent.
         unit: 1,
         f"gradient_{unit}": 1,
@@ -84,9 +88,7 @@ def compiled(
         target=TARGETS[target],
         options={"num_warps": launch.num_warps, "enable_fp_fusion": True},
     )
-    if "amdgcn" in result.asm:
-        return _read_amd(result.asm["amdgcn"])
-    return _read_nvidia(result.asm["ptx"], TARGETS[target].arch)
+    return result.asm["amdgcn" if target.startswith("gfx") else "ptx"]
 
 
 def _type_of(name: str, dtype: str) -> str:

@@ -78,5 +78,5 @@ inputs = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
 assert torch.autograd.gradcheck(lambda x: runner_up_cross_entropy(x, torch.tensor([0, 1, 2])), inputs)
 
 # %%
-# To make it part of the package, put the file into ``src/maxsup/losses`` and follow :doc:`/contributing`: the
+# To make it part of the package, put the file into ``src/maxsup/losses/relatives`` and follow :doc:`/contributing`: the
 # contract tests, the command line and the cards of :doc:`/losses/index` then find it by themselves.

@@ -16,8 +16,9 @@ _IMPORTERS = {"__import__", "import_module"}
 _GROUND = {"core"}
 _PARTS = {"data", "losses", "metrics", "models"}
 _DRAWN = {"figures"}
+_TASK = {"dense"}
 _RUN = {"diagnosis", "training"}
-_WORK = {"analysis"} | _DRAWN | _RUN
+_WORK = {"analysis"} | _DRAWN | _TASK | _RUN
 _PAGES = {"reports"}
 _PUBLIC = {"core", "losses", "facade"}
 
@@ -30,9 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": _PUBLIC,
     **dict.fromkeys(_PARTS, _GROUND),
     "diagnosis": {"core", "metrics"},
-    "training": _PUBLIC | _PARTS,
+    "dense": _GROUND | _PARTS,
+    "training": _PUBLIC | _PARTS | _TASK,
     "figures": {"core", "metrics"},
-    "analysis": _PUBLIC | _PARTS | _DRAWN | _RUN,
+    "analysis": _PUBLIC | _PARTS | _DRAWN | _TASK | _RUN,
     "reports": _PUBLIC | _PARTS | _WORK,
     "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
     "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"bench", "doctor", "integrations", "studies"},

@@ -65,7 +65,7 @@ def test_the_loss_that_contributing_shows_is_known_everywhere_from_its_one_file(
         (package / path.name).symlink_to(path)
     (package / "losses").unlink()
     shutil.copytree(ROOT / "src" / "maxsup" / "losses", package / "losses")
-    (package / "losses" / "centre.py").write_text(textwrap.dedent("   " + example.lstrip()))
+    (package / "losses" / "relatives" / "centre.py").write_text(textwrap.dedent("   " + example.lstrip()))
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     (tmp_path / "use.py").write_text(f"HOME = {str(tmp_path)!r}\n{USE}")
     done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True)

@@ -1,15 +1,28 @@
 """Imports point down (docs/architecture.md)."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.floors import violations
-from tests.architecture.source import PACKAGE
+from tests.architecture.source import PACKAGE, called_name, parsed_files
 
 
 def test_imports_point_down() -> None:
     assert violations(PACKAGE) == []
+
+
+def test_only_registries_of_data_name_a_package_above_their_own() -> None:
+    named = {
+        (path.relative_to(PACKAGE).parts[0], keyword.value.value)
+        for path, tree in parsed_files(PACKAGE)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) == "Registry"
+        for keyword in node.keywords
+        if keyword.arg == "package" and isinstance(keyword.value, ast.Constant)
+    }
+    assert named == {("analysis", "maxsup.analysis.analyses"), ("data", "maxsup.dense"), ("dense", "maxsup.dense")}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +43,10 @@ def test_imports_point_down() -> None:
         ("losses/maxsup.py", "from maxsup.core.checks import check_number", False),
         ("training/loop.py", "from maxsup.analysis import probing", True),
         ("training/loop.py", "from maxsup.data import digits", False),
+        ("training/loop.py", "from maxsup.dense import Segmenter", False),
+        ("models/base.py", "from maxsup.dense import Segmenter", True),
+        ("dense/upernet.py", "from maxsup.models import create_model", False),
+        ("dense/evaluation.py", "from maxsup.training import evaluate", True),
         ("figures/style.py", "from maxsup.analysis.registry import Result", True),
         ("figures/style.py", "from maxsup.data import load_data", True),
         ("figures/style.py", "from maxsup.metrics import reliability", False),

@@ -181,8 +181,8 @@ def test_logits_without_a_graph_and_rows_that_share_memory_have_values():
 
 
 def test_many_samples_are_added_up_in_one_order(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rows, "TOTAL_BLOCK", 16)
-    logits, target = torch.randn(2600, 3), torch.arange(2600) % 3  # 41 programs, three turns of the last kernel
+    monkeypatch.setattr(rows, "PARTIALS_BLOCK", 16)
+    logits, target = torch.randn(2600, 3), torch.arange(2600) % 3  # 41 programs, whose sums are added up in three turns
     with implementation("triton"):
         first, second = (maxsup_cross_entropy(logits, target) for _ in range(2))
     with implementation("reference"):
@@ -197,7 +197,7 @@ def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():
         maxsup_cross_entropy(logits, target)
     terms = (-100, "maxsup", 0.0, 0.0)
     inputs = (logits, target, None, None, 0.1)
-    values, *kept, _ = rows.row_values(*inputs, *terms, 0)
+    values, *kept, _, _ = rows.row_values(*inputs, *terms, *rows.NO_REDUCTION)
     gradient = rows.row_gradient(*inputs, *kept, torch.tensor(1.0), None, *terms)
     assert values.isnan().tolist() == [False, True]
     assert gradient.isnan().all(1).tolist() == [False, True]
@@ -225,33 +225,16 @@ def test_a_head_overwrites_its_logits_by_their_gradient(
         assert torch.allclose(own.nan_to_num(), other.nan_to_num(), rtol=tolerance, atol=tolerance)
 
 
-def operator_arguments(*shape: int) -> tuple:
-    logits = torch.randn(shape, requires_grad=True)
-    return (
-        logits,
-        logits.detach().argmin(1),
-        None,
-        torch.tensor(0.1),
-        0.0,
-        -100,
-        "maxsup",
-        0.0,
-        0.0,
-        rows.num_partials(logits),
-    )
-
-
+@pytest.mark.parametrize("reduction", [rows.NO_REDUCTION, ("mean", None, None, False)], ids=["none", "mean"])
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 5)], ids=str)
-def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...]):
-    arguments = operator_arguments(*shape)
+def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...], reduction: tuple):
+    logits, terms = torch.randn(shape, requires_grad=True), (-100, "maxsup", 0.0, 0.0)
+    inputs = (logits, logits.detach().argmin(1), None, torch.tensor(0.1), 0.0)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(rows.row_values, arguments, test_utils=checks)
-    _, *kept, partials = (tensor.detach() for tensor in rows.row_values(*arguments))
-    inputs, terms = (arguments[0].detach(), *arguments[1:5]), arguments[5:-1]
-    promises = checks[:1] + checks[2:3]
-    others = (*kept, torch.tensor(1.0), None, *terms)
-    torch.library.opcheck(rows.row_gradient, (*inputs, *others), test_utils=promises)
-    torch.library.opcheck(rows.row_total, (partials, None, None, True, False), test_utils=promises)
+    torch.library.opcheck(rows.row_values, (*inputs, *terms, *reduction), test_utils=checks)
+    _, *kept, _, _ = (tensor.detach() for tensor in rows.row_values(*inputs, *terms, *reduction))
+    arguments = (logits.detach(), *inputs[1:], *kept, torch.tensor(1.0), None, *terms)
+    torch.library.opcheck(rows.row_gradient, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_a_compiled_loss_goes_through_the_operators_once_for_all_strengths_and_sizes(monkeypatch: pytest.MonkeyPatch):

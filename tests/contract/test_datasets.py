@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maxsup.core.config import AugmentConfig
+from maxsup.core.config import AugmentConfig, DenseConfig
 from maxsup.core.errors import DataError
 from maxsup.data import (
     CORRUPTIONS,
@@ -16,7 +16,8 @@ from maxsup.data import (
     build_pipeline,
     load_data,
 )
-from maxsup.data.presence import missing_places
+from maxsup.data.registry import missing_places
+from maxsup.dense.pipeline import MaskPipeline
 from tests.unit.data import made
 
 NAMES = DATASETS.names()
@@ -137,7 +138,7 @@ def test_a_split_gives_batches(loaded: dict[str, DataBundle], name: str, part: s
 def test_a_split_with_masks_gives_batches(loaded: dict[str, DataBundle], name: str, part: str) -> None:
     data = loaded[name]
     split = getattr(data, part)
-    pipeline = build_pipeline(
+    pipeline = MaskPipeline(
         split,
         batch_size=2,
         mean=data.mean,
@@ -147,6 +148,7 @@ def test_a_split_with_masks_gives_batches(loaded: dict[str, DataBundle], name: s
         augment=AugmentConfig(flip=True),
         image_size=16,
         num_classes=data.num_classes,
+        dense=DenseConfig(),
     )
     batch = next(pipeline.epoch(0))
     assert split.num_classes == data.num_classes

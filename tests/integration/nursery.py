@@ -27,6 +27,7 @@ class StepFile(Reporter):
     """Keeps the number of steps that were really taken in a file, where a kill leaves it."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT)
         self.before = 0
 

@@ -58,6 +58,7 @@ class StopAt(Reporter):
     """Sends this process a signal after so many steps."""
 
     def __init__(self, num_steps: int, number: int = signal.SIGTERM) -> None:
+        super().__init__()
         self.num_steps, self.number = num_steps, number
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:

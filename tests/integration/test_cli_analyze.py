@@ -4,23 +4,16 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from maxsup.analysis import ANALYSES
-from maxsup.cli import main
+from tests.integration.command import Outcome
 from tests.unit.analysis.made import make_run
 
 pytestmark = pytest.mark.slow
 
 CHEAP = ["corruption.num_images=20", "collapse.num_resamples=20", "calibration.num_resamples=20"]
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +23,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def cli(
-    made: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Outcome]:
-    """Runs one command in this process and in a folder that holds the runs ce, ls and maxsup."""
+def cli(cli: Callable[..., Outcome], made: list[Path], tmp_path: Path) -> Callable[..., Outcome]:
+    """Runs one command in a folder that holds the runs ce, ls and maxsup."""
     for path in made:
         shutil.copytree(path, tmp_path / path.name, symlinks=True)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main(words)
-        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
+    return cli
 
 
 def test_tables_line_up_and_say_where_everything_went(cli: Callable[..., Outcome]) -> None:

@@ -5,7 +5,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -14,31 +14,10 @@ import maxsup
 from maxsup.cli import main
 from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError, out_of_memory
 from maxsup.core.installation import install_command
+from tests.integration.command import Outcome
 from tests.reference.cases import NUM_LOSSES
 
 KEYS = ["name", "summary", "formula", "strength", "default", "source", "needs"]
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Runs one command in this process, which holds torch already, with its output piped."""
-    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*words: str, **environment: str) -> Outcome:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(SystemExit) as stopped:
-            main(words)
-        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 def in_a_new_process(*words: str, **options: Any) -> Outcome:

@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from maxsup.cli import main
 from maxsup.core.recipes import read_yaml
 from maxsup.training import load_run
 from tests.integration.command import Outcome, run_command
@@ -76,19 +75,6 @@ def split_zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plain_zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nothing but classes."""
     return write_zoo(tmp_path_factory.mktemp("plain"), {"": 15})
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main(words)
-        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 def independent_accuracy(run: Path, files: Iterator[tuple[Path, int]]) -> tuple[float, int]:

@@ -100,7 +100,7 @@ def test_a_finished_run_gives_its_summary_again_even_when_its_data_is_gone(tmp_p
 
 def test_another_experiment_in_the_same_directory_is_refused(images: Path, tmp_path: Path) -> None:
     train_quietly(tiny_recipe(images, "epochs=1"), tmp_path / "run")
-    with pytest.raises(MaxsupError, match=r"got optimizer.lr=0.3 in place of 0.2 in .*Choose another --output"):
+    with pytest.raises(MaxsupError, match=r"got optimizer.lr=0.3 in place of 0.2 in .*Choose another output"):
         train_quietly(tiny_recipe(images, "epochs=1", "optimizer.lr=0.3"), tmp_path / "run")
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -16,32 +16,14 @@ from maxsup.cli import main
 from maxsup.core.files.reading import read_json
 from maxsup.core.recipes import list_recipes
 from maxsup.data import DATASETS
+from maxsup.dense import SEGMENTERS
 from maxsup.losses import LOSSES
-from maxsup.models import MODELS, SEGMENTERS
+from maxsup.models import MODELS
 from tests.contract.recipe_data import arrays
+from tests.integration.command import Outcome
 
 QUICK = ["digits_cnn", "epochs=2", "batch_size=256", "model.options.widths=[8, 16]"]
 KEYS = {"split", "n", "accuracy", "accuracy_top5", "nll", "ece", "confidence_correct", "confidence_wrong"}
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
-    """Runs one command in this process and an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main(words)
-        return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +132,7 @@ def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[...
         (["train", "digits_cnn", "model.name=zzzzzz"], 2, "See `maxsup ls models`"),
         (["train"], 2, "Missing argument 'RECIPE'. See `maxsup train --help`."),
         (["train", "folder_finetune", "data.name=folder:missing", "model.pretrained=false"], 4, "missing"),
-        (["train", "digits_cnn", "--output", "/dev/null/run"], 5, "Choose another --output."),
+        (["train", "digits_cnn", "--output", "/dev/null/run"], 5, "Choose another output."),
         (["validate", "nothing.yaml"], 2, "recipe must be a file that exists; got 'nothing.yaml'."),
         (["validate", "digits_cnn", "model.name=smal_cnn"], 2, "Did you mean 'small_cnn'?"),
         (["validate", "digits_cnn", "schedule.warmup_epochs=99"], 2, "warmup_epochs must be at most epochs=20"),

@@ -241,10 +241,7 @@ def test_the_cases_are_those_of_the_goals():
 
 
 def test_the_median_decides_and_the_table_says_so():
-    goals = [
-        judged("time", "a", {"median": 0.6, "low": 0.5, "high": 0.9}, 0.65),
-        judged("error", "b", 2e-6, 1e-6),
-    ]
+    goals = [judged("time", "a", {"median": 0.6, "low": 0.5, "high": 0.9}, 0.65), judged("error", "b", 2e-6, 1e-6)]
     assert [goal["is_met"] for goal in goals] == [True, False]
     lines = list(goal_table(goals))
     assert lines[1].split() == ["time:", "a", "0.60", "[0.50-0.90]", "<=", "0.65", "met"]

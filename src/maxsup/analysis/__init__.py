@@ -14,8 +14,7 @@ from maxsup.analysis.registry import ANALYSES, Analysis, describe_analyses
 from maxsup.analysis.result_files import data_label, read_results, result_path
 
 if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
-    from maxsup.analysis.run_labels import label_runs
+    from maxsup.analysis.outputs import RunOutputs, label_runs
 
 __all__ = [
     "ANALYSES",
@@ -31,11 +30,9 @@ __all__ = [
     "result_path",
 ]
 
-_HOMES = {"RunOutputs": "outputs", "label_runs": "run_labels"}
-
 
 def __getattr__(name: str) -> Any:
     # Late: results are named, read and drawn without what trains and loads a run.
-    if name in _HOMES:
-        return getattr(import_module(f"maxsup.analysis.{_HOMES[name]}"), name)
+    if name in ("RunOutputs", "label_runs"):
+        return getattr(import_module("maxsup.analysis.outputs"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -78,8 +78,7 @@ def analyze(
     Returns:
         Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
-    from maxsup.analysis.outputs import RunOutputs
-    from maxsup.analysis.run_labels import label_runs
+    from maxsup.analysis.outputs import RunOutputs, label_runs
     from maxsup.data import data_name
     from maxsup.models import model_name
     from maxsup.training.reading import SPLITS

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.core.display import Display
-from maxsup.core.files.storage import failed_write, json_text, kept_if_possible, replace_bytes
+from maxsup.core.files.storage import json_text, kept_if_possible, make_folder, replace_bytes
 from maxsup.data import Pipeline
 from maxsup.models import Classifier, Program
-from maxsup.training.evaluate import autocast, evaluation_mode
+from maxsup.models.inference import autocast, evaluation_mode
 
 Tensors = dict[str, Tensor]
 
@@ -25,11 +25,7 @@ FORMAT = 1
 def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Display) -> Tensors:
     """Logits, features, labels and indices of all samples, from one forward pass each.
 
-    Args:
-        model: Left in the mode it came in; of a program there are no features.
-        pipeline: The split, in evaluation form.
-        precision: What the model computes in; what is kept is float32.
-        progress: Advanced once a batch.
+    Features and logits are kept in float32; of a program there are no features.
     """
     device = next(model.parameters(), torch.empty(0)).device
     columns: dict[str, list[Tensor]] = {"logits": [], "labels": [], "indices": []}
@@ -71,13 +67,7 @@ def affine_head(head: nn.Module, num_features: int) -> tuple[Tensor, Tensor] | N
 
 
 def cached(path: Path, key: Mapping[str, Any], make: Callable[[], tuple[Tensors, Any]]) -> tuple[Tensors, Any]:
-    """Tensors and notes from a file if they were made under the same ``key``, else from ``make``, and kept.
-
-    Args:
-        path: A safetensors file; its folder is made if need be.
-        key: What the content depends on.
-        make: Gives tensors, and notes that JSON can write.
-    """
+    """Tensors and notes from a file if they were made under the same ``key``, else from ``make``, and kept."""
     kept = read_kept(path, key)
     if kept is not None:
         return kept
@@ -87,20 +77,13 @@ def cached(path: Path, key: Mapping[str, Any], make: Callable[[], tuple[Tensors,
     return tensors, json.loads(json_text(notes))
 
 
-def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> tuple[Tensors, Any]:
-    """Write tensors and notes, and give them back as a reader will find them."""
+def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> None:
+    """Write tensors and notes for :func:`read_kept`."""
     from safetensors.torch import save
 
-    text = json_text(notes)
-    content = save(
-        {name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"key": _digest(key), "notes": text}
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise failed_write(path, len(content), 0, error) from error
-    replace_bytes(path, content)
-    return tensors, json.loads(text)
+    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    make_folder(path.parent)
+    replace_bytes(path, save(plain, metadata={"key": _digest(key), "notes": json_text(notes)}))
 
 
 def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:

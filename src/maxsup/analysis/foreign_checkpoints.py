@@ -16,19 +16,11 @@ from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError
 from maxsup.data import DataBundle
-from maxsup.data.registry import data_root
-from maxsup.data.sets.arrays import local_path
+from maxsup.data.registry import data_root, local_path
 from maxsup.data.sets.class_folders import split_folders
 from maxsup.diagnosis.class_order import class_order, read_class_names
 from maxsup.diagnosis.outputs import Outputs
-from maxsup.models import (
-    PROGRAM_SUFFIXES,
-    Classifier,
-    Program,
-    class_names_of,
-    load_program,
-    num_classes_of,
-)
+from maxsup.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
 from maxsup.training.builders import build_data, build_model, split_pipeline
 from maxsup.training.preprocessing import described_transform, wanted_preprocessing
 from maxsup.training.reading import SPLITS
@@ -80,7 +72,7 @@ def checkpoint_outputs(
         check_choice("split", split, SPLITS)
     program = load_program(Path(model)) if model.endswith(PROGRAM_SUFFIXES) else None
     if program is not None and weights is not None:
-        raise ValueError(f"--weights must be left out where the model is a file; got {str(weights)!r}. Drop it.")
+        raise ValueError(f"weights must be left out where the model is a file; got {str(weights)!r}. Drop it.")
     network_of = {"name": model, "pretrained": str(weights or "") or True} if program is None else {}
     values = {"data": {"name": data}, "model": network_of}
     recipe = parse_recipe(values, overrides, source="options")
@@ -138,7 +130,7 @@ def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
         return None
     if split is not None and split not in parts:
         there = ", ".join(parts) or "none"
-        raise DataError(f"split must be a folder of {home}; got {split!r}, and there are {there}. Leave --split out.")
+        raise DataError(f"split must be a folder of {home}; got {split!r}, and there are {there}. Leave split out.")
     return parts[split] if split else parts.get("test", parts.get("val", home))
 
 

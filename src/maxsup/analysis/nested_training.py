@@ -14,12 +14,7 @@ from maxsup.training.progress import Reporter
 def trained(run: RunOutputs, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:
     """The outputs of a training that goes on in ``folder`` after an interruption and is done once.
 
-    Args:
-        run: The run it belongs to.
-        plan: What to train.
-        folder: Where.
-        name: What the recipe is called in its summary.
-        what: What to say when it starts.
+    ``name`` is what the recipe is called in its summary, ``what`` what is said when it starts.
     """
     if not RunDir(folder).summary.is_file():
         run.progress.say(f"{run.label}: {what} in {folder}")

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from maxsup.analysis.channels import suited
 from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
 from maxsup.analysis.result_files import data_label, file_name
 from maxsup.core.checks import check_choice
-from maxsup.core.config import CIRCUMSTANCES, AugmentConfig, flat_items
+from maxsup.core.config import CIRCUMSTANCES, flat_items
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import file_digest
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.data import DataBundle, Pipeline, Split, load_data, stratified_split
+from maxsup.data import DataBundle, MemorySplit, Pipeline, Split, load_data, stratified_split
+from maxsup.dense import SEGMENTERS, Segmenter
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.style import loss_look
 from maxsup.losses import LOSSES
-from maxsup.models import SEGMENTERS, Classifier, Segmenter
+from maxsup.models import Classifier
 from maxsup.training import load_run
 from maxsup.training.builders import split_pipeline
 from maxsup.training.reading import SPLITS, WEIGHTS
 
 MAX_IMAGES = 50_000
 """A larger split is reduced to so many images, the same share of every class; as many as ImageNet's validation set."""
+
+_EVALUATION_KEYS = ("crop_pct", "crop_mode", "interpolation", "mean", "std")
+_LUMA = (0.299, 0.587, 0.114)
 
 
 class RunOutputs:
@@ -176,8 +181,7 @@ class RunOutputs:
             pipeline = self.pipeline(limited(whole, MAX_IMAGES))
             self.progress.start(f"{self.label}: outputs of {bundle.name}, {name} split", pipeline.num_batches)
             tensors = extracted(self.model, pipeline, precision=self.recipe.precision, progress=self.progress)
-            kept = _kept(whole, MAX_IMAGES)
-            tensors["indices"] = tensors["indices"] if kept is None else kept[tensors["indices"]]
+            tensors["indices"] = limited_indices(whole, MAX_IMAGES)[tensors["indices"]]
             affine = affine_head(self.model.head, self.model.num_features)
             if affine is not None:
                 tensors["weight"], tensors["bias"] = affine
@@ -197,16 +201,20 @@ class RunOutputs:
 
     def output_key(self, split: str, data: str | None = None) -> dict[str, Any]:
         """All that outputs depend on, so that others are never taken for them."""
-        source = flat_items({"data": self.recipe.data.model_dump(mode="json")})
         return {
-            **{name: value for name, value in source.items() if name not in CIRCUMSTANCES},
-            **_evaluation_settings(self.recipe.augment),
+            **self.data_key(),
+            **{key: getattr(self.recipe.augment, key) for key in _EVALUATION_KEYS},
             "precision": self.recipe.precision,
             "checkpoint": file_digest(self.run.weights(self.weights)),
             "target": data,
             "split": split,
             "limit": MAX_IMAGES,
         }
+
+    def data_key(self) -> dict[str, Any]:
+        """What the images of the run depend on."""
+        items = flat_items({"data": self.recipe.data.model_dump(mode="json")})
+        return {name: value for name, value in items.items() if name not in CIRCUMSTANCES}
 
     def pipeline(self, split: Split) -> Pipeline:
         """Batches of a split at the size and with the normalisation of the run, in order and without augmentation."""
@@ -223,18 +231,71 @@ class RunOutputs:
         return load_data(name, root=root, download=settings.download, split_seed=settings.split_seed)
 
 
-def _evaluation_settings(augment: AugmentConfig) -> dict[str, Any]:
-    return {name: getattr(augment, name) for name in ("crop_pct", "crop_mode", "interpolation", "mean", "std")}
-
-
-def _kept(split: Split, limit: int | None) -> Tensor | None:
-    """Indices of the images to take; None for all of them."""
+def limited_indices(split: Split, limit: int | None) -> Tensor:
+    """Indices of all images, or of a larger split of so many, the same share of every class."""
     if limit is None or len(split) <= limit:
-        return None
+        return torch.arange(len(split))
     return stratified_split(split.labels, limit / len(split), seed=0)[1]
 
 
 def limited(split: Any, limit: int | None) -> Any:
     """A split, or of a larger one as many images, the same share of every class."""
-    kept = _kept(split, limit)
-    return split if kept is None else split.subset(kept)
+    return split if limit is None or len(split) <= limit else split.subset(limited_indices(split, limit))
+
+
+def suited(other: DataBundle, own: DataBundle) -> DataBundle:
+    """Other data with the channels, the size and the normalisation of the data a model was trained on."""
+    num_channels = len(own.mean)
+    train, val, test = (
+        _with_channels(split, num_channels, other.name) for split in (other.train, other.val, other.test)
+    )
+    return replace(other, train=train, val=val, test=test, mean=own.mean, std=own.std)
+
+
+def _with_channels(split: Split, num_channels: int, name: str) -> Split:
+    has = split.images.shape[1] if isinstance(split, MemorySplit) else 3
+    if has == num_channels:
+        return split
+    if not isinstance(split, MemorySplit) or (has, num_channels) not in {(1, 3), (3, 1)}:
+        raise DataError(
+            f"{name!r} must have the {num_channels} channels the model was trained on; got {has}. Choose other data."
+        )
+    if has == 1:
+        return replace(split, images=split.images.expand(-1, 3, -1, -1).contiguous())
+    # As Pillow converts colour to grey.
+    shares = torch.tensor(_LUMA).view(1, 3, 1, 1)
+    grey = torch.cat([(part * shares).sum(1, keepdim=True).round() for part in split.images.split(4096)])
+    return replace(split, images=grey.to(torch.uint8))
+
+
+def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
+    """Names that tell runs apart: the loss, and of runs with the same loss what they differ in."""
+    labels = [loss_look(run.loss).label for run in runs]
+    facets = (
+        [_strength_text(run.strength) for run in runs],
+        [run.recipe.model.name for run in runs],
+        [run.recipe.data.name for run in runs],
+        [f"seed {run.recipe.seed}" for run in runs],
+        [run.weights for run in runs],
+        [run.run.path.resolve().name for run in runs],
+        [str(run.run.path) for run in runs],
+    )
+    for facet in facets:
+        groups: dict[str, set[str]] = {}
+        for label, value in zip(labels, facet, strict=True):
+            groups.setdefault(label, set()).add(value)
+        if len(groups) == len(labels):
+            break
+        labels = [
+            f"{label} {value}".strip() if len(groups[label]) > 1 else label
+            for label, value in zip(labels, facet, strict=True)
+        ]
+    return labels
+
+
+def _strength_text(strength: Any) -> str:
+    if isinstance(strength, int | float):
+        return f"{strength:g}"
+    if isinstance(strength, dict):
+        return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in strength.values())
+    return "" if strength is None else str(strength)

@@ -66,10 +66,6 @@ class Analysis:
         """Whether runs to be compared must be analysed in one call."""
         return self.agree is not _unchanged
 
-    def takes_none(self, option: str) -> bool:
-        """Whether None is a value of an option, as its annotation says."""
-        return str(inspect.signature(self.compute).parameters[option].annotation).endswith("| None")
-
 
 ANALYSES: Registry[Analysis] = Registry(
     "analysis", function=attrgetter("compute"), reserved=("split",), package="maxsup.analysis.analyses"
@@ -90,7 +86,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     ANALYSES.check_options(name, options)
     analysis, defaults = ANALYSES[name], ANALYSES.options(name)
     for option, value in options.items():
-        if option not in analysis.counts or (value is None and analysis.takes_none(option)):
+        takes_none = str(inspect.signature(analysis.compute).parameters[option].annotation).endswith("| None")
+        if option not in analysis.counts or (value is None and takes_none):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(

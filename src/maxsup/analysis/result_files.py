@@ -74,7 +74,4 @@ def read_results(path: str | Path, name: str) -> list[Result]:
         path: A run directory.
         name: Of an analysis.
     """
-    results = []
-    for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json")):
-        results.append(read_json(file))
-    return results
+    return [read_json(file) for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -34,20 +35,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ls", epilog=epilog("ls"))(ls)
-app.command("cp", epilog=epilog("cp"))(cp)
-app.command("validate", epilog=epilog("validate"))(validate)
-app.command("train", epilog=epilog("train"))(train)
-app.command("eval", epilog=epilog("eval"))(evaluate)
-app.command("analyze", epilog=epilog("analyze"))(analyze)
-app.command("compare", epilog=epilog("compare"))(compare)
+_VERBS: dict[str, Callable[..., None]] = {
+    "ls": ls,
+    "cp": cp,
+    "validate": validate,
+    "train": train,
+    "eval": evaluate,
+    "analyze": analyze,
+    "compare": compare,
+    "report": report,
+    "export": export,
+    "diagnose": diagnose,
+    "doctor": doctor,
+    "explore": explore,
+    "bench": bench,
+}
+for _name, _verb in _VERBS.items():
+    app.command(_name, epilog=epilog(_name))(_verb)
 app.add_typer(study, name="study")
-app.command("report", epilog=epilog("report"))(report)
-app.command("export", epilog=epilog("export"))(export)
-app.command("diagnose", epilog=epilog("diagnose"))(diagnose)
-app.command("doctor", epilog=epilog("doctor"))(doctor)
-app.command("explore", epilog=epilog("explore"))(explore)
-app.command("bench", epilog=epilog("bench"))(bench)
 
 
 def _print_version(wanted: bool) -> None:

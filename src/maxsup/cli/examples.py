@@ -11,10 +11,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "ls": ("maxsup ls losses", "maxsup ls data --json"),
     "cp": ("maxsup cp digits_cnn mine.yaml", "maxsup cp folder_finetune mine.yaml --force"),
-    "validate": (
-        "maxsup validate mine.yaml epochs=100",
-        "maxsup validate --data folder:photos --sheet sheet.png",
-    ),
+    "validate": ("maxsup validate mine.yaml epochs=100", "maxsup validate --data folder:photos --sheet sheet.png"),
     "train": (
         "maxsup train digits_cnn --output runs/first",
         "maxsup train digits_cnn loss.name=maxsup loss.alpha=0.2 epochs=5",

@@ -26,19 +26,19 @@ def registry_rows() -> dict[str, Any]:
     """The rows of every kind that is registered in code, from the registries themselves."""
     from maxsup.analysis import describe_analyses
     from maxsup.data import describe_datasets
+    from maxsup.dense import SEGMENTERS
     from maxsup.losses import describe_losses
     from maxsup.models import describe_models
 
     rows = {
         "losses": describe_losses(),
         "files of losses": _files_of_losses(),
-        "models": describe_models(),
+        "models": [*describe_models(), *({"name": name, **SEGMENTERS.facts(name)} for name in SEGMENTERS)],
         "data": describe_datasets(),
         "analyses": describe_analyses(),
     }
     # As they come back from the file: JSON has no tuples.
-    found: dict[str, Any] = json.loads(json.dumps(rows))
-    return found
+    return dict(json.loads(json.dumps(rows)))
 
 
 def read_rows(kind: str) -> list[Row]:
@@ -55,8 +55,7 @@ def read_rows(kind: str) -> list[Row]:
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     if kind == "losses" and kept["files of losses"] != _files_of_losses():
         kept = registry_rows()
-    rows: list[Row] = kept[kind]
-    return rows
+    return kept[kind]
 
 
 def loss_table(rows: list[Row]) -> str:
@@ -82,7 +81,7 @@ def with_loss_table(text: str, rows: list[Row]) -> str:
 
 
 def _files_of_losses() -> list[str]:
-    return sorted(path.name for path in _LOSSES.glob("*.py"))
+    return sorted(path.name for path in (*_LOSSES.glob("*.py"), *_LOSSES.glob("relatives/*.py")))
 
 
 if __name__ == "__main__":

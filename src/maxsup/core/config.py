@@ -6,6 +6,7 @@ A recipe cannot execute anything: it holds numbers and names, and names are look
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -46,17 +47,13 @@ class AugmentConfig(Section):
     std: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
 
     @model_validator(mode="after")
-    def _scale_is_a_range(self) -> AugmentConfig:
+    def _is_sound(self) -> AugmentConfig:
         low, high = self.scale
         if not 0.0 < low <= high <= 1.0:
             raise ValueError(
                 "scale must be a smallest and a largest share of the image, 0 < low <= high <= 1; "
                 f"got {self.scale!r}. Usual: [0.08, 1.0]."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _mean_goes_with_std(self) -> AugmentConfig:
         if len(self.mean or ()) != len(self.std or ()):
             raise ValueError(
                 f"mean and std must have one number a channel each; got {self.mean} and {self.std}. Give both."
@@ -247,22 +244,17 @@ class Recipe(Section):
         return None if self.iterations is None else self.iterations // self.epochs
 
     @model_validator(mode="after")
-    def _iterations_fill_epochs(self) -> Recipe:
-        if self.iterations is None:
-            if self.schedule.warmup_iterations:
-                raise ValueError(
-                    f"schedule.warmup_iterations must go with iterations; got {self.schedule.warmup_iterations} "
-                    "without. Use schedule.warmup_epochs."
-                )
-        elif self.iterations % self.epochs:
+    def _is_sound(self) -> Recipe:
+        if self.iterations is None and self.schedule.warmup_iterations:
+            raise ValueError(
+                f"schedule.warmup_iterations must go with iterations; got {self.schedule.warmup_iterations} without. "
+                "Use schedule.warmup_epochs."
+            )
+        if self.iterations is not None and self.iterations % self.epochs:
             raise ValueError(
                 f"iterations must be a multiple of epochs={self.epochs}; got {self.iterations}. "
                 "Each epoch has the same number of steps."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _window_leaves_no_gaps(self) -> Recipe:
         stride, window = self.dense.stride, self.data.image_size
         if stride is not None and (window is None or stride > window):
             raise ValueError(
@@ -274,13 +266,8 @@ class Recipe(Section):
 
 # Where and how fast, not what: a run may go on with other values of these and is still the same run.
 CIRCUMSTANCES = (
-    "data.root",
-    "data.download",
-    "data.num_workers",
-    "data.tolerance",
-    "threads",
-    "save_every_steps",
-    "tracker",
+    *("data.root", "data.download", "data.num_workers", "data.tolerance"),
+    *("threads", "save_every_steps", "tracker"),
 )
 
 # Options under these names belong to what the name says; a new name starts them afresh.
@@ -303,7 +290,7 @@ def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, so
         ValueError: key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?
     """
     # Twice: a ratio that a file says in old words stays the same where an override changes the image size.
-    merged = in_new_words(_copied(values))
+    merged = in_new_words(deepcopy(dict(values)))
     for override in overrides:
         _override(merged, override)
     merged = in_new_words(merged)
@@ -334,10 +321,6 @@ def differing_keys(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
         for key in (left | right)
         if key not in CIRCUMSTANCES and left.get(key) != right.get(key)
     }
-
-
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
 
 
 def _override(values: dict[str, Any], text: str) -> None:

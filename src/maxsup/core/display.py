@@ -31,11 +31,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """One line a stage.
-
-    Args:
-        stream: Where to; standard error by default.
-    """
+    """One line a stage, on standard error by default."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
+def imported(module: str, purpose: str, extra: str) -> Any:
+    """A module of another package, or an error that says what it is for and how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        fix = f"Run {install_command(extra)}."
+        raise ImportError(f"{package} must be installed for {purpose}; got none. {fix}", name=package) from error
+
+
 def install_command(extra: str) -> str:
-    """The command that installs an extra of this package.
+    """The command that installs an extra of this package, such as ``lab``.
 
     A checkout is named by its folder, a package by the place it was installed from. Where neither can be had again, the
     command names the packages that are missing.
-
-    Args:
-        extra: One under ``[project.optional-dependencies]``, such as ``lab``.
     """
     checkout = _PACKAGE.parents[1]
     if _PACKAGE.parent.name == "src" and (checkout / "pyproject.toml").is_file():
@@ -53,9 +62,8 @@ def _missing(found: Distribution, extra: str) -> list[str]:
         for requirement in found.requires or []
         if re.search(rf"extra == ['\"]{extra}['\"]", requirement)
     ]
-    return [f"'{requirement}'" for requirement in wanted if not _is_installed(requirement)] or [
-        f"'{requirement}'" for requirement in wanted
-    ]
+    missing = [requirement for requirement in wanted if not _is_installed(requirement)]
+    return [f"'{requirement}'" for requirement in missing or wanted]
 
 
 def _is_installed(requirement: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +59,7 @@ def recipe_path(name: str) -> Path:
 def yaml_path(kind: str, name: str, folder: Path, *, fix: str) -> Path:
     """The YAML file that a word means: a path where it ends like one, else the one of that name in a folder.
 
-    Args:
-        kind: What it is, for messages.
-        name: The word.
-        folder: Where those of the package are.
-        fix: What to do where a path leads nowhere.
+    ``kind`` and ``fix``, what to do where a path leads nowhere, are words for messages.
     """
     if name.endswith(_SUFFIXES):
         path = Path(name)
@@ -104,12 +101,7 @@ def override_words(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
 
 
 def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
-    """The recipe that a run wrote. It has every key of its time: one without is damaged, and defaults would be others.
-
-    Args:
-        run: The run directory.
-        overrides: ``key.sub=value`` each.
-    """
+    """The recipe that a run wrote, with every key of its time: one without is damaged, and defaults would be others."""
     from maxsup.core.config import Recipe, parse_recipe
     from maxsup.core.old_keys import ADDED_KEYS
 
@@ -186,15 +178,7 @@ def _loader() -> Any:
 
 def _card(path: Path) -> dict[str, str]:
     """Title, command and expectation from the comment at the head of a recipe."""
-    lines = []
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#"):
-                break
-            lines.append(line.lstrip("#").strip())
-    card = {"title": lines[0] if lines else ""}
-    for line in lines:
-        for label in ("Command", "Expect"):
-            if line.startswith(f"{label}: "):
-                card[label.lower()] = line.removeprefix(f"{label}: ")
-    return card
+    head = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+    title, *lines = [line.lstrip("#").strip() for line in head] or [""]
+    pairs = (line.partition(": ") for line in lines)
+    return {"title": title} | {label.lower(): text for label, _, text in pairs if label in ("Command", "Expect")}

@@ -23,7 +23,7 @@ class Registry(Generic[T]):
         function: The function of a member whose parameters are its options; by default the member itself.
         shared: Options that every member takes by ``**options``.
         reserved: Parameters with a default that this package passes itself, so that they are no options.
-        package: Whose modules register the members; they are imported when the first member is looked up.
+        package: Whose modules register members, maybe of a higher floor; they are imported at the first look-up.
 
     Example:
         >>> COLOURS: Registry[type] = Registry("colour")
@@ -62,8 +62,8 @@ class Registry(Generic[T]):
 
         return file
 
-    @property
-    def _entries(self) -> dict[str, tuple[T, Mapping[str, str]]]:
+    def _import_members(self) -> dict[str, tuple[T, Mapping[str, str]]]:
+        """All members, after the modules that register them have been imported."""
         if self._package is not None:
             # Forgotten first: a module may look a member up while it is being imported.
             package, self._package = import_module(self._package), None
@@ -72,9 +72,10 @@ class Registry(Generic[T]):
         return self._filed
 
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
-        if name not in self._entries:
-            raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {hint(str(name), self._entries)}")
-        return self._entries[name]
+        entries = self._import_members()
+        if name not in entries:
+            raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {hint(str(name), entries)}")
+        return entries[name]
 
     def __getitem__(self, name: str) -> T:
         return self._entry(name)[0]
@@ -100,13 +101,13 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._entries)
+        return sorted(self._import_members())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._import_members())
 
 
 def check_known_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

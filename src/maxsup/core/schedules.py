@@ -13,18 +13,16 @@ from types import MappingProxyType
 from maxsup.core.checks import check_number
 
 
-def _check_progress(progress: float) -> None:
-    if not 0.0 <= progress <= 1.0:
-        raise ValueError(f"progress must be between 0 and 1; got {progress!r}. Pass epoch / max(num_epochs - 1, 1).")
-
-
 @dataclass(frozen=True)
 class Schedule:
     """Base of all schedules: called with progress in [0, 1], gives the strength."""
 
     def __call__(self, progress: float) -> float:
         """The strength at ``progress``."""
-        _check_progress(progress)
+        if not 0.0 <= progress <= 1.0:
+            raise ValueError(
+                f"progress must be between 0 and 1; got {progress!r}. Pass epoch / max(num_epochs - 1, 1)."
+            )
         return self._value(progress)
 
     def _value(self, progress: float) -> float:
@@ -50,7 +48,17 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True)
-class Linear(Schedule):
+class _Ramp(Schedule):
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        check_number("start", self.start)
+        check_number("end", self.end)
+
+
+@dataclass(frozen=True)
+class Linear(_Ramp):
     """A straight line from ``start`` to ``end``; ``Linear(0.1, 0.2)`` is the paper's main setting.
 
     Example:
@@ -58,32 +66,18 @@ class Linear(Schedule):
         [0.1, 0.15, 0.2]
     """
 
-    start: float
-    end: float
-
-    def __post_init__(self) -> None:
-        check_number("start", self.start)
-        check_number("end", self.end)
-
     def _value(self, progress: float) -> float:
         return self.start + (self.end - self.start) * progress
 
 
 @dataclass(frozen=True)
-class Cosine(Schedule):
+class Cosine(_Ramp):
     """Half a cosine from ``start`` to ``end``: flat at both ends.
 
     Example:
         >>> [round(Cosine(0.0, 0.2)(p), 3) for p in (0.0, 0.25, 1.0)]
         [0.0, 0.029, 0.2]
     """
-
-    start: float
-    end: float
-
-    def __post_init__(self) -> None:
-        check_number("start", self.start)
-        check_number("end", self.end)
 
     def _value(self, progress: float) -> float:
         return self.start + (self.end - self.start) * (1.0 - math.cos(math.pi * progress)) / 2.0

@@ -16,11 +16,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def validated(model: type[Model], values: Mapping[str, Any], *, source: str, fix: str = "Correct it.") -> Model:
     """The model that ``values`` describe; one ValueError names every mistake in them.
 
-    Args:
-        model: What they should be.
-        values: What the file holds.
-        source: What to call the file in a message.
-        fix: What to do about a value that is not allowed.
+    ``source``, which is what to call the file, and ``fix`` are words for messages.
 
     Example:
         >>> class Point(BaseModel, extra="forbid"):

@@ -27,10 +27,7 @@ class BadFile(NamedTuple):
 class BadFileRecord:
     """Lists bad files in a CSV file, each once, and raises when more than a tolerated share had to be left out.
 
-    Args:
-        path: The CSV file, or None to list them nowhere.
-        num_samples: Number of images of the split.
-        tolerance: Share of them that may be left out.
+    ``path`` is None where they are listed nowhere.
     """
 
     def __init__(self, path: Path | None, num_samples: int, tolerance: float) -> None:

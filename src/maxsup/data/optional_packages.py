@@ -21,6 +21,5 @@ def require(module: str, *, extra: str = "lab") -> Any:
     except ImportError as error:
         package = (error.name or module).partition(".")[0]
         raise ImportError(
-            f"this data set needs {package}, which is not installed. Run {install_command(extra)}.",
-            name=package,
+            f"this data set needs {package}, which is not installed. Run {install_command(extra)}.", name=package
         ) from error

@@ -52,7 +52,7 @@ class RawData:
     settled: Mapping[str, Any] = field(default_factory=dict)
 
 
-DATASETS: Registry[Callable[..., RawData]] = Registry("data set")
+DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package="maxsup.dense")
 
 
 def load_data(
@@ -104,9 +104,48 @@ def data_root(root: Path | str | None = None) -> Path:
     return Path(root or os.environ.get("MAXSUP_DATA") or "data").expanduser()
 
 
+def local_path(argument: str, root: Path) -> Path:
+    """A path as given, or under the data root where only that exists."""
+    path = Path(argument).expanduser()
+    return root / path if not path.exists() and (root / path).exists() else path
+
+
+def missing_places(name: str, root: Path | str | None = None, *, is_generated: bool = False) -> list[Path]:
+    """Paths that a data set needs and that do not exist; empty where one of them does, or where it needs none.
+
+    Only names are checked, and no file is opened.
+
+    Args:
+        name: As in :func:`load_data`.
+        root: Where data sets live, as there.
+        is_generated: Whether its own files are computed, so that only those of the set it is made from are needed.
+
+    Example:
+        >>> missing_places("digits")
+        []
+        >>> [path.as_posix() for path in missing_places("cifar10_lt", root="nowhere")]
+        ['nowhere/cifar10.npz', 'nowhere/cifar-10-batches-py']
+    """
+    kind, _, argument = name.partition(":")
+    facts, place = DATASETS.facts(kind), data_root(root)
+    if argument:
+        looked_at = [local_path(argument, place)]
+    else:
+        looked_at = [place / words for words in facts.get("places", "").split(" or ") if words and not is_generated]
+    if looked_at and not any(path.exists() for path in looked_at):
+        return looked_at
+    return missing_places(facts["base"], root) if "base" in facts else []
+
+
 def describe_datasets() -> list[dict[str, Any]]:
     """One entry a data set: name as it is written, images, source, and options with their defaults."""
-    return [_description(name) for name in DATASETS]
+    rows = []
+    for name in DATASETS:
+        facts = DATASETS.facts(name)
+        written = f"{name}:{facts['argument']}" if "argument" in facts else name
+        shown = {"name": written, "images": facts["images"], "source": facts["source"]}
+        rows.append({**shown, "options": DATASETS.options(name)})
+    return rows
 
 
 def missing_data(request: DataRequest, files: str, fix: str) -> DataError:
@@ -118,18 +157,7 @@ def how_to_get(request: DataRequest, error: Exception) -> str:
     """What to do about a set that could be fetched; the reader's own words only where fetching has failed."""
     if request.download:
         return f"Fetching it failed: {' '.join(str(error).split())}"
-    return "Add data.download=true to fetch it, or say with --data-root (or MAXSUP_DATA) where it is."
-
-
-def _description(name: str) -> dict[str, Any]:
-    facts = DATASETS.facts(name)
-    argument = facts.get("argument", "")
-    return {
-        "name": f"{name}:{argument}" if argument else name,
-        "images": facts["images"],
-        "source": facts["source"],
-        "options": DATASETS.options(name),
-    }
+    return "Add data.download=true to fetch it, or say with data.root (or MAXSUP_DATA) where it is."
 
 
 def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:

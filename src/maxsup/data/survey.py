@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from maxsup.core.errors import DataError
+from maxsup.core.files.reading import file_digest
 from maxsup.data.bundle import DataBundle, FileSplit
 from maxsup.data.pipelines.decoding import BadImageError, image_header, read_image
 
@@ -19,7 +20,6 @@ MAX_OPENED = 5_000
 T = TypeVar("T")
 
 _NUM_MEASURED = 200
-_CHUNK = 1 << 20
 
 
 @dataclass
@@ -46,12 +46,7 @@ class Survey:
 
 
 def survey(bundle: DataBundle, max_opened: int = MAX_OPENED) -> Survey:
-    """Open the files of a data set; finds nothing where images are not files of their own.
-
-    Args:
-        bundle: The data set.
-        max_opened: Files of each split to decode.
-    """
+    """Open the files of a data set; finds nothing where images are not files of their own."""
     found = Survey()
     splits = [split for split in (bundle.train, bundle.val, bundle.test) if _are_files(split)]
     paths = [[str(path) for path, _ in split.samples] for split in splits if isinstance(split, FileSplit)]
@@ -97,7 +92,7 @@ def _duplicates(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     # Only files of equal length can be equal, so most are never read.
     counts = Counter(size for part in sizes for size in set(part.values()))
     shared = {size for size, count in counts.items() if count > 1}
-    known: dict[bytes, str] = {}
+    known: dict[str, str] = {}
     pairs = []
     for part in sizes:
         digests = {path: _digest(path) for path, size in part.items() if size in shared}
@@ -114,15 +109,11 @@ def _size(path: str) -> int:
         return 0
 
 
-def _digest(path: str) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
+def _digest(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        return file_digest(Path(path))
     except OSError:
-        return path.encode("utf-8", "surrogateescape")  # equal to nothing else
-    return digest.digest()
+        return path  # equal to nothing else
 
 
 def _are_files(split: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,21 +84,20 @@ def _check_axes(logits: Array, labels: Array) -> None:
 
 def _checked_rows(values: Array, what: str) -> Tensor:
     """A matrix as float32, finite."""
-    is_array = not isinstance(values, Tensor)
-    kind = values.dtype.kind if isinstance(values, np.ndarray) else ("c" if values.is_complex() else "f")
-    if (is_array and kind not in "fiu") or kind == "c":
+    kind = values.dtype.kind if isinstance(values, np.ndarray) else "c" if values.is_complex() else "f"
+    if kind not in "fiu":
         raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32.")
     if values.ndim != 2 or 0 in values.shape:
         raise DataError(
             f"{what} must have rows for samples and columns, (N, K); got {tuple(values.shape)}. Check the axes."
         )
     rows = _as_float32(values)
-    for start, part in _parts(rows):
-        is_finite = part.isfinite().all(dim=1)
+    for start in range(0, len(rows), _ROWS):
+        is_finite = rows[start : start + _ROWS].isfinite().all(dim=1)
         if not bool(is_finite.all()):
             row = start + int((~is_finite).nonzero()[0])
             raise DataError(
-                f"{what} must be finite numbers; got {_first_not_finite(rows[row])} in row {row}. "
+                f"{what} must be finite numbers; got {float(rows[row][~rows[row].isfinite()][0])} in row {row}. "
                 "Drop such rows, or find out where the model overflows."
             )
     return rows
@@ -109,12 +108,8 @@ def _as_float32(values: Array) -> Tensor:
         return values.detach().cpu().float()
     if values.dtype == np.float32 and values.dtype.isnative:
         return torch.from_numpy(values)
-    rows = torch.empty(values.shape, dtype=torch.float32)
-    for start in range(0, len(values), _ROWS):
-        part = values[start : start + _ROWS]
-        with np.errstate(over="ignore"):
-            rows[start : start + _ROWS] = torch.from_numpy(part.astype(np.float32))
-    return rows
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(values.astype(np.float32))
 
 
 def _checked_labels(labels: Array, num_samples: int, num_classes: int) -> Tensor:
@@ -146,13 +141,5 @@ def _are_probabilities(rows: Tensor) -> bool:
     """Whether every row is a distribution: no entry below 0 and all of them together 1."""
     return all(
         bool((part >= 0).all()) and bool(((part.sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all())
-        for _, part in _parts(rows)
+        for part in rows.split(_ROWS)
     )
-
-
-def _parts(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    return ((start, rows[start : start + _ROWS]) for start in range(0, len(rows), _ROWS))
-
-
-def _first_not_finite(row: Tensor) -> float:
-    return float(row[~row.isfinite()][0])

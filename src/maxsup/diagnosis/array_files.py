@@ -53,7 +53,10 @@ def read_array_files(
         DataError: What cannot be read, in one sentence.
     """
     found = file_contents(logits, "logits")
-    names = found.class_names if class_names is None else _names_by_index(read_class_names(Path(class_names)))
+    names = found.class_names
+    if class_names is not None:
+        listed = read_class_names(Path(class_names))
+        names = tuple(sorted(listed, key=listed.__getitem__))
     if labels is None and "labels" not in found.others:
         raise DataError(
             f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
@@ -169,18 +172,12 @@ def _is_number(cell: str) -> bool:
 
 def _array_name(keys: list[str], name: str | None, what: str, file: Path) -> str:
     """Which array of a file is meant: the one asked for, the one called so, or the only one."""
-    for key in (name, what):
-        if key in keys:
-            return str(key)
-        if key is not None and key == name:
-            break
+    wanted = what if name is None else name
+    if wanted in keys:
+        return wanted
     if name is None and len(keys) == 1:
         return keys[0]
     raise DataError(
         f"{file.name} must hold an array called {name or what!r}; got {', '.join(sorted(keys)[:8]) or 'none'}. "
         f"Choose one with {file.name}:NAME."
     )
-
-
-def _names_by_index(listed: dict[str, int]) -> tuple[str, ...]:
-    return tuple(sorted(listed, key=lambda name: listed[name]))

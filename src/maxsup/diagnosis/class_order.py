@@ -32,10 +32,7 @@ class ClassOrder(NamedTuple):
 
 
 def class_order(
-    names: Sequence[str],
-    num_outputs: int,
-    known: Sequence[Sequence[str]] = (),
-    listed: Mapping[str, int] | None = None,
+    names: Sequence[str], num_outputs: int, known: Sequence[Sequence[str]] = (), listed: Mapping[str, int] | None = None
 ) -> ClassOrder:
     """The output that stands for each class of the data: by a list, by names the network is known by, or by order.
 

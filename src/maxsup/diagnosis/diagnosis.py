@@ -24,13 +24,7 @@ from maxsup.diagnosis.findings import (
     selection_finding,
     smoothing_finding,
 )
-from maxsup.diagnosis.measures import (
-    feature_numbers,
-    prediction_numbers,
-    rescale,
-    rescaling_numbers,
-    smoothing_numbers,
-)
+from maxsup.diagnosis.measures import feature_numbers, prediction_numbers, rescale, rescaling_numbers, smoothing_numbers
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
 

@@ -63,14 +63,16 @@ def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled
     fitted = fitted[: max(1000, _FIT_ELEMENTS // outputs.num_classes)].sort().values
     temperature = fit_temperature(source.logits[fitted], source.labels[fitted])
     power = fit_norm(source.logits[fitted], source.labels[fitted])
-    before = _table(outputs, judged)
+    before, ranked = _table(outputs, judged), None
+    if power is not None:
+        ranked = torch.cat([normalized_confidence(outputs.logits[part], power) for part in judged.split(_ROWS)])
     others = torch.ones(len(outputs), dtype=torch.bool).index_fill_(0, judged, False).nonzero().squeeze(1)
     return Rescaled(
         temperature,
         power,
         before,
         _table(outputs, judged, temperature),
-        None if power is None else _normalized_confidence(outputs.logits, judged, power),
+        ranked,
         PredictionTable().merge(before).merge(_table(outputs, others)),
         len(fitted),
         how_fitted,
@@ -133,17 +135,12 @@ def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None
     """Collapse and probes, as far as there are features of enough samples."""
     if outputs.features is None or len(outputs) < MIN_SAMPLES:
         return {}
+    features, labels = outputs.features, outputs.labels
     numbers: Numbers = {}
     if outputs.num_a_class >= MIN_A_CLASS:
-        numbers |= _collapse_numbers(outputs.features, outputs.labels, weight, bias, seed)
-    return numbers | _probe_numbers(outputs.features, outputs.labels, outputs.logits, _shuffled(len(outputs), seed))
-
-
-def _collapse_numbers(
-    features: Tensor, labels: Tensor, weight: Tensor | None, bias: Tensor | None, seed: int
-) -> Numbers:
-    found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
-    return {**found._asdict(), **neural_collapse(features, labels, weight, bias)._asdict()}
+        found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
+        numbers |= {**found._asdict(), **neural_collapse(features, labels, weight, bias)._asdict()}
+    return numbers | _probe_numbers(features, labels, outputs.logits, _shuffled(len(outputs), seed))
 
 
 def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> Numbers:
@@ -181,10 +178,6 @@ def _table(outputs: Outputs, rows: Tensor, temperature: float = 1.0) -> Predicti
         chosen = outputs.logits[part]
         table.update(chosen if temperature == 1.0 else chosen.double() / temperature, outputs.labels[part])
     return table
-
-
-def _normalized_confidence(logits: Tensor, rows: Tensor, power: int) -> Tensor:
-    return torch.cat([normalized_confidence(logits[part], power) for part in rows.split(_ROWS)])
 
 
 def _shuffled(count: int, seed: int) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from maxsup.diagnosis.logistic import LogisticPath, Solution
-from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
+from maxsup.metrics.predictions import check_features, check_matrix, not_finite
 
 NUM_STRENGTHS = 45
 LOWEST_EXPONENT, HIGHEST_EXPONENT = -6.0, 5.0
@@ -50,9 +50,7 @@ class Probe:
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
         """Share of rows that are given to their class; a class that the probe has not seen is never right."""
-        check_matrix("features", features, "(samples, dimensions)")
-        labels = check_labels(labels, len(features))
-        check_samples("features", features)
+        labels = check_features("features", features, labels)
         return float((self.predict(features) == labels).double().mean())
 
 
@@ -173,9 +171,7 @@ def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor,
         1.0
     """
     train_features, train_labels = _checked_samples("train", train_features, train_labels)
-    check_matrix("features", features, "(samples, dimensions)")
-    labels = check_labels(labels, len(features))
-    check_samples("features", features)
+    labels = check_features("features", features, labels)
     _check_width("features", features, train_features.shape[1])
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(train_labels):
         raise ValueError(
@@ -202,15 +198,10 @@ def _top_class(weight: Tensor, bias: Tensor, features: Tensor) -> Tensor:
 
 
 def _checked_samples(name: str, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    check_matrix(f"{name}_features", features, "(samples, dimensions)")
-    check_samples(f"{name}_features", features)
-    labels = check_labels(labels, len(features))
-    features = features.detach().cpu()
-    if not features.isfinite().all():
-        row = int((~features.isfinite().all(dim=1)).nonzero()[0])
-        raise ValueError(
-            f"{name}_features must be finite; got nan or inf in row {row}. Check the model's output for it."
-        )
+    labels, features = check_features(f"{name}_features", features, labels), features.detach().cpu()
+    is_finite = features.isfinite().all(dim=1)
+    if not is_finite.all():
+        raise not_finite(f"{name}_features", int((~is_finite).nonzero()[0]))
     return features, labels
 
 

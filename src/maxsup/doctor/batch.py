@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from maxsup.core.finding import Finding
 from maxsup.doctor.criterion import Smoother, ignored_label, smoothers
 from maxsup.doctor.targets import examine_labels, examine_probabilities
-from maxsup.losses.reduction import HALF, class_axis, class_rows, num_classes, sample_shape
+from maxsup.losses.reduction import HALF, class_axis, class_rows, described, num_classes, sample_shape
 
 
 def examine_batch(
@@ -43,22 +43,15 @@ def examine_batch(
     """
     scores, target = torch.as_tensor(logits).detach().cpu(), torch.as_tensor(targets).detach().cpu()
     if scores.dim() == 0 or scores.shape[class_axis(scores)] == 0 or not scores.is_floating_point():
-        return [
-            Finding(
-                "logits_dtype",
-                "error",
-                f"Logits are {_dtype_and_shape(scores)}, not floating-point scores with an axis of one class or more.",
-                "Give the raw outputs of the classifier.",
-            )
-        ]
+        sentence = f"Logits are {described(scores)}, not floating-point scores with an axis of one class or more."
+        return [Finding("logits_dtype", "error", sentence, "Give the raw outputs of the classifier.")]
     smoothing = [] if criterion is None else smoothers(criterion)
     if ignore_index is None:
         ignore_index = ignored_label(smoothing)
     if weight is None:
         weight = next((one.weight for one in smoothing if one.weight is not None), None)
-    found = _examine_sizes(scores, num_classes, weight)
     kind, target, complaint = _target_kind(scores, target)
-    found += complaint
+    found = [*_examine_sizes(scores, num_classes, weight), *complaint]
     rows = class_rows(scores)
     if kind == "labels":
         labels = target.reshape(-1).long()
@@ -74,7 +67,7 @@ def examine_batch(
         is_counted, held = probs.sum(dim=1) != 0, probs > 0
     else:
         is_counted, held = torch.ones(len(rows), dtype=torch.bool), torch.zeros_like(rows, dtype=torch.bool)
-    return found + _examine_rows(rows, held, is_counted, smoothing, is_half=scores.dtype in HALF)
+    return [*found, *_examine_rows(rows, held, is_counted, smoothing, is_half=scores.dtype in HALF)]
 
 
 def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) -> list[Finding]:
@@ -115,32 +108,18 @@ def _num_targets(target: Tensor, ignore_index: int) -> int:
     return int((target != ignore_index).sum())
 
 
-def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> list[Finding]:
-    found = []
+def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> Iterator[Finding]:
     size = num_classes(scores)
     if expected is not None and size != expected:
-        is_last = scores.shape[-1] == expected
-        found.append(
-            Finding(
-                "num_classes",
-                "error",
-                f"Logits of shape {tuple(scores.shape)} have {size} classes on axis {class_axis(scores)}, not "
-                f"{expected}.",
-                "Move the classes to axis 1, for instance logits.movedim(-1, 1)."
-                if is_last
-                else "Make the classifier as wide as the number of classes.",
-            )
-        )
-    if weight is not None and tuple(torch.as_tensor(weight).shape) != (size,):
-        found.append(
-            Finding(
-                "class_weights",
-                "error",
-                f"Class weights have shape {tuple(torch.as_tensor(weight).shape)} for {size} classes.",
-                "Give one weight a class.",
-            )
-        )
-    return found
+        shape, axis = tuple(scores.shape), class_axis(scores)
+        fix = "Make the classifier as wide as the number of classes."
+        if shape[-1] == expected:
+            fix = "Move the classes to axis 1, for instance logits.movedim(-1, 1)."
+        sentence = f"Logits of shape {shape} have {size} classes on axis {axis}, not {expected}."
+        yield Finding("num_classes", "error", sentence, fix)
+    if weight is not None and (shape := tuple(torch.as_tensor(weight).shape)) != (size,):
+        sentence = f"Class weights have shape {shape} for {size} classes."
+        yield Finding("class_weights", "error", sentence, "Give one weight a class.")
 
 
 def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Finding]]:
@@ -149,14 +128,14 @@ def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Find
     if tuple(target.shape) == sample_shape(scores):
         if not is_float and target.dtype != torch.bool:
             return "labels", target, []
-        sentence = f"Class indices are stored as {_dtype_and_shape(target)}, which losses read as probabilities."
+        sentence = f"Class indices are stored as {described(target)}, which losses read as probabilities."
         complaint = Finding("label_dtype", "error", sentence, "Use targets.long().")
         is_whole = bool((target == target.round()).all()) if is_float else True
         return ("labels" if is_whole else "unknown"), target, [complaint]
     if target.shape == scores.shape:
         if is_float:
             return "probabilities", target, []
-        sentence = f"One-hot targets are stored as {_dtype_and_shape(target)}, which losses read as class indices."
+        sentence = f"One-hot targets are stored as {described(target)}, which losses read as class indices."
         complaint = Finding("label_dtype", "error", sentence, "Use targets.float(), or targets.argmax(dim=1).")
         return "probabilities", target.float(), [complaint]
     classes_last = scores.dim() > 2 and tuple(target.shape) in (scores.shape[:-1], scores.shape)
@@ -177,90 +156,66 @@ def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Find
 
 def _examine_rows(
     rows: Tensor, held: Tensor, is_counted: Tensor, smoothing: list[Smoother], *, is_half: bool
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Logits of the samples that count; ``held`` marks the classes their targets give something to."""
-    found = []
     # What ignored samples hold does not matter.
     is_broken = (rows.isnan() | (rows == math.inf)) & is_counted.unsqueeze(1)
     if is_broken.any():
         position = int(is_broken.any(dim=1).nonzero()[0])
         value = float(rows[position][is_broken[position]][0])
-        found.append(
-            Finding(
-                "non_finite_logits",
-                "error",
-                f"{_share(is_broken)} are nan or inf (first: {value} in sample {position}), and so is the loss.",
-                "Lower the learning rate, clip the gradient, or look for a division or a logarithm in the model.",
-            )
+        yield Finding(
+            "non_finite_logits",
+            "error",
+            f"{_share(is_broken)} are nan or inf (first: {value} in sample {position}), and so is the loss.",
+            "Lower the learning rate, clip the gradient, or look for a division or a logarithm in the model.",
         )
     is_masked = (rows == -math.inf) & is_counted.unsqueeze(1)
     if is_masked.any():
-        found += _examine_masks(is_masked, held, smoothing)
+        yield from _examine_masks(is_masked, held, smoothing)
     kept = rows[is_counted]
     # One row, or equal ones, may sum to 1 by chance.
     if not is_broken.any() and len(kept) > 1 and not bool((kept == kept[0]).all()):
-        found += _examine_softmax(kept, 1e-2 if is_half else 1e-3)
-    return found
+        yield from _examine_softmax(kept, 1e-2 if is_half else 1e-3)
 
 
-def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -> list[Finding]:
-    found = []
+def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -> Iterator[Finding]:
     is_lost = (is_masked & held).any(dim=1)
     if is_lost.any():
-        found.append(
-            Finding(
-                "masked_target",
-                "error",
-                f"The target of {int(is_lost.sum())} of {len(is_lost)} samples is a class whose logit is -inf (first: "
-                f"sample {int(is_lost.nonzero()[0])}), and the loss of these is inf.",
-                "Do not mask a class that is a target, or give these samples the ignore index.",
-            )
+        yield Finding(
+            "masked_target",
+            "error",
+            f"The target of {int(is_lost.sum())} of {len(is_lost)} samples is a class whose logit is -inf (first: "
+            f"sample {int(is_lost.nonzero()[0])}), and the loss of these is inf.",
+            "Do not mask a class that is a target, or give these samples the ignore index.",
         )
     spread = next((one for one in smoothing if one.breaks_on_masks and one.strength > 0), None)
     what = f"{_share(is_masked)} are -inf"
     if spread is not None:
         sentence = f"{what}, and {spread.described} gives each of them a share of the target: the loss is inf."
-        found.append(Finding("masked_classes", "error", sentence, "Use MaxSupLoss, which leaves masked classes out."))
+        yield Finding("masked_classes", "error", sentence, "Use MaxSupLoss, which leaves masked classes out.")
     else:
-        found.append(
-            Finding(
-                "masked_classes",
-                "note",
-                f"{what}: masked classes. MaxSup leaves them out; torch's label_smoothing makes the loss inf.",
-                "Nothing to do with the losses of this package.",
-            )
-        )
-    return found
+        sentence = f"{what}: masked classes. MaxSup leaves them out; torch's label_smoothing makes the loss inf."
+        yield Finding("masked_classes", "note", sentence, "Nothing to do with the losses of this package.")
 
 
-def _examine_softmax(rows: Tensor, tolerance: float) -> list[Finding]:
+def _examine_softmax(rows: Tensor, tolerance: float) -> Iterator[Finding]:
     sums = rows.sum(dim=1)
     if bool((rows >= 0).all()) and bool(((sums - 1).abs() < tolerance).all()):
-        return [
-            Finding(
-                "softmax_before_loss",
-                "error",
-                f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g}), so the "
-                "softmax is applied twice and the gradient is small.",
-                "Give the loss the input of the softmax; it applies the softmax itself.",
-            )
-        ]
-    totals = rows.logsumexp(dim=1)
-    if bool((rows <= 0).all()) and bool((totals.abs() < tolerance / 10).all()):
-        return [
-            Finding(
-                "log_softmax_before_loss",
-                "note",
-                f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g}).",
-                "Harmless, for cross-entropy and MaxSup do not see a shift; leave log_softmax out to save a pass.",
-            )
-        ]
-    return []
+        yield Finding(
+            "softmax_before_loss",
+            "error",
+            f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g}), so the "
+            "softmax is applied twice and the gradient is small.",
+            "Give the loss the input of the softmax; it applies the softmax itself.",
+        )
+    elif bool((rows <= 0).all()) and bool((rows.logsumexp(dim=1).abs() < tolerance / 10).all()):
+        yield Finding(
+            "log_softmax_before_loss",
+            "note",
+            f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g}).",
+            "Harmless, for cross-entropy and MaxSup do not see a shift; leave log_softmax out to save a pass.",
+        )
 
 
 def _share(mask: Tensor) -> str:
     return f"{int(mask.sum())} of {mask.numel()} logits"
-
-
-def _dtype_and_shape(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

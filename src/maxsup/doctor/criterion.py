@@ -72,7 +72,6 @@ CRITERIA: dict[str, tuple[str, str, float, str, str]] = {
     "MarginLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
     "AdaptiveConditionalLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
 }
-_OURS = ("MaxSupLoss", "LabelSmoothingLoss", "MarginLabelSmoothingLoss", "AdaptiveConditionalLabelSmoothingLoss")
 MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
 # Options that are read besides the strength, and those that change nothing here.
 _READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
@@ -133,11 +132,17 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
     return found
 
 
+def smoothed_twice(losses: list[Smoother]) -> list[Finding]:
+    """The finding about MaxSup and label smoothing in one sum; none where there is only one of them."""
+    active = {loss.method: loss.described for loss in losses if loss.strength > 0}
+    if not {"MaxSup", "label smoothing"} <= active.keys():
+        return []
+    fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
+    return [double_smoothing(active["MaxSup"], active["label smoothing"], fix)]
+
+
 def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator[Finding]:
-    active = {loss.method: loss for loss in losses if loss.strength > 0}
-    if {"MaxSup", "label smoothing"} <= active.keys():
-        fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
-        yield double_smoothing(active["MaxSup"].described, active["label smoothing"].described, fix)
+    yield from smoothed_twice(losses)
     for loss in losses:
         if loss.schedule is not None:
             yield Finding(
@@ -219,9 +224,9 @@ def _from_object(part: Any) -> Smoother | None:
     if hasattr(part, "set_progress") and hasattr(part, "training"):  # of this package, for torch or Keras
         method = "MaxSup" if "MaxSup" in name else "label smoothing" if "LabelSmoothing" in name else ""
         strength = getattr(part, "alpha", math.nan)
-        schedule = getattr(part, "schedule", None)
+        schedule: Any = getattr(part, "schedule", None)
         is_waiting = callable(schedule) and math.isnan(strength)
-        if callable(schedule) and is_waiting:
+        if is_waiting:
             strength = max(schedule(0.0), schedule(1.0))
         return Smoother(
             name,
@@ -234,17 +239,12 @@ def _from_object(part: Any) -> Smoother | None:
         )
     for attribute in _ATTRIBUTES:
         value = getattr(part, attribute, None)
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is_loss(name, attribute):
+        # Layers of a network have an ``eps`` and ``epsilon`` too.
+        is_loss = attribute not in ("eps", "epsilon") or "Criterion" in name or "Smooth" in name
+        if isinstance(value, int | float) and not isinstance(value, bool) and is_loss:
             convention = "k-1" if attribute == "eps" else known[3]
             return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], **options)
     return Smoother(name, takes=known[4], **options) if name in CRITERIA else None
-
-
-def _is_loss(name: str, attribute: str) -> bool:
-    """Whether the attribute means smoothing there: layers of a network have an ``eps`` and ``epsilon`` too."""
-    if attribute in ("eps", "epsilon"):
-        return "Criterion" in name or "Smooth" in name
-    return True
 
 
 def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, str, str]]) -> Smoother:
@@ -273,7 +273,7 @@ def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, st
         index,
         options.get("weight"),
         empty,
-        is_training=True if name in _OURS else None,
+        is_training=True if option == "alpha" else None,  # only ours have that option, and modes
     )
 
 

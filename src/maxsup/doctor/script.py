@@ -11,7 +11,7 @@ import maxsup
 from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import double_smoothing
-from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothers
+from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothed_twice, smoothers
 from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
 
 # Functions and registered names that stand for a class.
@@ -26,14 +26,9 @@ _CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "Max
 _STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
 _EVALUATION = ("val", "eval", "test")
-_ADVANCING = (
-    "set_progress",
-    "MaxSupCallback",
-    "TrainerLoss",
-    "TrainerLossCallback",
-    "use_linear_loss",
-    "LinearSFTTrainer",
-)
+# Either of them advances a schedule.
+_ADVANCING = ("set_progress", "MaxSupCallback", "TrainerLoss", "TrainerLossCallback", "use_linear_loss",
+              "LinearSFTTrainer")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,12 +69,12 @@ def examine_script(source: str) -> list[Finding]:
     found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
     found += _examine_probabilities(tree)
     for loss in training:
-        found += _with_line(loss, examine_criterion(loss.text))
+        found += _with_line(loss.node, examine_criterion(loss.text))
         for other in calls:
             found += _examine_pair(tree, loss, other)
     for loss in losses:
         if loss.is_evaluation:
-            found += _with_line(loss, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
+            found += _with_line(loss.node, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
     return list(dict.fromkeys(found))
 
 
@@ -93,9 +88,7 @@ def _syntax_tree(source: str) -> ast.Module:
 
 def _calls(tree: ast.Module) -> Iterator[_Call]:
     names, values, variables = original_names(tree), Values(tree), _variables(tree)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in _all_calls(tree):
         name = called_name(node, names)
         name = _FUNCTIONS.get(name, name)
         first = node.args[0] if node.args else None
@@ -194,8 +187,9 @@ def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Findi
         found = list(_examine_arguments(smoother, other))
     if not is_nested(where, elsewhere):
         condition = f"where line {other.node.lineno} is reached too, "
-        found = [replace(one, level="warning", sentence=condition + _without_capital(one.sentence)) for one in found]
-    yield from _with_line(loss, found)
+        words = [condition + one.sentence[0].lower() + one.sentence[1:] for one in found]
+        found = [replace(one, level="warning", sentence=each) for one, each in zip(found, words, strict=True)]
+    yield from _with_line(loss.node, found)
 
 
 def _examine_arguments(loss: Smoother, arguments: _Call) -> Iterator[Finding]:
@@ -215,15 +209,11 @@ def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
             continue
         added: list[Smoother] = []
-        for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
+        for call in _all_calls(node):
             # A variable that is assigned twice is one of several losses, not their sum.
             meant = [by_node[call]] if call in by_node else by_variable.get(called_name(call, {}), [])
             added += smoothers(meant[0].text) if len(meant) == 1 else []
-        active = {one.method: one for one in added if one.strength > 0}
-        if {"MaxSup", "label smoothing"} <= active.keys():
-            fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
-            found = double_smoothing(active["MaxSup"].described, active["label smoothing"].described, fix)
-            yield replace(found, sentence=f"Line {node.lineno}: {found.sentence}")
+        yield from _with_line(node, smoothed_twice(added))
 
 
 def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
@@ -231,12 +221,8 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
     names = original_names(tree)
     variables = {loss.variable for loss in losses if loss.variable}
     soft = {name for made, name in _variables(tree).items() if _is_softmax(made, names)}
-    for node in ast.walk(tree):
-        if (
-            not isinstance(node, ast.Call)
-            or not node.args
-            or called_name(node, names) not in variables | {"cross_entropy"}
-        ):
+    for node in _all_calls(tree):
+        if not node.args or called_name(node, names) not in variables | {"cross_entropy"}:
             continue
         first = node.args[0]
         is_soft = isinstance(first, ast.Name) and first.id in soft
@@ -265,8 +251,8 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
 def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
     """A classifier of skorch with a criterion whose outputs it takes for probabilities."""
     names = original_names(tree)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or called_name(node, names) != "NeuralNetClassifier":
+    for node in _all_calls(tree):
+        if called_name(node, names) != "NeuralNetClassifier":
             continue
         given = {word.arg: word.value for word in node.keywords}
         criterion = given.get("criterion")
@@ -280,14 +266,14 @@ def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
             )
 
 
+def _all_calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
 def _is_softmax(node: ast.AST, names: dict[str, str]) -> bool:
     return isinstance(node, ast.Call) and called_name(node, names) == "softmax"
 
 
-def _with_line(loss: _Call, found: list[Finding]) -> Iterator[Finding]:
+def _with_line(node: ast.expr, found: list[Finding]) -> Iterator[Finding]:
     for one in found:
-        yield replace(one, sentence=f"Line {loss.node.lineno}: {one.sentence}")
-
-
-def _without_capital(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]
+        yield replace(one, sentence=f"Line {node.lineno}: {one.sentence}")

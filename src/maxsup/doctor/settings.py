@@ -125,7 +125,7 @@ def _examine_accumulation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
         path: number for path, value in flat.items() if _last(path) in _ACCUMULATION and (number := _number(value))
     }
     path, number = max(steps.items(), key=lambda item: item[1], default=("", 0.0))
-    is_unequal = any(_last(key) in _UNEQUAL and value is not None for key, value in flat.items())
+    evidence = next((key for key, value in flat.items() if _last(key) in _UNEQUAL and value is not None), None)
     if kind == "TrainingArguments of transformers":
         strength = _number(flat.get("label_smoothing_factor")) or 0.0
         if number > 1 and strength > 0:
@@ -144,8 +144,7 @@ def _examine_accumulation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
                 "average_tokens_across_devices=False: with several processes each divides by its own number of tokens.",
                 "Set it to True where samples differ in length.",
             )
-    elif number > 1 and is_unequal and kind == "settings":
-        evidence = next(key for key, value in flat.items() if _last(key) in _UNEQUAL and value is not None)
+    elif number > 1 and evidence is not None and kind == "settings":
         yield Finding(
             "accumulation_denominator",
             "warning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,29 +21,21 @@ _MIN_ROWS_OF_TWO_CLASSES = 16
 
 def examine_labels(
     labels: Tensor, num_classes: int, ignore_index: int, weight: Any = None, *, is_empty_fine: bool = False
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Class indices, flat; ``is_empty_fine`` says that the loss gives 0 where nothing counts."""
     is_counted = labels != ignore_index
-    if not is_counted.any():
-        if is_empty_fine:
-            return []
-        what = f"All {len(labels)} targets are ignore_index={ignore_index}" if len(labels) else "The batch is empty"
-        return [
-            Finding(
-                "all_ignored",
-                "error",
-                f"{what}: the mean over nothing is nan.",
-                'Drop such batches, or use MaxSupLoss(empty="zero"), whose 0 keeps the graph for other processes.',
-            )
-        ]
     is_outside = is_counted & ((labels < 0) | (labels >= num_classes))
-    if is_outside.any():
-        return [_label_range_finding(labels, is_outside, num_classes, ignore_index)]
-    if weight is not None:
+    if not is_counted.any():
+        if not is_empty_fine:
+            what = f"All {len(labels)} targets are ignore_index={ignore_index}" if len(labels) else "The batch is empty"
+            fix = 'Drop such batches, or use MaxSupLoss(empty="zero"), whose 0 keeps the graph for other processes.'
+            yield Finding("all_ignored", "error", f"{what}: the mean over nothing is nan.", fix)
+    elif is_outside.any():
+        yield _label_range_finding(labels, is_outside, num_classes, ignore_index)
+    elif weight is not None:
         weights = torch.as_tensor(weight).detach().cpu()
         if tuple(weights.shape) == (num_classes,):
-            return _examine_weights(weights, labels[is_counted])
-    return []
+            yield from _examine_weights(weights, labels[is_counted])
 
 
 def _label_range_finding(labels: Tensor, is_outside: Tensor, num_classes: int, ignore_index: int) -> Finding:
@@ -69,93 +62,83 @@ def _label_range_finding(labels: Tensor, is_outside: Tensor, num_classes: int, i
     )
 
 
-def _examine_weights(weights: Tensor, labels: Tensor) -> list[Finding]:
+def _examine_weights(weights: Tensor, labels: Tensor) -> Iterator[Finding]:
     if not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
         sentence = f"Class weights must be finite and not negative; the smallest is {float(weights.min())}."
-        return [Finding("class_weights", "error", sentence, "Weigh a class with a positive number.")]
-    if not bool((weights[labels] > 0).any()):
+        yield Finding("class_weights", "error", sentence, "Weigh a class with a positive number.")
+    elif not bool((weights[labels] > 0).any()):
         sentence = f"Every class in the batch has weight 0 ({len(labels.unique())} classes): the mean is nan."
-        return [Finding("class_weights", "error", sentence, "Give some class in every batch a weight above 0.")]
-    return []
+        yield Finding("class_weights", "error", sentence, "Give some class in every batch a weight above 0.")
 
 
-def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoother] | None) -> list[Finding]:
+def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoother] | None) -> Iterator[Finding]:
     """Probability targets ``(M, K)``; ``smoothing`` says how the loss smooths, None that it is not known."""
-    found = []
     if ignore_index >= 0:
         sentence = f"ignore_index={ignore_index} goes with probability targets, which have no index to ignore."
         fix = "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities."
-        found.append(Finding("ignore_index", "error", sentence, fix))
+        yield Finding("ignore_index", "error", sentence, fix)
+    kept = probs[probs.sum(dim=1) != 0]
     if not bool((probs >= 0).all()):
         sentence = f"Target probabilities must not be negative or nan; got {float(probs[~(probs >= 0)][0]):.3g}."
-        return [*found, Finding("target_range", "error", sentence, "Check how targets are made.")]
-    sums = probs.sum(dim=1)
-    kept = probs[sums != 0]
-    if len(kept) == 0:
+        yield Finding("target_range", "error", sentence, "Check how targets are made.")
+    elif len(kept) == 0:
         sentence = f"All {len(probs)} targets are rows of zeros: the batch counts nothing."
-        return [*found, Finding("all_ignored", "warning", sentence, "Drop such batches.")]
-    worst = float((kept.sum(dim=1) - 1).abs().max())
-    if worst > _SUM_TOLERANCE:
-        sentence = f"Target probabilities must sum to 1 in every row; the worst is off by {worst:.3g}."
-        return [
-            *found,
-            Finding(
-                "target_sum",
-                "error",
-                sentence,
-                "Divide each row by its sum; labels of several "
-                "classes at once need a sigmoid loss, for which MaxSup is not defined.",
-            ),
-        ]
-    return found + _examine_floor(kept, smoothing)
+        yield Finding("all_ignored", "warning", sentence, "Drop such batches.")
+    elif (worst := float((kept.sum(dim=1) - 1).abs().max())) > _SUM_TOLERANCE:
+        yield Finding(
+            "target_sum",
+            "error",
+            f"Target probabilities must sum to 1 in every row; the worst is off by {worst:.3g}.",
+            "Divide each row by its sum; labels of several classes at once need a sigmoid loss, for which MaxSup is "
+            "not defined.",
+        )
+    else:
+        yield from _examine_floor(kept, smoothing)
 
 
-def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> list[Finding]:
+def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> Iterator[Finding]:
     floors = probs.min(dim=1).values.double()
     smallest, largest = float(floors.min()), float(floors.max())
     num_rows, size = probs.shape
     if smallest <= 0 or (size == 2 and num_rows < _MIN_ROWS_OF_TWO_CLASSES):
-        return []
+        return
     at_floor = (probs - floors.unsqueeze(1) <= 1e-3 * floors.unsqueeze(1)).sum(dim=1)
     is_common = largest - smallest <= 1e-3 * largest and bool((at_floor >= size - 2).all())
     if not is_common or (num_rows < 2 and size < 5):
-        return [
-            Finding(
-                "soft_targets",
-                "note",
-                f"No target probability is 0 (the smallest of a row is {smallest:.3g} to {largest:.3g}), and rows "
-                "share no floor: they are a teacher's, or smoothed by a different amount in each row.",
-                "Leave it if that is meant.",
-            )
-        ]
-    alpha, convention = size * smallest, _convention(smallest, size)
-    spread = f"{smallest:.4g} with K={size}, which is alpha={alpha:.4g} over all K classes"
-    if convention == "k-1":
-        spread = (
-            f"{smallest:.4g} with K={size}, which is {(size - 1) * smallest:.4g} over the K - 1 other classes, the "
+        yield Finding(
+            "soft_targets",
+            "note",
+            f"No target probability is 0 (the smallest of a row is {smallest:.3g} to {largest:.3g}), and rows share no "
+            "floor: they are a teacher's, or smoothed by a different amount in each row.",
+            "Leave it if that is meant.",
         )
-        spread += f"same as alpha={alpha:.4g} over all K"
-    elif convention is None:
-        spread += f", or {(size - 1) * smallest:.4g} over the K - 1 others"
+        return
+    over_all, over_others, convention = size * smallest, (size - 1) * smallest, _convention(smallest, size)
+    spread = f"{smallest:.4g} with K={size}, which is "
+    if convention == "k-1":
+        spread += f"{over_others:.4g} over the K - 1 other classes, the same as alpha={over_all:.4g} over all K"
+    else:
+        spread += f"alpha={over_all:.4g} over all K classes"
+    if convention is None:
+        spread += f", or {over_others:.4g} over the K - 1 others"
     fix = "Switch smoothing off where targets are made, for instance Mixup(label_smoothing=0)."
     active = [one for one in smoothing or [] if one.strength > 0]
     if active:
-        return [double_smoothing(f"whoever made the targets (none is below {spread})", active[0].described, fix)]
-    if smoothing is not None:
-        return (
-            [other_convention("Smoothing of the targets", (size - 1) * smallest, size)] if convention == "k-1" else []
-        )
-    sentence = f"Targets are smoothed already: no probability is below {spread}. A loss that smooths would do so again."
-    return [Finding("smoothed_targets", "warning", sentence, fix)]
+        yield double_smoothing(f"whoever made the targets (none is below {spread})", active[0].described, fix)
+    elif smoothing is None:
+        what = f"Targets are smoothed already: no probability is below {spread}. A loss that smooths would do so again."
+        yield Finding("smoothed_targets", "warning", what, fix)
+    elif convention == "k-1":
+        yield other_convention("Smoothing of the targets", over_others, size)
 
 
 def _convention(floor: float, size: int) -> str | None:
     """Over how many classes the strength was spread: both give the same targets, but only one a round number."""
     tolerance = min(1e-4, floor / 4)
     for step in (0.05, 0.01):
-        is_round = [
+        over_all, over_others = (
             abs(value - step * round(value / step)) <= tolerance for value in (size * floor, (size - 1) * floor)
-        ]
-        if is_round[0] != is_round[1]:
-            return "k" if is_round[0] else "k-1"
+        )
+        if over_all != over_others:
+            return "k" if over_all else "k-1"
     return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxsup.figures.style import GREY, Results, panels, result_looks
+from maxsup.figures.style import Look, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,60 +16,18 @@ if TYPE_CHECKING:
 def value(result: Mapping[str, Any], name: str) -> float:
     """A number of a result; ``nan`` where it is undefined or absent."""
     stored = result["numbers"].get(name, {}).get("value")
-    return float("nan") if stored is None else float(stored)
+    return math.nan if stored is None else float(stored)
 
 
-def dumbbells(
-    results: Results,
-    columns: Mapping[str, tuple[str, str]],
-    *,
-    ends: tuple[str, str],
-    scales: Mapping[str, float] | None = None,
-) -> Figure:
-    """A row a run, a panel a quantity, two values joined by a line: one filled, one hollow.
-
-    Args:
-        results: By label.
-        columns: Title of a panel, with unit, to the names of its two numbers.
-        ends: What filled and hollow mean.
-        scales: Title of a panel to what its numbers are multiplied by.
-    """
-    from matplotlib.lines import Line2D
-
-    looks = result_looks(results)
-    figure, [row] = panels(1, len(columns), height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
-    for axes, (title, (first, second)) in zip(row, columns.items(), strict=True):
-        scale = (scales or {}).get(title, 1.0)
-        for place, (label, result) in enumerate(results.items()):
-            look = looks[label]
-            pair = scale * value(result, first), scale * value(result, second)
-            axes.plot(pair, (place, place), color=look.color, linewidth=1.0, zorder=1)
-            axes.plot(pair[:1], [place], **look.marks)
-            axes.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
-        axes.set_xlabel(title)
-        axes.grid(axis="x")
-        axes.margins(x=0.15)
-        widen(axes)
-        few_ticks(axes, count=2)
-    name_rows(row, list(results))
-    faces = (GREY, "white")
-    handles = [
-        Line2D([], [], color=GREY, marker="o", linestyle="none", markerfacecolor=face, label=end)
-        for end, face in zip(ends, faces, strict=True)
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    return figure
+def draw_pair(axes: Axes, place: int, pair: Sequence[float], look: Look) -> None:
+    """Two values of a run joined by a line in its row: the first filled, the second hollow."""
+    axes.plot(pair, [place, place], color=look.color, linewidth=1.0, zorder=1)
+    axes.plot(pair[:1], [place], **look.marks)
+    axes.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
 
 
 def flat_panels(count: int, *, per_row: int = 3, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, from left to right and then down.
-
-    Args:
-        count: Of panels.
-        per_row: At most so many side by side.
-        height: Of a row of panels, in inches.
-        options: Of :func:`~maxsup.figures.style.panels`.
-    """
+    """A figure with so many panels, from left to right and then down; ``height`` is that of a row of them."""
     num_rows = math.ceil(count / per_row)
     figure, grid = panels(num_rows, min(per_row, count), height=height * num_rows, **options)
     flat = [axes for row in grid for axes in row]

@@ -30,7 +30,7 @@ class Difference(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A published number, ours, and our standard deviation; ``nan`` where there is one seed."""
+    """A published number, ours, and our standard deviation, ``nan`` of one seed; grey without a look."""
 
     look: Look | None
     published: float
@@ -38,79 +38,70 @@ class Point(NamedTuple):
     std: float
 
 
+@styled()
 def seeds_figure(metrics: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]], looks: Mapping[str, Look]) -> Figure:
     """Every run as a dot, a panel a metric, a bar for the mean; runs with the same seed are joined.
 
-    Args:
-        metrics: Title of a panel, and values by loss and seed.
-        looks: By loss, one a row.
+    ``metrics`` are the title of a panel and its values by loss and seed; every loss of ``looks`` has a row.
     """
-    with styled():
-        figure, grid = _rows_of_losses(len(metrics), looks)
-        for axes, (title, found) in zip(grid, metrics, strict=True):
-            for seed in dict.fromkeys(seed for values in found.values() for seed in values):
-                track = [found.get(loss, {}).get(seed, math.nan) for loss in looks]
-                axes.plot(track, range(len(looks)), color=GREY, linewidth=0.5, alpha=0.55, zorder=1)
-            for place, (loss, look) in enumerate(looks.items()):
-                dots = [value for value in found.get(loss, {}).values() if math.isfinite(value)]
-                axes.plot(dots, [place] * len(dots), markersize=3.6, alpha=0.8, zorder=2, **look.marks)
-                if dots:
-                    mean = fmean(dots)
-                    axes.plot([mean, mean], [place - 0.32, place + 0.32], color=INK, linewidth=1.4, zorder=3)
-            _name_panel(axes, title)
+    figure, grid = _rows_of_losses(len(metrics), looks)
+    for axes, (title, found) in zip(grid, metrics, strict=True):
+        for seed in dict.fromkeys(seed for values in found.values() for seed in values):
+            track = [found.get(loss, {}).get(seed, math.nan) for loss in looks]
+            axes.plot(track, range(len(looks)), color=GREY, linewidth=0.5, alpha=0.55, zorder=1)
+        for place, (loss, look) in enumerate(looks.items()):
+            dots = [value for value in found.get(loss, {}).values() if math.isfinite(value)]
+            axes.plot(dots, [place] * len(dots), markersize=3.6, alpha=0.8, zorder=2, **look.marks)
+            if dots:
+                mean = fmean(dots)
+                axes.plot([mean, mean], [place - 0.32, place + 0.32], color=INK, linewidth=1.4, zorder=3)
+        _name_panel(axes, title)
     return figure
 
 
+@styled()
 def differences_figure(
     metrics: Sequence[tuple[str, str, Mapping[str, Difference]]], looks: Mapping[str, Look]
 ) -> Figure:
     """Paired differences with their intervals, a panel a metric; hollow where nothing can be concluded.
 
-    Args:
-        metrics: Title of a panel, what stands below it, and differences by loss.
-        looks: By loss, one a row.
+    ``metrics`` are the title of a panel, what stands below it, and differences by loss.
     """
-    with styled():
-        figure, grid = _rows_of_losses(len(metrics), looks)
-        for axes, (title, note, found) in zip(grid, metrics, strict=True):
-            axes.axvline(0, color=GREY, linewidth=0.8, linestyle=_DASHES, zorder=1)
-            for place, (loss, look) in enumerate(looks.items()):
-                if loss not in found:
-                    continue
-                mean, low, high, is_conclusive = found[loss]
-                if math.isfinite(low) and math.isfinite(high):
-                    axes.plot([low, high], [place, place], color=look.color, linewidth=1.6, solid_capstyle="butt")
-                marks = look.marks if is_conclusive else look.marks | {"markerfacecolor": "white"}
-                axes.plot([mean], [place], markersize=4.5, **marks)
-            _name_panel(axes, title)
-            if note:
-                axes.set_xlabel(note, color=SOFT, fontsize=6)
-            _hold_zero(axes)
+    figure, grid = _rows_of_losses(len(metrics), looks)
+    for axes, (title, note, found) in zip(grid, metrics, strict=True):
+        axes.axvline(0, color=GREY, linewidth=0.8, linestyle=_DASHES, zorder=1)
+        for place, (loss, look) in enumerate(looks.items()):
+            if loss not in found:
+                continue
+            mean, low, high, is_conclusive = found[loss]
+            if math.isfinite(low) and math.isfinite(high):
+                axes.plot([low, high], [place, place], color=look.color, linewidth=1.6, solid_capstyle="butt")
+            marks = look.marks if is_conclusive else look.marks | {"markerfacecolor": "white"}
+            axes.plot([mean], [place], markersize=4.5, **marks)
+        _name_panel(axes, title)
+        if note:
+            axes.set_xlabel(note, color=SOFT, fontsize=6)
+        _hold_zero(axes)
     return figure
 
 
+@styled()
 def published_figure(metrics: Mapping[str, Sequence[Point]]) -> Figure:
-    """Our means against those of the paper, a panel a metric, with the line on which they would be equal.
-
-    Args:
-        metrics: Points by title of the panel; one without a look is grey.
-    """
-    with styled():
-        num_columns = min(_PER_ROW, len(metrics))
-        figure, grid = flat_panels(len(metrics), height=2.6, width=2.3 * num_columns + 0.9)
-        for axes, (title, points) in zip(grid, metrics.items(), strict=True):
-            for look, published, measured, std in points:
-                shown = (look or Look("", GREY, "o")).marks
-                error = None if math.isnan(std) else [[std], [std]]
-                axes.errorbar([published], [measured], yerr=error, markersize=4.5, elinewidth=0.8, **shown)
-            axes.margins(0.15)
-            _draw_identity(axes)
-            axes.set_xlabel(f"published {short_text(title)}")
-            axes.set_ylabel("measured here")
-            plain_grid(axes)
-        looks = {point.look.label: point.look for points in metrics.values() for point in points if point.look}
-        if looks:
-            legend_above(figure, list(looks.values()), has_lines=False)
+    """Our means against those of the paper, a panel a metric, with the line on which they would be equal."""
+    num_columns = min(_PER_ROW, len(metrics))
+    figure, grid = flat_panels(len(metrics), height=2.6, width=2.3 * num_columns + 0.9)
+    for axes, (title, points) in zip(grid, metrics.items(), strict=True):
+        for look, published, measured, std in points:
+            shown = (look or Look("", GREY, "o")).marks
+            error = None if math.isnan(std) else [[std], [std]]
+            axes.errorbar([published], [measured], yerr=error, markersize=4.5, elinewidth=0.8, **shown)
+        axes.margins(0.15)
+        _draw_identity(axes)
+        axes.set(xlabel=f"published {short_text(title)}", ylabel="measured here")
+        plain_grid(axes)
+    looks = {point.look.label: point.look for points in metrics.values() for point in points if point.look}
+    if looks:
+        legend_above(figure, looks.values(), has_lines=False)
     return figure
 
 
@@ -141,6 +132,4 @@ def _draw_identity(axes: Axes) -> None:
     low = min(axes.get_xlim()[0], axes.get_ylim()[0])
     high = max(axes.get_xlim()[1], axes.get_ylim()[1])
     axes.plot([low, high], [low, high], color=GREY, linewidth=0.8, linestyle=_DASHES, zorder=1)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
-    axes.set_aspect("equal")
+    axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")

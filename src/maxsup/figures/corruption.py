@@ -45,49 +45,47 @@ def mean_errors(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> dict
     return {label: {key: fmean(values) for key, values in own.items()} for label, own in found.items()}
 
 
+@styled()
 def severity_figure(results: Results) -> Figure:
     """Error, likelihood and calibration against severity, mean over kinds."""
     looks = result_looks(results)
-    with styled():
-        figure, [row] = panels(1, len(_METRICS), height=1.7)
-        for axes, metric in zip(row, _METRICS, strict=True):
-            for label, result in results.items():
-                values: dict[int, list[float]] = {}
-                for cell in result["data"]["cells"]:
-                    values.setdefault(cell["severity"], []).append(cell[metric])
-                means = {severity: fact(metric).factor * fmean(values[severity]) for severity in sorted(values)}
-                axes.plot(list(means), list(means.values()), **(looks[label].marks | looks[label].stroke))
-            axes.set_ylabel(fact(metric).axis, labelpad=2)
-            axes.set_xlabel("severity")
-            axes.set_xticks([1, 3, 5])
-            few_ticks(axes, axis="y", count=4)
-            axes.set_ylim(bottom=0)
-            axes.grid()
-        legend_above(figure, list(looks.values()))
+    figure, [row] = panels(1, len(_METRICS), height=1.7)
+    for axes, metric in zip(row, _METRICS, strict=True):
+        for label, result in results.items():
+            values: dict[int, list[float]] = {}
+            for cell in result["data"]["cells"]:
+                values.setdefault(cell["severity"], []).append(cell[metric])
+            means = {severity: fact(metric).factor * fmean(values[severity]) for severity in sorted(values)}
+            axes.plot(list(means), list(means.values()), **(looks[label].marks | looks[label].stroke))
+        axes.set_ylabel(fact(metric).axis, labelpad=2)
+        axes.set(xlabel="severity", xticks=[1, 3, 5])
+        few_ticks(axes, axis="y", count=4)
+        axes.set_ylim(bottom=0)
+        axes.grid()
+    legend_above(figure, looks.values())
     return figure
 
 
+@styled()
 def corruption_map(errors: Errors) -> Figure:
     """Error by kind and severity, a map a label, the same scale of colours for all."""
     kinds = list(dict.fromkeys(kind for own in errors.values() for kind, _ in own))
     severities = sorted({severity for own in errors.values() for _, severity in own})
     top = max(value for own in errors.values() for value in own.values())
-    with styled():
-        width = min(WIDE, 1.3 + 1.5 * len(errors))
-        figure, [row] = panels(1, len(errors), height=0.9 + 0.17 * len(kinds), width=width, sharey=True)
-        for axes, (label, own) in zip(row, errors.items(), strict=True):
-            table = [[own.get((kind, severity), math.nan) for severity in severities] for kind in kinds]
-            axes.imshow(table, cmap="magma_r", vmin=0, vmax=max(top, 1e-9), aspect="auto")
-            for place, line in enumerate(table):
-                for step, value in enumerate(line):
-                    if math.isfinite(value):
-                        color = _ON_DARK if value > 0.55 * top else _ON_LIGHT
-                        axes.text(step, place, f"{value:.0f}", ha="center", va="center", color=color, fontsize=5.5)
-            axes.set_title(short_text(label, 22), fontweight="bold")
-            axes.set_xticks(range(len(severities)), [str(severity) for severity in severities])
-            axes.set_xlabel("severity")
-            axes.tick_params(length=0)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
-        name_rows(row, [short_text(kind.replace("_", " ")) for kind in kinds])
+    width = min(WIDE, 1.3 + 1.5 * len(errors))
+    figure, [row] = panels(1, len(errors), height=0.9 + 0.17 * len(kinds), width=width, sharey=True)
+    for axes, (label, own) in zip(row, errors.items(), strict=True):
+        table = [[own.get((kind, severity), math.nan) for severity in severities] for kind in kinds]
+        axes.imshow(table, cmap="magma_r", vmin=0, vmax=max(top, 1e-9), aspect="auto")
+        for place, line in enumerate(table):
+            for step, value in enumerate(line):
+                if math.isfinite(value):
+                    color = _ON_DARK if value > 0.55 * top else _ON_LIGHT
+                    axes.text(step, place, f"{value:.0f}", ha="center", va="center", color=color, fontsize=5.5)
+        axes.set_title(short_text(label, 22), fontweight="bold")
+        axes.set_xticks(range(len(severities)), [str(severity) for severity in severities])
+        axes.set_xlabel("severity")
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    name_rows(row, [short_text(kind.replace("_", " ")) for kind in kinds])
     return figure

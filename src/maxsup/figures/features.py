@@ -34,36 +34,32 @@ def collapse_figures(results: Results) -> dict[str, Figure]:
     return {"collapse": collapse_figure(points, result_looks(results), width=COLUMN)}
 
 
+@styled()
 def collapse_figure(
     points: Mapping[str, Points], looks: Mapping[str, Look], *, width: float = WIDE, names_dots: bool = False
 ) -> Figure:
     """The plane of ``within`` and ``r_squared``, a panel a set of images; upper left is collapse.
 
-    Args:
-        points: By title of the panel.
-        looks: By label.
-        width: Of the figure in inches.
-        names_dots: Write each name beside its dot, where there are few, in place of a legend.
+    With ``names_dots`` each name stands beside its dot, where there are few, in place of a legend.
     """
-    with styled():
-        figure, [row] = panels(1, len(points), height=2.5, width=width)
-        for axes, (title, dots) in zip(row, points.items(), strict=True):
-            for place, (label, within, r_squared) in enumerate(sorted(dots, key=lambda dot: dot[1])):
-                look = looks[label]
-                size = 11 if names_dots and look.marker == "*" else 4.5
-                axes.plot([within], [r_squared], markersize=size, alpha=0.8, **look.marks)
-                if names_dots:
-                    # Above and below in turns, so that names of neighbours do not meet.
-                    offset = (5, -8) if place % 2 else (5, 3)
-                    spot = (within, r_squared)
-                    axes.annotate(look.label, spot, xytext=offset, textcoords="offset points", color=SOFT)
-            axes.set_title(title, loc="left", fontweight="bold")
-            axes.set_xlabel("within (cosine distance)")
-            axes.margins(0.2 if names_dots else 0.1)
-            plain_grid(axes, count=4 if width / len(points) > 2 else 3)
-        row[0].set_ylabel("$R^2$ (separation of classes)")
-        if not names_dots:
-            legend_above(figure, list(looks.values()), has_lines=False)
+    figure, [row] = panels(1, len(points), height=2.5, width=width)
+    for axes, (title, dots) in zip(row, points.items(), strict=True):
+        for place, (label, within, r_squared) in enumerate(sorted(dots, key=lambda dot: dot[1])):
+            look = looks[label]
+            size = 11 if names_dots and look.marker == "*" else 4.5
+            axes.plot([within], [r_squared], markersize=size, alpha=0.8, **look.marks)
+            if names_dots:
+                # Above and below in turns, so that names of neighbours do not meet.
+                offset = (5, -8) if place % 2 else (5, 3)
+                spot = (within, r_squared)
+                axes.annotate(look.label, spot, xytext=offset, textcoords="offset points", color=SOFT)
+        axes.set_title(title, loc="left", fontweight="bold")
+        axes.set_xlabel("within (cosine distance)")
+        axes.margins(0.2 if names_dots else 0.1)
+        plain_grid(axes, count=4 if width / len(points) > 2 else 3)
+    row[0].set_ylabel("$R^2$ (separation of classes)")
+    if not names_dots:
+        legend_above(figure, looks.values(), has_lines=False)
     return figure
 
 
@@ -76,52 +72,47 @@ def projection_figures(results: Results) -> dict[str, Figure]:
     return {"projection" if not place else f"projection-{place + 1}": figure for place, figure in enumerate(figures)}
 
 
+@styled()
 def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
     """A column a run, a row a split, the same axes everywhere.
 
-    Args:
-        planes: By label: ``classes``, ``basis``, and ``points`` by split and class, two coordinates each.
+    ``planes`` hold ``classes``, ``basis``, and ``points`` by split and class, two coordinates each.
     """
     from matplotlib.lines import Line2D
 
     first = next(iter(planes.values()))
     splits = list(first["points"])
     (left, right), (bottom, top) = (_limits(planes, axis) for axis in (0, 1))
-    with styled():
-        # Panels as high as equal units ask for, at most three to a column's width.
-        side = (COLUMN - 0.45) / max(2, min(3, len(planes)))
-        tall = side * min(2.0, (top - bottom) / (right - left))
-        figure, grid = panels(
-            len(splits),
-            len(planes),
-            height=0.66 + (tall + 0.06) * len(splits),
-            width=0.45 + side * len(planes),
-            is_square=True,
-            sharex=True,
-            sharey=True,
-        )
-        for row, split in zip(grid, splits, strict=True):
-            for axes, (label, plane) in zip(row, planes.items(), strict=True):
-                for group, color, marker in zip(plane["points"][split], _CLASS_COLORS, _CLASS_MARKERS, strict=True):
-                    across, up = [point[0] for point in group], [point[1] for point in group]
-                    axes.scatter(across, up, s=3.5, color=color, marker=marker, alpha=0.55, linewidths=0)
-                axes.set_aspect("equal")
-                axes.set_xlim(left, right)
-                axes.set_ylim(bottom, top)
-                few_ticks(axes, count=3)
-                few_ticks(axes, axis="y", count=4)
-                axes.grid()
-                if row is grid[0]:
-                    axes.set_title(label)
-            row[0].set_ylabel(split)
-        figure.supxlabel(f"position on the plane of the {first['basis']} (feature units)", fontsize=7)
-        handles = [
-            Line2D(
-                [], [], color=color, marker=marker, linestyle="none", label=f"class {name}" if name.isdigit() else name
-            )
-            for name, color, marker in zip(first["classes"], _CLASS_COLORS, _CLASS_MARKERS, strict=True)
-        ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
+    # Panels as high as equal units ask for, at most three to a column's width.
+    side = (COLUMN - 0.45) / max(2, min(3, len(planes)))
+    tall = side * min(2.0, (top - bottom) / (right - left))
+    figure, grid = panels(
+        len(splits),
+        len(planes),
+        height=0.66 + (tall + 0.06) * len(splits),
+        width=0.45 + side * len(planes),
+        is_square=True,
+        sharex=True,
+        sharey=True,
+    )
+    for row, split in zip(grid, splits, strict=True):
+        for axes, (label, plane) in zip(row, planes.items(), strict=True):
+            for group, color, marker in zip(plane["points"][split], _CLASS_COLORS, _CLASS_MARKERS, strict=True):
+                across, up = [point[0] for point in group], [point[1] for point in group]
+                axes.scatter(across, up, s=3.5, color=color, marker=marker, alpha=0.55, linewidths=0)
+            axes.set(aspect="equal", xlim=(left, right), ylim=(bottom, top))
+            few_ticks(axes, count=3)
+            few_ticks(axes, axis="y", count=4)
+            axes.grid()
+            if row is grid[0]:
+                axes.set_title(label)
+        row[0].set_ylabel(split)
+    figure.supxlabel(f"position on the plane of the {first['basis']} (feature units)", fontsize=7)
+    handles = [
+        Line2D([], [], color=color, marker=marker, linestyle="none", label=f"class {name}" if name.isdigit() else name)
+        for name, color, marker in zip(first["classes"], _CLASS_COLORS, _CLASS_MARKERS, strict=True)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
     return figure
 
 

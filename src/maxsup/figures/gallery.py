@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxsup.core.errors import StorageError
-from maxsup.figures.style import COLUMN, Results, panels, styled
+from maxsup.figures.style import COLUMN, Results, panels, short_text, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +24,7 @@ _COLORMAP = "inferno"
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
-    """A PNG file as text, for JSON.
-
-    Args:
-        pixels: Grey or RGB, ``(H, W, C)``.
+    """Pixels, grey or RGB ``(H, W, C)``, as a PNG file in text, for JSON.
 
     Example:
         >>> decoded(encoded(np.full((2, 3, 1), 7, dtype=np.uint8)))[0].tolist()
@@ -66,6 +63,7 @@ def gradcam_figures(results: Results) -> dict[str, Figure]:
     return {"gradcam" if not place else f"gradcam-{place + 1}": figure for place, figure in enumerate(figures)}
 
 
+@styled()
 def gallery_figure(results: Results) -> Figure:
     """Originals in the first row, a row of maps a run below; a frame and a name where the prediction is wrong."""
     from matplotlib import cm
@@ -73,42 +71,36 @@ def gallery_figure(results: Results) -> Figure:
 
     first = next(iter(results.values()))["data"]["cells"]
     num_columns = len(first)
-    with styled():
-        side = (COLUMN - 0.45) / max(4, num_columns)
-        figure, grid = panels(
-            len(results) + 1,
-            num_columns,
-            height=0.7 + (side + 0.03) * (len(results) + 1),
-            width=0.45 + side * num_columns,
-            pad=0.015,
-            is_square=True,
-        )
-        for axes, cell in zip(grid[0], first, strict=True):
-            show_pixels(axes, decoded(cell["image"]))
-            axes.set_title(_title(cell["label"], int(side / 0.055)), fontsize=6, pad=2)
-        grid[0][0].set_ylabel("image")
-        for row, (label, result) in zip(grid[1:], results.items(), strict=True):
-            for axes, cell in zip(row, result["data"]["cells"], strict=True):
-                _show_map(axes, cell, int(side / 0.05) - 2)
-            row[0].set_ylabel(label)
-        scale = cm.ScalarMappable(Normalize(0, 1), _COLORMAP)
-        bar = figure.colorbar(scale, ax=[axes for row in grid for axes in row], location="bottom", aspect=60, pad=0.02)
-        bar.set_label(f"Grad-CAM of the {_asked(results)} class (share of the map's maximum)", fontsize=6)
-        bar.ax.tick_params(labelsize=6)
+    side = (COLUMN - 0.45) / max(4, num_columns)
+    figure, grid = panels(
+        len(results) + 1,
+        num_columns,
+        height=0.7 + (side + 0.03) * (len(results) + 1),
+        width=0.45 + side * num_columns,
+        pad=0.015,
+        is_square=True,
+    )
+    for axes, cell in zip(grid[0], first, strict=True):
+        show_pixels(axes, decoded(cell["image"]))
+        axes.set_title(_title(cell["label"], int(side / 0.055)), fontsize=6, pad=2)
+    grid[0][0].set_ylabel("image")
+    for row, (label, result) in zip(grid[1:], results.items(), strict=True):
+        for axes, cell in zip(row, result["data"]["cells"], strict=True):
+            _show_map(axes, cell, int(side / 0.05) - 2)
+        row[0].set_ylabel(label)
+    scale = cm.ScalarMappable(Normalize(0, 1), _COLORMAP)
+    bar = figure.colorbar(scale, ax=[axes for row in grid for axes in row], location="bottom", aspect=60, pad=0.02)
+    asked = "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
+    bar.set_label(f"Grad-CAM of the {asked} class (share of the map's maximum)", fontsize=6)
+    bar.ax.tick_params(labelsize=6)
     return figure
-
-
-def _asked(results: Results) -> str:
-    return "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"
 
 
 def show_pixels(axes: Axes, pixels: NDArray[np.uint8]) -> None:
     """An image without axes around it."""
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
@@ -119,17 +111,10 @@ def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
     heat = decoded(cell["map"]) / 255
     axes.imshow(heat, cmap=_COLORMAP, vmin=0, vmax=1, alpha=0.25 + 0.55 * heat, interpolation="bilinear")
     if cell["predicted"] != cell["label"]:
-        for spine in axes.spines.values():
-            spine.set(visible=True, color="#D55E00", linewidth=1.2)
-        axes.text(
-            0.04,
-            0.05,
-            f"\u2192 {_short(cell['predicted'].replace('_', ' '), num_characters)}",
-            transform=axes.transAxes,
-            fontsize=5,
-            color="black",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
-        )
+        axes.spines[:].set(visible=True, color="#D55E00", linewidth=1.2)
+        name = short_text(cell["predicted"].replace("_", " "), num_characters)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        axes.text(0.04, 0.05, f"\u2192 {name}", transform=axes.transAxes, fontsize=5, color="black", bbox=box)
 
 
 def _title(name: str, num_characters: int) -> str:
@@ -137,9 +122,5 @@ def _title(name: str, num_characters: int) -> str:
     first, *rest = name.replace("_", " ").split(" ")
     second = " ".join(rest)
     if not rest or len(first) + 1 + len(second) <= num_characters:
-        return _short(" ".join([first, *rest]), num_characters)
-    return f"{_short(first, num_characters)}\n{_short(second, num_characters)}"
-
-
-def _short(name: str, num_characters: int) -> str:
-    return name if len(name) <= num_characters else f"{name[: num_characters - 1]}\u2026"
+        return short_text(" ".join([first, *rest]), num_characters)
+    return f"{short_text(first, num_characters)}\n{short_text(second, num_characters)}"

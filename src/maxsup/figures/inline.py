@@ -35,14 +35,7 @@ ElementTree.register_namespace("xlink", _XLINK)
 
 
 def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> str:
-    """A figure as an ``<svg>`` element.
-
-    Args:
-        figure: Drawn, not closed.
-        name: Unique on the page; every id inside starts with it.
-        title: What it is, for screen readers.
-        description: What it shows, for screen readers.
-    """
+    """A figure as an ``<svg>`` element whose ids start with ``name``; title and description are for screen readers."""
     import matplotlib
 
     stream = io.StringIO()
@@ -99,10 +92,7 @@ def inline_png(figure: Figure) -> InlinePng:
 
 
 def dark_rules(html: str) -> str:
-    """Style for the dark: lines and areas that would sink into the background get a lighter tone of their colour.
-
-    Args:
-        html: A page, or drawings of :func:`inline_svg`.
+    """Style for the dark: lines and areas of a page that would sink into it get a lighter tone of their colour.
 
     Example:
         >>> print(dark_rules('<path stroke="#56138e"/><path fill="#56b4e9"/>'))
@@ -130,8 +120,7 @@ def _png(figure: Figure, paper: str) -> str:
 
 def _readable_on_dark(color: str) -> str:
     """The colour, with as much white as it needs to stand out."""
-    own = bytes.fromhex(color[1:])
-    mixed = own
+    own, mixed = bytes.fromhex(color[1:]), b""
     for step in range(_STEPS):
         mixed = bytes(round(value + (255 - value) * step / _STEPS) for value in own)
         if (_luminance(mixed) + 0.05) / (_luminance(bytes.fromhex(_DARK_PAPER[1:])) + 0.05) >= _MIN_CONTRAST:

@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 _DATA, _ESTIMATE = "#0072B2", "#D55E00"
 
 
+@styled()
 def logit_figures(results: Results) -> dict[str, Figure]:
     """Densities of raw and mean-centred logits; cumulative top-1 confidence of right and wrong predictions."""
     looks = list(result_looks(results).values())
-    with styled():
-        densities, [row] = panels(1, 2, height=1.9, sharey=True)
-        titles = {"raw": "logit", "centred": "logit \u2212 mean of the sample"}
-        for axes, (key, title) in zip(row, titles.items(), strict=True):
-            for look, result in zip(looks, results.values(), strict=True):
-                found = result["data"][key]
-                axes.stairs(found["density"], found["edges"], linewidth=1.0, **look.stroke)
-            axes.set_xlabel(title)
-            axes.set_ylim(bottom=0)
-            axes.margins(x=0)
-        row[0].set_ylabel("density (per unit of logit)")
-        legend_above(densities, looks)
-        confidences, [row] = panels(1, 2, height=1.9, sharex=True, sharey=True)
-        for axes, kind in zip(row, ("right", "wrong"), strict=True):
-            _draw_confidence(axes, results, kind)
-        row[0].set_ylabel("predictions up to here (%)")
-        legend_above(confidences, looks)
+    densities, [row] = panels(1, 2, height=1.9, sharey=True)
+    titles = {"raw": "logit", "centred": "logit \u2212 mean of the sample"}
+    for axes, (key, title) in zip(row, titles.items(), strict=True):
+        for look, result in zip(looks, results.values(), strict=True):
+            found = result["data"][key]
+            axes.stairs(found["density"], found["edges"], linewidth=1.0, **look.stroke)
+        axes.set(xlabel=title, ylim=(0, None))
+        axes.margins(x=0)
+    row[0].set_ylabel("density (per unit of logit)")
+    legend_above(densities, looks)
+    confidences, [row] = panels(1, 2, height=1.9, sharex=True, sharey=True)
+    for axes, kind in zip(row, ("right", "wrong"), strict=True):
+        _draw_confidence(axes, results, kind)
+    row[0].set_ylabel("predictions up to here (%)")
+    legend_above(confidences, looks)
     return {"logits": densities, "confidence": confidences}
 
 
+@styled()
 def smoothing_figure(
     gaps: tuple[Sequence[float], Sequence[float]],
     left_over: tuple[Sequence[float], Sequence[float]],
@@ -54,31 +54,27 @@ def smoothing_figure(
         plateaus: The gap that each strength of smoothing aims at, as guides.
         estimate: The gap of the estimated strength and the ends of its interval.
         level: The probability that the estimated strength leaves to each class.
-        width: Of the figure in inches.
+        width: In inches.
     """
     edges, counts = gaps
     total = sum(counts) or 1.0
-    with styled():
-        figure, [[left, right]] = panels(1, 2, height=2.3, width=width)
-        left.stairs([count / total for count in counts], edges, fill=True, color=_DATA, alpha=0.75)
-        if estimate is not None:
-            gap, low, high = estimate
-            left.axvspan(low, high, color=_ESTIMATE, alpha=0.15)
-            left.axvline(gap, color=_ESTIMATE, linewidth=1.0)
-        for alpha, gap in plateaus.items():
-            if edges[0] <= gap <= edges[-1]:
-                left.axvline(gap, color=GREY, linestyle=":", linewidth=1.0)
-                place = ("data", "axes fraction")
-                left.annotate(f"{alpha:g}", (gap, 1), xycoords=place, ha="center", va="bottom", color=GREY)
-        left.set_xlabel("gap of the top logit to the mean of the others")
-        left.set_ylabel("share of right predictions")
-        right.plot(*left_over, color=_DATA)
-        if level is not None:
-            right.axhline(level, color=_ESTIMATE, linewidth=1.0)
-        right.set_yscale("log")
-        right.set_xlabel("share of pairs of classes")
-        right.set_ylabel("mean probability of the other class")
-        right.grid(axis="y")
+    figure, [[left, right]] = panels(1, 2, height=2.3, width=width)
+    left.stairs([count / total for count in counts], edges, fill=True, color=_DATA, alpha=0.75)
+    if estimate is not None:
+        gap, low, high = estimate
+        left.axvspan(low, high, color=_ESTIMATE, alpha=0.15)
+        left.axvline(gap, color=_ESTIMATE, linewidth=1.0)
+    for alpha, gap in plateaus.items():
+        if edges[0] <= gap <= edges[-1]:
+            left.axvline(gap, color=GREY, linestyle=":", linewidth=1.0)
+            place = ("data", "axes fraction")
+            left.annotate(f"{alpha:g}", (gap, 1), xycoords=place, ha="center", va="bottom", color=GREY)
+    left.set(xlabel="gap of the top logit to the mean of the others", ylabel="share of right predictions")
+    right.plot(*left_over, color=_DATA)
+    if level is not None:
+        right.axhline(level, color=_ESTIMATE, linewidth=1.0)
+    right.set(yscale="log", xlabel="share of pairs of classes", ylabel="mean probability of the other class")
+    right.grid(axis="y")
     return figure
 
 
@@ -91,8 +87,6 @@ def _draw_confidence(axes: Axes, results: Results, kind: str) -> None:
         axes.plot([step / (len(shares) - 1) for step in range(len(shares))], percents, **look.stroke)
         # The mean, as a mark on the curve.
         axes.plot([mean], [percents[round(mean * (len(shares) - 1))]], **look.marks, zorder=3)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 103)
+    axes.set(xlim=(0, 1), ylim=(0, 103), xlabel=f"confidence where {kind}")
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     axes.grid()
-    axes.set_xlabel(f"confidence where {kind}")

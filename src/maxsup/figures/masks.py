@@ -16,8 +16,6 @@ from maxsup.figures.style import COLUMN, Results, panels, result_looks, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maxsup.figures.style import COLUMN, Results, panels, result_looks, styled
-
 _WRONG, _RIGHT, _IGNORED = (193, 18, 31), (226, 226, 226), (255, 255, 255)
 # What data sets store where a pixel has no class.
 _IGNORED_LABEL = 255

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from maxsup.figures.charts import few_ticks, flat_panels, name_rows, value, widen
+from maxsup.figures.charts import draw_pair, few_ticks, flat_panels, name_rows, value, widen
 from maxsup.figures.style import Results, legend_above, panels, result_looks, styled
 from maxsup.metrics.facts import fact
 
@@ -25,65 +25,59 @@ def probe_figures(results: Results) -> dict[str, Figure]:
     return figures
 
 
+@styled()
 def probe_figure(results: Results) -> Figure:
     """Validation accuracy by the strength of the penalty; below, both probes on test images."""
     looks = result_looks(results)
-    with styled():
-        low = 0.17 * len(results)
-        figure, [[path], [dots]] = panels(2, 1, height=2.25 + low, height_ratios=[1.3, low])
-        for place, (label, result) in enumerate(results.items()):
-            look, data = looks[label], result["data"]
-            percents = [100 * found for found in data["val_accuracies"]]
-            path.plot(data["strengths"], percents, **look.stroke)
-            chosen = value(result, "strength")
-            nearest = min(range(len(percents)), key=lambda spot: abs(math.log(data["strengths"][spot] / chosen)))
-            path.plot([chosen], [percents[nearest]], **look.marks)
-            pair = [100 * value(result, name) for name in ("accuracy", "knn_accuracy")]
-            dots.plot(pair, [place, place], color=look.color, linewidth=1.0, zorder=1)
-            dots.plot(pair[:1], [place], **look.marks)
-            dots.plot(pair[1:], [place], **(look.marks | {"markerfacecolor": "white"}))
-        path.set_xscale("log")
-        path.set_xlabel("strength of the L2 penalty")
-        path.set_ylabel("val. accuracy (%)")
-        path.grid()
-        name_rows([dots], list(results))
-        dots.set_xlabel("test accuracy (%): filled linear probe, hollow k-NN")
-        dots.margins(x=0.1)
-        dots.grid(axis="x")
-        legend_above(figure, list(looks.values()))
+    low = 0.17 * len(results)
+    figure, [[path], [dots]] = panels(2, 1, height=2.25 + low, height_ratios=[1.3, low])
+    for place, (label, result) in enumerate(results.items()):
+        look, data = looks[label], result["data"]
+        percents = [100 * found for found in data["val_accuracies"]]
+        path.plot(data["strengths"], percents, **look.stroke)
+        chosen = value(result, "strength")
+        nearest = min(range(len(percents)), key=lambda spot: abs(math.log(data["strengths"][spot] / chosen)))
+        path.plot([chosen], [percents[nearest]], **look.marks)
+        pair = [100 * value(result, name) for name in ("accuracy", "knn_accuracy")]
+        draw_pair(dots, place, pair, look)
+    path.set(xscale="log", xlabel="strength of the L2 penalty", ylabel="val. accuracy (%)")
+    path.grid()
+    name_rows([dots], list(results))
+    dots.set_xlabel("test accuracy (%): filled linear probe, hollow k-NN")
+    dots.margins(x=0.1)
+    dots.grid(axis="x")
+    legend_above(figure, looks.values())
     return figure
 
 
+@styled()
 def factors_figure(results: Results, factors: Sequence[str]) -> Figure:
     """How much of each known factor a linear probe finds, a mark a run."""
     looks = result_looks(results)
-    with styled():
-        figure, [[axes]] = panels(height=0.75 + 0.22 * len(factors))
-        for place, (label, result) in enumerate(results.items()):
-            shift = 0.4 * ((place + 0.5) / len(results) - 0.5)
-            shares = [value(result, f"r_squared_{name}") for name in factors]
-            axes.plot(shares, [spot + shift for spot in range(len(factors))], **looks[label].marks)
-        name_rows([axes], factors)
-        axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.0)
-        axes.set_xlabel("$R^2$ of a linear probe of the factor (share of its variance)")
-        axes.grid(axis="x")
-        legend_above(figure, list(looks.values()), has_lines=False)
+    figure, [[axes]] = panels(height=0.75 + 0.22 * len(factors))
+    for place, (label, result) in enumerate(results.items()):
+        shift = 0.4 * ((place + 0.5) / len(results) - 0.5)
+        shares = [value(result, f"r_squared_{name}") for name in factors]
+        axes.plot(shares, [spot + shift for spot in range(len(factors))], **looks[label].marks)
+    name_rows([axes], factors)
+    axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.0)
+    axes.set_xlabel("$R^2$ of a linear probe of the factor (share of its variance)")
+    axes.grid(axis="x")
+    legend_above(figure, looks.values(), has_lines=False)
     return figure
 
 
+@styled()
 def distillation_figures(results: Results) -> dict[str, Figure]:
     """A row a teacher: accuracy of its student, agreement, divergence, and what the teacher says of wrong classes."""
     looks = result_looks(results)
-    with styled():
-        figure, grid = flat_panels(
-            len(_OF_STUDENTS), per_row=2, height=0.75 + 0.2 * len(results), pad=0.05, sharey=True
-        )
-        for axes, name in zip(grid, _OF_STUDENTS, strict=True):
-            for place, (label, result) in enumerate(results.items()):
-                axes.plot([fact(name).factor * value(result, name)], [place], **looks[label].marks)
-            axes.set_xlabel(fact(name).axis)
-            axes.grid(axis="x")
-            widen(axes)
-            few_ticks(axes, count=2)
-        name_rows(grid, list(results))
+    figure, grid = flat_panels(len(_OF_STUDENTS), per_row=2, height=0.75 + 0.2 * len(results), pad=0.05, sharey=True)
+    for axes, name in zip(grid, _OF_STUDENTS, strict=True):
+        for place, (label, result) in enumerate(results.items()):
+            axes.plot([fact(name).factor * value(result, name)], [place], **looks[label].marks)
+        axes.set_xlabel(fact(name).axis)
+        axes.grid(axis="x")
+        widen(axes)
+        few_ticks(axes, count=2)
+    name_rows(grid, list(results))
     return {"distillation": figure}

@@ -6,13 +6,13 @@ Figures are made without pyplot, so nothing here depends on a display or on what
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxsup.core.files.storage import failed_write, replace_bytes
+from maxsup.core.files.storage import make_folder, replace_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 Results = Mapping[str, Mapping[str, Any]]
 """Results of an analysis by label of the run: ``facts`` (with ``loss``), ``numbers`` and ``data``, as stored."""
 
-COLUMN = 3.4
-"""Width of a column in inches."""
-
-WIDE = 6.6
-"""Width of a figure that takes the whole page, in inches."""
-
+# Widths in inches: of a column, and of a figure that takes the whole page.
+COLUMN, WIDE = 3.4, 6.6
 DPI = 200
 INK, SOFT, GREY = "#000000", "#5a5a5a", "#8A8A8A"
 
@@ -75,13 +71,8 @@ class Look:
     @property
     def marks(self) -> dict[str, Any]:
         """Options of ``plot`` for markers without a line."""
-        return {
-            "marker": self.marker,
-            "color": self.color,
-            "fillstyle": self.fill,
-            "markerfacecoloralt": "white",
-            "linestyle": "none",
-        }
+        options = {"marker": self.marker, "color": self.color, "fillstyle": self.fill}
+        return options | {"markerfacecoloralt": "white", "linestyle": "none"}
 
     @property
     def stroke(self) -> dict[str, Any]:
@@ -131,9 +122,7 @@ def loss_look(loss: str) -> Look:
 def run_looks(losses: Mapping[str, str], titles: Mapping[str, str] | None = None) -> dict[str, Look]:
     """A look for each label: the colour of its loss; a second run of a loss gets another line and filling.
 
-    Args:
-        losses: Name of the loss by label.
-        titles: What legends call them, where that is not the label.
+    Legends call a run by its title, where ``titles`` has one.
 
     Example:
         >>> looks = run_looks({"LS 0.1": "ls", "LS 0.2": "ls"})
@@ -189,16 +178,10 @@ def panels(
     is_square: bool = False,
     **options: Any,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure and its axes by row and column; call it inside :func:`styled`.
+    """A figure and its axes by row and column, lengths in inches; call it inside :func:`styled`.
 
-    Args:
-        num_rows: Rows of axes.
-        num_columns: Columns of axes.
-        height: Of the figure in inches.
-        width: Of the figure in inches.
-        pad: Around axes, in inches.
-        is_square: Units are to be as long across as up, so that the axes have a shape of their own.
-        options: Of ``Figure.subplots``, for instance ``sharey=True``.
+    With ``is_square`` units are as long across as up, so that the axes have a shape of their own; other options are
+    those of ``Figure.subplots``, for instance ``sharey=True``.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -215,15 +198,11 @@ def panels(
 
 
 def legend_above(
-    figure: Figure, looks: Sequence[Look], *, has_lines: bool = True, others: Sequence[Line2D] = ()
+    figure: Figure, looks: Iterable[Look], *, has_lines: bool = True, others: Sequence[Line2D] = ()
 ) -> None:
     """One legend for the whole figure, above its axes, in as many rows as the width asks for.
 
-    Args:
-        figure: Where to.
-        looks: Of the runs.
-        has_lines: Whether runs are drawn as lines.
-        others: What is drawn besides, under its own label.
+    It holds the runs, drawn as lines or as markers alone, and ``others`` under their own labels.
     """
     from matplotlib.lines import Line2D
 
@@ -232,24 +211,17 @@ def legend_above(
         for look in looks
     ]
     handles += others
-    labels = [str(handle.get_label()) for handle in handles]
-    figure.legend(handles=handles, loc="outside upper center", ncols=_legend_columns(figure, labels))
+    # A character of the legend is about 0.055 inches wide, a handle with its gaps 0.42.
+    widest = max(0.055 * len(str(handle.get_label())) + 0.42 for handle in handles)
+    num_columns = max(1, min(len(handles), int(figure.get_figwidth() / widest)))
+    figure.legend(handles=handles, loc="outside upper center", ncols=num_columns)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG; the same figure gives the same bytes.
-
-    Args:
-        figure: What was drawn.
-        folder: Where to; made if need be.
-        name: Of the files, without an ending.
-    """
+    """Write a figure as ``NAME.png`` and ``NAME.svg``; the same figure gives the same bytes."""
     from io import BytesIO
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise failed_write(folder, 0, 0, error) from error
+    make_folder(folder)
     written = []
     with styled():
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
@@ -259,9 +231,3 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
             replace_bytes(path, buffer.getvalue())
             written.append(path)
     return written
-
-
-def _legend_columns(figure: Figure, labels: Sequence[str]) -> int:
-    # A character of the legend is about 0.055 inches wide, a handle with its gaps 0.42.
-    widest = max(0.055 * len(label) + 0.42 for label in labels)
-    return max(1, min(len(labels), int(figure.get_figwidth() / widest)))

@@ -64,12 +64,7 @@ class TrainerLoss(WatchedLoss):
     unused = "Pass compute_loss_func=loss to the Trainer, and do not override compute_loss without calling it."
 
     def __init__(
-        self,
-        loss: str = "maxsup",
-        *,
-        shift: bool | None = None,
-        heads: Mapping[str, str] | None = None,
-        **options: Any,
+        self, loss: str = "maxsup", *, shift: bool | None = None, heads: Mapping[str, str] | None = None, **options: Any
     ) -> None:
         super().__init__(create_loss(loss, **options))
         _check_criterion(loss, self.criterion)

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def maxsup_cross_entropy(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    alpha: float | jax.Array = 0.1,
-    where: ArrayLike | None = None,
-    axis: int = -1,
+    logits: ArrayLike, labels: ArrayLike, alpha: float | jax.Array = 0.1, where: ArrayLike | None = None, axis: int = -1
 ) -> jax.Array:
     r"""Cross-entropy with Max Suppression, one value an example; safe under ``jit``, ``vmap`` and ``grad``.
 

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from maxsup.core.checks import check_number
 from maxsup.core.installation import install_command
-from maxsup.losses.base import AlphaLoss
-from maxsup.losses.head.linear import check_head
+from maxsup.losses.head.linear import HeadLoss, check_head
 from maxsup.losses.reduction import raise_if_out_of_range
 
 __all__ = ["LigerMaxSupLoss", "liger_maxsup_cross_entropy"]
@@ -74,7 +73,7 @@ def liger_maxsup_cross_entropy(
     return loss
 
 
-class LigerMaxSupLoss(AlphaLoss):
+class LigerMaxSupLoss(HeadLoss):
     """Module form of :func:`liger_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
 
     Args:
@@ -83,6 +82,7 @@ class LigerMaxSupLoss(AlphaLoss):
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
+    function = staticmethod(liger_maxsup_cross_entropy)
     strength_limit = 1.0
 
     def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean") -> None:
@@ -99,18 +99,7 @@ class LigerMaxSupLoss(AlphaLoss):
         num_items: float | Tensor | None = None,
     ) -> Tensor:
         """The loss of a head with these weights; see :func:`liger_maxsup_cross_entropy`."""
-        if self.training:
-            self._check_advanced()
-        return liger_maxsup_cross_entropy(
-            hidden,
-            weight,
-            target,
-            self._value if self.training else 0.0,
-            bias=bias,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            num_items=num_items,
-        )
+        return self._of_head(hidden, weight, target, bias=bias, num_items=num_items)
 
 
 def _fused_linear_cross_entropy() -> Any:

@@ -1,7 +1,8 @@
 """All losses: a pure function and a module each, found by name.
 
-A file in this folder with an ``@LOSSES.register`` decorator is the whole registration: ``create_loss``, ``maxsup ls
-losses``, this module, ``maxsup.functional`` and the contract tests find it. The imports below are for type checkers.
+A file in this folder, or among its relatives, with an ``@LOSSES.register`` decorator is the whole registration:
+``create_loss``, ``maxsup ls losses``, this module, ``maxsup.functional`` and the contract tests find it. The imports
+below are for type checkers.
 """
 
 from __future__ import annotations
@@ -10,27 +11,33 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from maxsup.losses.acls import AdaptiveConditionalLabelSmoothingLoss
-from maxsup.losses.adaptive_label_smoothing import AdaptiveLabelSmoothingLoss
+from maxsup.losses import relatives
 from maxsup.losses.base import LOSSES, RegularizedLoss
-from maxsup.losses.confidence_penalty import ConfidencePenaltyLoss
 from maxsup.losses.cross_entropy import CrossEntropyLoss
-from maxsup.losses.distillation import DistillationLoss
-from maxsup.losses.dual_focal import DualFocalLoss
-from maxsup.losses.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
 from maxsup.losses.head.linear import LinearMaxSupLoss
 from maxsup.losses.label_smoothing import LabelSmoothingLoss
-from maxsup.losses.logit_norm import LogitNormLoss
-from maxsup.losses.logit_penalty import LogitPenaltyLoss
-from maxsup.losses.ls_ablations import ErrorAmplificationMaxLoss, ErrorAmplificationMeanLoss, RegularizationOnlyLoss
 from maxsup.losses.maxsup import MaxSupLoss
 from maxsup.losses.mbls import MarginLabelSmoothingLoss
-from maxsup.losses.online_label_smoothing import OnlineLabelSmoothingLoss
-from maxsup.losses.poly1 import Poly1Loss
-from maxsup.losses.zipf_label_smoothing import ZipfLabelSmoothingLoss
+from maxsup.losses.relatives.acls import AdaptiveConditionalLabelSmoothingLoss
+from maxsup.losses.relatives.adaptive_label_smoothing import AdaptiveLabelSmoothingLoss
+from maxsup.losses.relatives.confidence_penalty import ConfidencePenaltyLoss
+from maxsup.losses.relatives.distillation import DistillationLoss
+from maxsup.losses.relatives.dual_focal import DualFocalLoss
+from maxsup.losses.relatives.focal import FocalLabelSmoothingLoss, FocalLoss, FocalMaxSupLoss
+from maxsup.losses.relatives.logit_norm import LogitNormLoss
+from maxsup.losses.relatives.logit_penalty import LogitPenaltyLoss
+from maxsup.losses.relatives.ls_ablations import (
+    ErrorAmplificationMaxLoss,
+    ErrorAmplificationMeanLoss,
+    RegularizationOnlyLoss,
+)
+from maxsup.losses.relatives.online_label_smoothing import OnlineLabelSmoothingLoss
+from maxsup.losses.relatives.poly1 import Poly1Loss
+from maxsup.losses.relatives.zipf_label_smoothing import ZipfLabelSmoothingLoss
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _folder in (__name__, relatives.__name__):
+    for _module in iter_modules(import_module(_folder).__path__):
+        import_module(f"{_folder}.{_module.name}")
 
 __all__ = [
     "LOSSES",
@@ -103,18 +110,15 @@ def list_losses() -> list[str]:
 
 def describe_losses() -> list[dict[str, Any]]:
     """One entry a loss: name, summary, formula, strength (the option that sets it) and default, source, and needs."""
-    return [_description(name) for name in LOSSES]
-
-
-def _description(name: str) -> dict[str, Any]:
-    loss, facts = LOSSES[name], LOSSES.facts(name)
-    default = None if loss.strength is None else loss().current_strength
-    return {
-        "name": name,
-        "summary": facts["summary"],
-        "formula": facts["formula"],
-        "strength": loss.strength,
-        "default": default,
-        "source": facts["source"],
-        "needs": [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)],
-    }
+    return [
+        {
+            "name": name,
+            "summary": LOSSES.facts(name)["summary"],
+            "formula": LOSSES.facts(name)["formula"],
+            "strength": loss.strength,
+            "default": None if loss.strength is None else loss().current_strength,
+            "source": LOSSES.facts(name)["source"],
+            "needs": [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)],
+        }
+        for name, loss in ((name, LOSSES[name]) for name in LOSSES)
+    ]

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.losses.adaptive_label_smoothing import confidence_weights
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import finite_mean, per_sample
+from maxsup.losses.relatives.adaptive_label_smoothing import confidence_weights
 
 
 def maxsup_penalty(input: Tensor) -> Tensor:

@@ -169,6 +169,11 @@ def target_values(rows: Tensor, target: Tensor) -> Tensor:
     return rows.gather(1, target.unsqueeze(-1)).squeeze(-1)
 
 
+def target_columns(rows: Tensor, target: Tensor) -> Tensor:
+    """The column of the label, ``(N, 1)``, where costs of other classes would count nothing; else all columns."""
+    return rows if target.is_floating_point() else rows.gather(1, target.unsqueeze(-1))
+
+
 def finite_mean(rows: Tensor) -> Tensor:
     """Mean over the classes that are not masked with ``-inf``; masked ones get no gradient."""
     masked = rows == -math.inf
@@ -231,7 +236,7 @@ def check_options(
         )
     if input.dim() == 0 or not input.is_floating_point():
         raise ValueError(
-            f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {_described(input)}. "
+            f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {described(input)}. "
             "Pass the raw outputs of the classifier."
         )
     if weight is not None and tuple(weight.shape) != (num_classes(input),):
@@ -243,7 +248,7 @@ def check_options(
         if target.shape != input.shape:
             raise ValueError(
                 f"target must be class indices of shape {sample_shape(input)} or probabilities of shape "
-                f"{tuple(input.shape)}; got {_described(target)}. Use target.long() for class indices."
+                f"{tuple(input.shape)}; got {described(target)}. Use target.long() for class indices."
             )
         if ignore_index >= 0:
             raise ValueError(
@@ -253,7 +258,7 @@ def check_options(
     elif target.dtype == torch.bool or tuple(target.shape) != sample_shape(input):
         raise ValueError(
             f"target must be class indices of shape {sample_shape(input)} for input of shape {tuple(input.shape)}; "
-            f"got {_described(target)}. Pass one class index a sample."
+            f"got {described(target)}. Pass one class index a sample."
         )
 
 
@@ -273,7 +278,8 @@ def raise_if_out_of_range(target: Tensor, ignore_index: int, size: int) -> None:
     ) from None
 
 
-def _described(tensor: Tensor) -> str:
+def described(tensor: Tensor) -> str:
+    """Type and shape in words: ``float32 of shape (2, 3)``."""
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 

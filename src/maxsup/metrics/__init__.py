@@ -20,15 +20,7 @@ from maxsup.metrics.calibration import (
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.segmentation import ConfusionSums
-from maxsup.metrics.selective import (
-    RiskCoverage,
-    aurc,
-    auroc,
-    excess_aurc,
-    fpr95,
-    risk_at_coverage,
-    risk_coverage,
-)
+from maxsup.metrics.selective import RiskCoverage, aurc, auroc, excess_aurc, fpr95, risk_at_coverage, risk_coverage
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
 from maxsup.metrics.streaming_sums import PredictionSums
 from maxsup.metrics.table import PredictionTable

@@ -164,20 +164,15 @@ def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterable[tuple[
         higher = probs[row, column]
         probs[row, column] = 0.0
         cells = first[column] + bin_of(higher, num_bins)
-        true = part * num_bins + bin_of(_restored(probs, row, column, higher, part), num_bins)
+        own = probs.gather(1, part.unsqueeze(1)).squeeze(1)
+        is_true = column == part[row]
+        own[row[is_true]] = higher[is_true]
+        true = part * num_bins + bin_of(own, num_bins)
         yield (
             torch.cat([first, cells, true]),
             torch.cat([-probs.sum(dim=0), -higher, torch.ones(len(part), dtype=torch.float64)]),
             len(part),
         )
-
-
-def _restored(probs: Tensor, row: Tensor, column: Tensor, higher: Tensor, labels: Tensor) -> Tensor:
-    """Probability of the true class, though the higher ones have been taken out of ``probs``."""
-    true = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-    is_true = column == labels[row]
-    true[row[is_true]] = higher[is_true]
-    return true
 
 
 def bin_of(confidence: Tensor, num_bins: int) -> Tensor:

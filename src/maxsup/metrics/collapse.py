@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
+from maxsup.metrics.predictions import check_features, check_matrix, not_finite
 
 # Rows that are taken to float64 at a time.
 BLOCK_ELEMENTS = 1 << 19
@@ -57,10 +57,7 @@ def neural_collapse(
         >>> [round(value, 3) for value in found]
         [0.0, 0.0, 0.0, 0.367, 0.0]
     """
-    check_matrix("features", features, "(samples, dimensions)")
-    labels = check_labels(labels, len(features))
-    check_samples("features", features)
-    features = features.detach().cpu()
+    labels, features = check_features("features", features, labels), features.detach().cpu()
     weight, bias = _checked_classifier(weight, bias, features.shape[1], int(labels.max()) + 1)
     classes, place, size = labels.unique(return_inverse=True, return_counts=True)
     if len(classes) < 2:
@@ -70,8 +67,7 @@ def neural_collapse(
         means.index_add_(0, part, rows)
     means /= size.unsqueeze(1)
     if not means.isfinite().all():
-        row = int((~features.isfinite().all(dim=1)).nonzero()[0])
-        raise ValueError(f"features must be finite; got nan or inf in row {row}. Check the model's output for it.")
+        raise not_finite("features", int((~features.isfinite().all(dim=1)).nonzero()[0]))
     centred = means - means.mean(dim=0)
     lengths = torch.linalg.vector_norm(centred, dim=1)
     return NeuralCollapse(

@@ -109,11 +109,8 @@ def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
         tensor([0, 1])
     """
     labels = check_predictions(logits, labels)
-    parts = [
-        _columns(block, part, start)
-        for start, block, part in row_blocks(logits, labels, BLOCK_ELEMENTS // logits.shape[1])
-    ]
-    return concatenated(parts)
+    blocks = row_blocks(logits, labels, BLOCK_ELEMENTS // logits.shape[1])
+    return concatenated([_columns(block, part, start) for start, block, part in blocks])
 
 
 def concatenated(parts: Sequence[Predictions]) -> Predictions:
@@ -203,6 +200,19 @@ def check_matrix(name: str, values: Tensor, axes: str) -> None:
         raise ValueError(f"{name} must have shape {axes}; got shape {tuple(values.shape)}. Reshape to two axes.")
     if not values.is_floating_point():
         raise ValueError(f"{name} must be floating-point numbers; got {values.dtype}. Use {name}.float() if they are.")
+
+
+def check_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
+    """The labels as int64 on the CPU, one for each row of a matrix of features that is not empty."""
+    check_matrix(name, features, "(samples, dimensions)")
+    labels = check_labels(labels, len(features))
+    check_samples(name, features)
+    return labels
+
+
+def not_finite(name: str, row: int) -> ValueError:
+    """What to raise for a row of features that is not finite."""
+    return ValueError(f"{name} must be finite; got nan or inf in row {row}. Check the model's output for it.")
 
 
 def class_indices(name: str, values: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from maxsup.metrics.predictions import check_labels, check_matrix, check_samples
+from maxsup.metrics.predictions import check_labels, check_matrix, check_samples, not_finite
 
 # Of the rows that are taken to float64 at a time; they should stay in the cache.
 BLOCK_ELEMENTS = 1 << 19
@@ -145,8 +145,7 @@ class SeparationSums:
         """Add rows whose labels are sorted; gives their lengths."""
         length = torch.linalg.vector_norm(block, dim=1)
         if not math.isfinite(float(length.sum())):
-            row = int(rows[(~length.isfinite()).nonzero()[0]])
-            raise ValueError(f"features must be finite; got nan or inf in row {row}. Check the model's output for it.")
+            raise not_finite("features", int(rows[(~length.isfinite()).nonzero()[0]]))
         # 0 times a huge number is 0.
         scale = length.clamp(min=torch.finfo(torch.float64).tiny).reciprocal_()
         classes, size = (found.tolist() for found in labels.unique_consecutive(return_counts=True))

@@ -21,7 +21,6 @@ from maxsup.models.libraries.programs import PROGRAM_SUFFIXES, Program, load_pro
 from maxsup.models.libraries.timm_models import TimmClassifier, create_timm_model, timm_name
 from maxsup.models.libraries.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
 from maxsup.models.networks.causal_norm import CausalNormHead, causal_norm_logits
-from maxsup.models.networks.segmenters import SEGMENTERS, Segmenter, create_segmenter
 from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
 
@@ -31,18 +30,15 @@ for _module in walk_packages(__path__, f"{__name__}."):
 __all__ = [
     "MODELS",
     "PROGRAM_SUFFIXES",
-    "SEGMENTERS",
     "CausalNormHead",
     "Classifier",
     "Factory",
     "Preprocessing",
     "Program",
-    "Segmenter",
     "TimmClassifier",
     "causal_norm_logits",
     "class_names_of",
     "create_model",
-    "create_segmenter",
     "describe_models",
     "factory_of",
     "list_models",
@@ -92,7 +88,12 @@ def create_model(
     if image_size is not None:
         check_count("image_size", image_size)
     if name in MODELS:
-        model = _create_own(name, num_classes, in_channels, image_size, pretrained, options)
+        if pretrained is True:
+            raise no_published_weights(name)
+        MODELS.check_options(name, options)
+        takes_size = "image_size" in inspect.signature(MODELS[name]).parameters
+        sized = {"image_size": image_size} if takes_size else {}
+        model = MODELS[name](num_classes, in_channels, **sized, **options)
     elif name.startswith(PYTHON_PREFIX):
         raise ValueError(
             f"model must be made in this session where its name begins with {PYTHON_PREFIX}; got {name!r}. Pass the "
@@ -120,13 +121,13 @@ def list_models() -> list[str]:
 
 
 def describe_models() -> list[dict[str, str]]:
-    """One entry a model of ours, classifiers and then segmenters: name, what it is, source.
+    """One entry a model of ours: name, what it is, source.
 
     Example:
         >>> describe_models()[0]["name"]
         'airnet'
     """
-    return [{"name": name, **registry.facts(name)} for registry in (MODELS, SEGMENTERS) for name in registry]
+    return [{"name": name, **MODELS.facts(name)} for name in MODELS]
 
 
 def _create_foreign(
@@ -139,20 +140,3 @@ def _create_foreign(
     return create_timm_model(
         timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_fetched, **options
     )
-
-
-def _create_own(
-    name: str,
-    num_classes: int,
-    in_channels: int,
-    image_size: int | None,
-    pretrained: bool | str | Path,
-    options: dict[str, Any],
-) -> Classifier:
-    if pretrained is True:
-        raise no_published_weights(name)
-    factory = MODELS[name]
-    MODELS.check_options(name, options)
-    if "image_size" in inspect.signature(factory).parameters:
-        options = {**options, "image_size": image_size}
-    return factory(num_classes, in_channels, **options)

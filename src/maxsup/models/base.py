@@ -68,13 +68,11 @@ class Classifier(nn.Module):
 
     def cam_layer(self) -> nn.Module:
         """The layer whose output class activation maps weigh; ``to_map`` brings that output into shape."""
-        last: nn.Module = list(self.body.children())[-1]
-        return last
+        return list(self.body.children())[-1]
 
     def feature_map(self, images: Tensor) -> Tensor:
         """Output of the body, in the layout that ``pool`` takes."""
-        feature_map: Tensor = self.body(images)
-        return feature_map
+        return self.body(images)
 
     def pool(self, feature_map: Tensor) -> Tensor:
         """One feature vector an image, ``(B, D)``."""

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING
 
 from maxsup.core.finding import LEVELS, Finding
 
@@ -23,51 +23,49 @@ Value = str | float | int | None
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Block(Protocol):
+class Block:
     """A part of a section; the template chooses its form by ``kind``."""
 
-    kind: ClassVar[str]
+    @property
+    def kind(self) -> str:
+        """The name of the class in small letters."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """A paragraph."""
 
     text: str
-    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
-class Bullets:
+class Bullets(Block):
     """A list."""
 
     items: Sequence[str]
-    kind: ClassVar[str] = "bullets"
 
 
 @dataclass(frozen=True)
-class Definitions:
+class Definitions(Block):
     """Names and what is said of them."""
 
     items: Sequence[tuple[str, str]]
-    kind: ClassVar[str] = "definitions"
 
 
 @dataclass(frozen=True)
-class Log:
+class Log(Block):
     """The end of a log, folded away."""
 
     title: str
     text: str
-    kind: ClassVar[str] = "log"
 
 
 @dataclass(frozen=True)
-class Findings:
+class Findings(Block):
     """Findings, one under the other; each leads to the section that has its topic as title."""
 
     items: Sequence[Finding]
-    kind: ClassVar[str] = "findings"
 
     def level_name(self, finding: Finding) -> str:
         """What readers call the level of a finding."""
@@ -79,12 +77,11 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Verdicts(Block):
     """What each metric shows, in a sentence, and all that can be said of it folded away under that."""
 
     short: Sequence[tuple[str, str]]
     items: Sequence[tuple[str, Sequence[str]]]
-    kind: ClassVar[str] = "verdicts"
 
 
 @dataclass(frozen=True)
@@ -97,14 +94,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """Rows under columns; readers sort it by the head of a column."""
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Value]]
     name: str = ""
-    kind: ClassVar[str] = "table"
 
     def csv(self) -> str:
         """The values with all their digits."""
@@ -112,7 +108,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Plot:
+class Plot(Block):
     """A figure, what it shows in words, and the numbers behind it as CSV; photographs and maps become PNG."""
 
     name: str
@@ -121,15 +117,13 @@ class Plot:
     figure: Figure = field(repr=False)
     data: str = field(repr=False)
     is_picture: bool = False
-    kind: ClassVar[str] = "plot"
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(Block):
     """Figures side by side where there is room."""
 
     items: Sequence[Plot]
-    kind: ClassVar[str] = "pair"
 
 
 @dataclass(frozen=True)

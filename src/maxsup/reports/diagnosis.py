@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxsup.diagnosis.findings import REFERENCE_SOURCE, REFERENCES
 from maxsup.metrics.facts import BETTER
-from maxsup.reports.blocks import (
-    Block,
-    Chapter,
-    Column,
-    Findings,
-    Page,
-    Section,
-    Table,
-    Text,
-    anchor,
-    shown,
-)
-from maxsup.reports.diagnosis_plots import (
-    collapse_plot,
-    confidence_plot,
-    reliability_plot,
-    risk_plot,
-    smoothing_plot,
-)
+from maxsup.reports.blocks import Block, Chapter, Column, Findings, Page, Plot, Section, Table, Text, anchor, shown
+from maxsup.reports.diagnosis_plots import collapse_plot, confidence_plot, reliability_plot, risk_plot, smoothing_plot
 from maxsup.reports.page import page_html
 
 if TYPE_CHECKING:
@@ -33,38 +16,22 @@ if TYPE_CHECKING:
 
 MAX_CLASS_ROWS = 200
 
+# The numbers of each topic, in their order.
 _NUMBERS = {
-    "Label smoothing": ("alpha", "alpha_by_scale", "alpha_by_gap", "unevenness"),
-    "Confidence on errors": (
-        "mean_confidence",
-        "confidence_correct",
-        "confidence_wrong",
-        "confidence_wrong_if_calibrated",
-    ),
-    "Calibration": (
-        "ece",
-        "ece_if_calibrated",
-        "temperature",
-        "ece_before",
-        "ece_after",
-        "nll_before",
-        "nll_after",
-        "adaptive_ece",
-        "brier",
-    ),
-    "Selective classification": (
-        "norm_power",
-        "aurc_before",
-        "aurc_after",
-        "excess_aurc_before",
-        "excess_aurc_after",
-        "auroc_before",
-        "auroc_after",
-        "fpr95_before",
-        "fpr95_after",
-    ),
-    "Collapse": ("within", "total", "r_squared", "nc1", "nc2_norm", "nc2_angle", "nc3", "nc4"),
-    "Probe": ("accuracy_judged", "probe_accuracy", "knn_accuracy"),
+    "Label smoothing": "alpha alpha_by_scale alpha_by_gap unevenness",
+    "Confidence on errors": "mean_confidence confidence_correct confidence_wrong confidence_wrong_if_calibrated",
+    "Calibration": "ece ece_if_calibrated temperature ece_before ece_after nll_before nll_after adaptive_ece brier",
+    "Selective classification": "norm_power aurc_before aurc_after excess_aurc_before excess_aurc_after "
+    "auroc_before auroc_after fpr95_before fpr95_after",
+    "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4",
+    "Probe": "accuracy_judged probe_accuracy knn_accuracy",
+}
+_PLOTS: dict[str, Callable[[Diagnosis], Plot | None]] = {
+    "Label smoothing": smoothing_plot,
+    "Confidence on errors": confidence_plot,
+    "Calibration": reliability_plot,
+    "Selective classification": risk_plot,
+    "Collapse": collapse_plot,
 }
 
 
@@ -95,26 +62,14 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
 
 
 def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:
-    plots: dict[str, Any] = {
-        "Label smoothing": smoothing_plot,
-        "Confidence on errors": confidence_plot,
-        "Calibration": reliability_plot,
-        "Selective classification": risk_plot,
-        "Collapse": collapse_plot,
-    }
-    plot = plots[topic](diagnosis) if topic in plots else None
+    plot = _PLOTS[topic](diagnosis) if topic in _PLOTS else None
     rows = []
-    for name in _NUMBERS[topic]:
+    for name in _NUMBERS[topic].split():
         found = diagnosis.numbers.get(name)
         if found is not None and found["value"] == found["value"]:
             rows.append([name, found["value"], found.get("low"), found.get("high"), BETTER[found["direction"]]])
-    columns = [
-        Column("number", is_number=False),
-        Column("value", 4),
-        Column("from", 4),
-        Column("to", 4),
-        Column("direction", is_number=False),
-    ]
+    numbers = [Column(title, 4) for title in ("value", "from", "to")]
+    columns = [Column("number", is_number=False), *numbers, Column("direction", is_number=False)]
     blocks: list[Block] = [] if plot is None else [plot]
     if topic == "Label smoothing":
         blocks.append(Text(f"The verdict is {diagnosis.smoothing.verdict!r}: {diagnosis.smoothing.reason}."))
@@ -124,20 +79,12 @@ def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:
 
 def _classes(rows: list[dict[str, Any]]) -> Section:
     worst = sorted(rows, key=lambda row: (row["accuracy"], -row["count"]))[:MAX_CLASS_ROWS]
-    columns = [
-        Column("class", is_number=False),
-        Column("samples"),
-        Column("accuracy"),
-        Column("mean confidence"),
-        Column("confidence on errors"),
-        Column("others taken for it"),
-    ]
+    titles = ("samples", "accuracy", "mean confidence", "confidence on errors", "others taken for it")
+    columns = [Column("class", is_number=False), *map(Column, titles)]
     keys = ("name", "count", "accuracy", "confidence", "confidence_wrong", "mistaken_for")
     left_out = f"; the {len(worst)} least accurate of {len(rows)}" if len(worst) < len(rows) else ""
-    table = Table(
-        f"One row a class{left_out}", columns, [[row[key] for key in keys] for row in worst], name="numbers-classes"
-    )
-    return Section("Classes", [table])
+    values = [[row[key] for key in keys] for row in worst]
+    return Section("Classes", [Table(f"One row a class{left_out}", columns, values, name="numbers-classes")])
 
 
 def _methods(data: Mapping[str, Any]) -> Section:

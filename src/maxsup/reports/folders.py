@@ -18,8 +18,7 @@ from maxsup.core.files.rundir import RunDir
 from maxsup.reports.summary import Summary, SummaryRun
 
 LOG_FILE = "worker.log"
-LOG_LINES = 30
-"""How much of the log of a failed run is shown, from its end."""
+LOG_LINES = 30  # of a failed run that are shown, from the end
 
 _FOLDERS = re.compile(r"(?<![\w.~-])/(?:[^/]*/)+")
 # What XML and UTF-8 cannot hold; a tab and the end of a line can stay.
@@ -30,27 +29,17 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 class RunView:
     """A run of a folder: what was planned, and what it left.
 
-    Args:
-        path: The run directory.
-        arm: What it is compared as.
-        title: What readers know the arm by.
-        loss: Name of the loss.
-        seed: Of the run.
-        status: ``done``, ``failed`` or ``missing``.
-        log: Of the worker, if it failed.
-        recipe: What was trained; empty where nothing was.
-        label: What figures call it among runs with the same seed.
-        complaints: Sentences about results that had to be left out; they come in as results are read and drawn.
+    ``label`` is what figures call it among runs with the same seed. ``complaints`` are sentences about results that
+    had to be left out; they come in as results are read and drawn.
     """
 
     path: Path
-    arm: str
-    title: str
+    title: str  # what readers know its arm by
     loss: str
     seed: int
-    status: str
-    log: Path | None
-    recipe: Mapping[str, Any] = field(repr=False)
+    status: str  # done, failed or missing
+    log: Path | None  # of the worker, if it failed
+    recipe: Mapping[str, Any] = field(repr=False)  # empty where nothing was trained
     label: str = ""
     complaints: list[str] = field(default_factory=list, repr=False, compare=False)
 
@@ -128,11 +117,7 @@ class FolderView:
 
 
 def read_view(path: Path) -> FolderView:
-    """Read a folder.
-
-    Args:
-        path: A folder with a ``summary.json``.
-    """
+    """Read a folder with a ``summary.json``."""
     file = path / "summary.json"
     if not file.is_file():
         raise MaxsupError(
@@ -210,7 +195,6 @@ def _run(path: Path, entry: SummaryRun, titles: Mapping[str, str]) -> RunView:
     config, log = RunDir(folder).config, entry.log or ""
     return RunView(
         path=folder,
-        arm=entry.arm,
         title=titles.get(entry.arm, entry.arm),
         loss=entry.loss,
         seed=entry.seed,
@@ -238,13 +222,10 @@ def _labelled(runs: Sequence[RunView]) -> list[RunView]:
 def _strength(run: RunView) -> str:
     """Options of the loss, in short."""
     options = {key: value for key, value in run.recipe.get("loss", {}).items() if key != "name"}
-    words = []
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            words.append(f"{key} {value.get('start')}-{value.get('end')}")
-        else:
-            words.append(f"{key} {value}")
-    return ", ".join(words)
+    return ", ".join(
+        f"{key} {value.get('start')}-{value.get('end')}" if isinstance(value, Mapping) else f"{key} {value}"
+        for key, value in options.items()
+    )
 
 
 def _is_file(path: Path) -> bool:

@@ -32,13 +32,7 @@ def page_html(
     styles: Sequence[str] = ("page.css", "report.css"),
     scripts: Sequence[str] = ("page.js",),
 ) -> str:
-    """A page as HTML.
-
-    Args:
-        page: What is on it.
-        template: A file among the templates.
-        styles: Files of rules among them, in their order.
-        scripts: Files of code among them, in their order.
+    """A page as HTML; styles and scripts are files among the templates, in their order.
 
     Example:
         >>> from maxsup.reports.blocks import Chapter, Section, Text

@@ -60,7 +60,7 @@ def differences_plot(summary: Summary, prefix: str = "") -> Plot | None:
     looks = arm_looks(summary)
     return Plot(
         f"{prefix}differences",
-        f"Difference to {summary.baseline}",
+        f"Difference to {summary.baseline_title}",
         "Mean of the paired differences with its 95 % interval, where there are seeds enough for one; filled where the "
         "difference may be printed bold, hollow where nothing can be concluded. On the dashed line the two are equal.",
         differences_figure(metrics, {entry.loss: looks[entry.loss] for entry in losses}),

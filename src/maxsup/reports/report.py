@@ -10,7 +10,7 @@ from maxsup.core.files.rundir import RunDir
 from maxsup.reports.blocks import Block, Chapter, Page, Section, anchor
 from maxsup.reports.folders import FolderView, read_view
 from maxsup.reports.page import page_html
-from maxsup.reports.sections.figures import FIGURES, finding_blocks
+from maxsup.reports.sections.figures import FIGURES, figure_blocks, finding_blocks
 from maxsup.reports.sections.tables import differences_table, results_table, runs_table
 from maxsup.reports.sections.words import (
     banners,
@@ -56,11 +56,7 @@ def write_report(
 
 
 def report_page(views: Sequence[FolderView]) -> str:
-    """The page as HTML.
-
-    Args:
-        views: One a chapter.
-    """
+    """The page as HTML, a chapter a folder."""
     with warnings.catch_warnings():
         # Signs that the figures' font lacks are drawn by the browser, which has others.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
@@ -71,18 +67,15 @@ def report_page(views: Sequence[FolderView]) -> str:
 
 
 def _chapter(view: FolderView, place: int, *, is_alone: bool) -> Chapter:
-    prefix = "" if is_alone else f"{place + 1}-"
-    names = "" if is_alone else f"c{place + 1}-"
+    prefix, names = ("", "") if is_alone else (f"{place + 1}-", f"c{place + 1}-")
     summary = view.summary
+    choices = "What the paper says, and what it leaves open" if summary.is_study else "What was chosen"
     found: list[tuple[str, list[Block]]] = [
         ("What was found", finding_blocks(view, names)),
         ("Results", results_blocks(view)),
         ("What this shows, number by number", verdict_blocks(view)),
-        *((title, make(view, names)) for title, make in FIGURES.items()),
-        (
-            "What was chosen" if not summary.is_study else "What the paper says, and what it leaves open",
-            choice_blocks(view),
-        ),
+        *((title, figure_blocks(title, view, names)) for title in FIGURES),
+        (choices, choice_blocks(view)),
         ("Runs", run_blocks(view)),
         ("Environment", environment_blocks(view)),
     ]

@@ -14,9 +14,6 @@ from pydantic import Field
 from maxsup.core.files.records import Number, Record
 from maxsup.metrics.facts import Direction
 
-REDUCED = ("tiny", "small")
-"""Scales that are not the paper's experiment."""
-
 
 class SummaryMetric(Record):
     """A number that losses are compared by, and how it is printed: ``factor`` times the stored one.
@@ -221,7 +218,7 @@ class Summary(Record):
     @property
     def is_reduced(self) -> bool:
         """Whether the scale is not the paper's."""
-        return self.scale in REDUCED
+        return self.scale in ("tiny", "small")
 
     @property
     def num_done(self) -> int:
@@ -232,6 +229,11 @@ class Summary(Record):
     def arm_titles(self) -> dict[str, str]:
         """What each arm is called."""
         return {entry.loss: entry.title for entry in self.losses}
+
+    @property
+    def baseline_title(self) -> str:
+        """What the baseline is called."""
+        return self.arm_titles.get(self.baseline, self.baseline)
 
 
 def listed(words: Sequence[str]) -> str:

@@ -9,37 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from maxsup.core.files.storage import json_text
-from maxsup.reports.blocks import csv_text
+from maxsup.reports.blocks import Block, csv_text
 
-HOLE = "-"
-"""What stands where there is no number."""
+HOLE = "-"  # where there is no number
 
-FORMATS = ("md", "tex", "csv", "json")
+# What readers call the form of a file, by its ending.
+FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
 
 # A table with more columns is too wide for a screen.
 _MAX_COLUMNS = 6
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "\u2013": "--",
-    "\u2212": "$-$",
-    "\n": " ",
-}
+_LATEX = str.maketrans({
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"}, "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "\u2013": "--", "\u2212": "$-$", "\n": " ",
+})  # fmt: skip
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$&])")
 
 
@@ -54,29 +41,17 @@ class Head:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is printed, and what belongs to it.
-
-    Args:
-        text: What is printed.
-        value: What sorting goes by.
-        is_bold: Whether it may be printed bold.
-        is_baseline: Whether others are compared with it.
-        difference: To the baseline, with its interval.
-        evidence: Behind the difference.
-        published: The same number in the paper.
-        label: Where in the paper.
-        gap: Why there is no number, or not as many as there should be.
-    """
+    """A number as it is printed, and what belongs to it."""
 
     text: str
-    value: float | None = None
+    value: float | None = None  # what sorting goes by
     is_bold: bool = False
     is_baseline: bool = False
-    difference: str = ""
-    evidence: str = ""
-    published: str = ""
-    label: str = ""
-    gap: str = ""
+    difference: str = ""  # to the baseline, with its interval
+    evidence: str = ""  # behind the difference
+    published: str = ""  # the same number in the paper
+    label: str = ""  # where in the paper
+    gap: str = ""  # why there is no number, or not as many as there should be
 
 
 @dataclass(frozen=True)
@@ -99,7 +74,6 @@ class ReportTable:
     rows: Sequence[Row]
     records: Sequence[Mapping[str, Any]] = field(repr=False)
     is_sortable: bool = True
-    kind: ClassVar[str] = "matrix"
 
     @property
     def has_groups(self) -> bool:
@@ -131,26 +105,19 @@ class ReportTable:
             (['loss', 'acc', 'acc, published (tab:x)'], [[('ls', False), ('97.3', True), ('76.4', False)]])
         """
         heads = [*(["group"] if self.has_groups else []), self.corner]
-        published: list[bool] = []
-        for place, head in enumerate(self.heads):
+        lines = [[*([(row.group, False)] if self.has_groups else []), (row.title, False)] for row in self.rows]
+        for place, (head, labels) in enumerate(zip(self.heads, self._labels(), strict=True)):
             title = f"{head.group}: {head.title}" if head.group else head.title
-            labels = dict.fromkeys(row.cells[place].label for row in self.rows if row.cells[place].published)
             heads += [title, *([f"{title}, published ({', '.join(labels)})"] if labels else [])]
-            published.append(bool(labels))
-        lines = []
-        for row in self.rows:
-            line = [*([(row.group, False)] if self.has_groups else []), (row.title, False)]
-            for cell, has_published in zip(row.cells, published, strict=True):
-                line += [(cell.text, cell.is_bold), *([(cell.published or HOLE, False)] if has_published else [])]
-            lines.append(line)
+            for line, row in zip(lines, self.rows, strict=True):
+                cell = row.cells[place]
+                line += [(cell.text, cell.is_bold), *([(cell.published or HOLE, False)] if labels else [])]
         return heads, lines
 
     def markdown(self) -> str:
         """A table as GitHub shows it."""
         heads, lines = self.grid()
-        num_names = 2 if self.has_groups else 1
-        aligned = [True] * num_names + [not head.is_number for head in self._grid_heads()]
-        rules = ["---" if is_left else "---:" for is_left in aligned]
+        rules = ["---" if side == "l" else "---:" for side in self._sides()]
         rows = [
             [f"**{markdown_text(text)}**" if is_bold else markdown_text(text) for text, is_bold in line]
             for line in lines
@@ -161,15 +128,13 @@ class ReportTable:
     def latex(self) -> str:
         r"""A table for LaTeX; it needs ``\usepackage{booktabs}``."""
         heads, lines = self.grid()
-        num_names = 2 if self.has_groups else 1
-        columns = "l" * num_names + "".join("r" if head.is_number else "l" for head in self._grid_heads())
         rows = [
             [rf"\textbf{{{_latex(text)}}}" if is_bold else _latex(text) for text, is_bold in line] for line in lines
         ]
         body = "\n".join(f"    {' & '.join(row)} \\\\" for row in rows)
         return (
             "\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{_latex(self.caption)}}}\n  \\begin{{tabular}}{{{columns}}}\n    \\toprule\n"
+            f"  \\caption{{{_latex(self.caption)}}}\n  \\begin{{tabular}}{{{self._sides()}}}\n    \\toprule\n"
             f"    {' & '.join(_latex(head) for head in heads)} \\\\\n    \\midrule\n{body}\n    \\bottomrule\n"
             "  \\end{tabular}\n\\end{table}\n"
         )
@@ -188,22 +153,24 @@ class ReportTable:
         """Content by the ending of the file."""
         return dict(zip(FORMATS, (self.markdown(), self.latex(), self.csv(), self.json()), strict=True))
 
-    def _grid_heads(self) -> list[Head]:
-        """A head for each column of the grid that is not a name."""
-        found = []
-        for place, head in enumerate(self.heads):
-            has_published = any(row.cells[place].published for row in self.rows)
-            found += [head] * (2 if has_published else 1)
-        return found
+    def _labels(self) -> list[list[str]]:
+        """Where the published numbers of each column are from; nothing where it has none."""
+        columns = [[row.cells[place] for row in self.rows] for place in range(len(self.heads))]
+        return [list(dict.fromkeys(cell.label for cell in cells if cell.published)) for cells in columns]
+
+    def _sides(self) -> str:
+        """The side that each column of the grid is aligned to: names and words left, numbers right."""
+        heads = zip(self.heads, self._labels(), strict=True)
+        numbers = [("r" if head.is_number else "l") * (2 if labels else 1) for head, labels in heads]
+        return "".join(["ll" if self.has_groups else "l", *numbers])
 
 
 @dataclass(frozen=True)
-class MainTable:
+class MainTable(Block):
     """A table with all its forms for download."""
 
     table: ReportTable
     others: Sequence[ReportTable] = ()
-    kind: ClassVar[str] = "main_table"
 
     @property
     def shown(self) -> ReportTable:
@@ -214,9 +181,8 @@ class MainTable:
     @property
     def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         """Names of tables, each with its forms: what readers call it, the ending, the content."""
-        forms = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
         return [
-            (table.name, [(forms[ending], ending, content) for ending, content in table.files().items()])
+            (table.name, [(FORMATS[ending], ending, content) for ending, content in table.files().items()])
             for table in (self.table, *self.others)
         ]
 
@@ -227,4 +193,4 @@ def markdown_text(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)
+    return text.translate(_LATEX)

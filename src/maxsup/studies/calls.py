@@ -71,7 +71,7 @@ def compare(
         MaxsupError: Where ``output`` holds runs with other settings, or no run can be made.
         Interruption: After Ctrl-C; what is trained is saved.
     """
-    chosen = launcher if isinstance(launcher, Launcher) else _launcher(launcher, workers)
+    chosen = _launcher(launcher, workers)
     order = comparison_order(
         data,
         model,
@@ -102,20 +102,12 @@ def run_study(
 ) -> StudyResult:
     """Run a table or a figure of the paper; the same call goes on where it was stopped.
 
-    Args:
-        name: A name from ``maxsup study ls``, a label of the paper, a ``.yaml`` file, or a study.
-        scale: ``tiny``, ``small`` or ``full``.
-        output: Its folder; ``studies/NAME-SCALE`` by default.
-        overrides: ``key.sub=value`` each, or a mapping of such keys, for every run.
-        tune: Add rows whose strength is chosen on validation images, at the small scale.
-        launcher: ``local``, ``ray``, ``slurm``, or a launcher with options of its own.
-        workers: Runs at a time; as many as there are processors by default.
-        data_root: Where data sets are.
-        is_quiet: Show nothing.
+    ``name`` is one from ``maxsup study ls``, a label of the paper, a ``.yaml`` file, or a study; ``scale`` is ``tiny``,
+    ``small`` or ``full``, and the folder ``studies/NAME-SCALE`` by default. At the small scale ``tune`` adds rows whose
+    strength is chosen on validation images. All other arguments are those of :func:`compare`.
     """
     order = study_order(name, scale, output=output, overrides=overrides, tune=tune, data_root=data_root)
-    chosen = launcher if isinstance(launcher, Launcher) else _launcher(launcher, workers)
-    return carry_out(order, chosen, is_quiet=is_quiet)
+    return carry_out(order, _launcher(launcher, workers), is_quiet=is_quiet)
 
 
 def comparison_order(
@@ -189,5 +181,7 @@ def study_order(
     )
 
 
-def _launcher(name: str, workers: int | None) -> Launcher:
-    return create_launcher(name, **({} if workers is None else {"num_workers": workers}))
+def _launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
+    if isinstance(launcher, Launcher):
+        return launcher
+    return create_launcher(launcher, **({} if workers is None else {"num_workers": workers}))

@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
+from maxsup.dense import SEGMENTERS
+from maxsup.dense.checks import prepare_for_masks
 from maxsup.losses import LOSSES, RegularizedLoss
-from maxsup.models import SEGMENTERS
 from maxsup.studies.entries import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import ScaleName, Study
 from maxsup.studies.tuning import strength_of
-from maxsup.training.builders import build_loss, loss_config, prepare_for_masks
+from maxsup.training.builders import build_loss, loss_config
 from maxsup.training.preflight.check import check_recipe
 
 # The losses of the paper's main table (tab:comparison_new) with its strengths, MaxSup and label smoothing constant.
@@ -25,9 +26,8 @@ LOSS_OPTIONS: dict[str, dict[str, Any]] = {
     "maxsup": {"alpha": 0.1},
     "logit_penalty": {"beta": 0.002},
 }
-# What a comparison varies by itself.
-_OPTIONS = {"loss": "--losses", "seed": "--seeds"}
-_EXAMPLES = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
+# What a comparison varies by itself, and an example of the option for it.
+_OPTIONS = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
 
 _FACTORS = {"x": "place (x)", "hue": "hue"}
 
@@ -61,18 +61,9 @@ def comparison(
     overrides: Iterable[str] = (),
     strengths: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Study:
-    """A study of some losses under one recipe.
+    """A study of some losses under one recipe; the arguments are those of :func:`maxsup.studies.compare`.
 
-    Args:
-        recipe: Name or file of the recipe that all losses share.
-        losses: Registered names; ``name:strength`` sets the strength, ``maxsup:0.2`` for instance. A mapping with
-            ``name`` and options, or a loss, says more. By default those of the paper's main table that this data can be
-            trained with.
-        seeds: How many paired seeds, counted from 0, or which.
-        baseline: The loss that others are compared with, as in ``losses``; label smoothing of any strength where it is
-            among them, else the first.
-        overrides: ``key.sub=value`` each, for every run.
-        strengths: Options of losses by name, as tuning found them.
+    ``strengths`` are options of losses by name, as tuning found them.
 
     Example:
         >>> study = comparison("digits_cnn", ["ce", "ls", "maxsup:0.2"])
@@ -90,12 +81,12 @@ def comparison(
     for word in overrides:
         if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:
             raise ValueError(
-                f"overrides of a comparison must leave {key} to {_OPTIONS[key]}; got {word!r}. Write for instance "
-                f"{_EXAMPLES[key]}."
+                f"overrides of a comparison must leave {key} to {_OPTIONS[key].split()[0]}; got {word!r}. Write for "
+                f"instance {_OPTIONS[key]}."
             )
     base = load_recipe(name, overrides)
     if losses is None:
-        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS.names() or _fits_masks(loss)]
+        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
     by_word: dict[str, Entry] = {}
     for loss in losses:
         row = _row(loss, strengths or {}) if isinstance(loss, str) else _row_of(loss_config(loss), by_word)
@@ -108,15 +99,17 @@ def comparison(
     for row in rows:
         # One loss that cannot be trained on this data would be found after the others have been.
         check_recipe(base.model_copy(update={"loss": row.loss}))
-    metrics, analyses = _measured(base)
-    others = [arm for arm in arms if arm != baseline]
+    metrics, analyses = measured(base)
+    titles = {row.name: row.title for row in rows}
+    others = [titles[arm] for arm in arms if arm != baseline]
     asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
-    scale = Scale(recipe=name, overrides=overrides, seeds=chosen_seeds, note=_note(base))
+    note = f"{base.model.name} on {base.data.name}, {_duration(base)}."
+    scale = Scale(recipe=name, overrides=overrides, seeds=chosen_seeds, note=note)
     return Study(
         name="compare",
         label="",
         title=f"{len(arms)} losses on {base.data.name}",
-        question=f"{asked} better than {baseline} on {base.data.name}, and in what?",
+        question=f"{asked} better than {titles[baseline]} on {base.data.name}, and in what?",
         stated=(),
         unstated=_choices(base),
         baseline=baseline,
@@ -137,15 +130,13 @@ def command_of(study: Study, scale: ScaleName) -> list[str]:
     """
     if study.name != "compare":
         return ["maxsup", "study", "run", study.name, "--scale", scale]
-    plan, words = study.scales[scale], {}
-    seeds = plan.seeds
-    for row in study.rows:
-        assert row.loss is not None
-        words[row.name] = _word(row.loss)
+    plan = study.scales[scale]
+    seeds, losses = plan.seeds, {row.name: row.loss for row in study.rows if row.loss is not None}
+    words = {name: _word(loss) for name, loss in losses.items()}
     if None in words.values():  # options that a word cannot say
-        losses = [row.loss.model_dump() for row in study.rows if row.loss is not None]
-        given = {"recipe": plan.recipe, "losses": losses, "baseline": study.baseline, "seeds": list(seeds)}
-        arguments = ", ".join(f"{key}={value!r}" for key, value in (given | {"overrides": [*plan.overrides]}).items())
+        given: dict[str, Any] = {"recipe": plan.recipe, "losses": [loss.model_dump() for loss in losses.values()]}
+        given |= {"baseline": study.baseline, "seeds": list(seeds), "overrides": list(plan.overrides)}
+        arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
         return ["python", "-c", f"from maxsup.studies import compare; compare({arguments}).report()"]
     count = str(len(seeds)) if seeds == tuple(range(len(seeds))) else ",".join(map(str, seeds))
     losses_text, baseline = ",".join(map(str, words.values())), str(words[study.baseline])
@@ -249,26 +240,16 @@ def _row_of(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
     return Entry(name=name, title=" ".join([loss.name, *words]), loss=loss)
 
 
-def _measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
+def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     """The numbers of a comparison; where factors within classes are known, what a probe finds of them too."""
     if recipe.model.name in SEGMENTERS:
         return MASK_METRICS, [AnalysisPlan(name="segmentation", what="segmentation")]
-    analyses = [
-        AnalysisPlan(name="calibration", what="calibration"),
-        AnalysisPlan(name="collapse", what="collapse"),
-        AnalysisPlan(name="logits", what="logits"),
-    ]
-    metrics = dict(METRICS)
+    names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
     if recipe.data.name == "synthetic":
-        analyses.append(AnalysisPlan(name="probe", what="probe"))
+        names.append("probe")
         for factor, title in _FACTORS.items():
             metrics[f"factor_{factor}"] = Metric(source="probe", name=f"r_squared_{factor}", title=f"probe: {title}")
-    analyses += [AnalysisPlan(name="projection", what="projection"), AnalysisPlan(name="gradcam", what="gradcam")]
-    return metrics, analyses
-
-
-def _note(recipe: Recipe) -> str:
-    return f"{recipe.model.name} on {recipe.data.name}, {_duration(recipe)}."
+    return metrics, [AnalysisPlan(name=name, what=name) for name in (*names, "projection", "gradcam")]
 
 
 def _setting(recipe: Recipe) -> str:
@@ -288,17 +269,12 @@ def _duration(recipe: Recipe) -> str:
 def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
     """What a reader must know to repeat the comparison."""
     optimizer = recipe.optimizer
-    return (
-        Unstated(what="Model and data", choice=_setting(recipe)),
-        Unstated(
-            what="Optimiser",
-            choice=f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
-            f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
-        ),
-        Unstated(
-            what="Pairs",
-            choice="Under one seed all losses see the same initial weights, the same order of images and the same "
-            "augmentation.",
-        ),
-        Unstated(what="Weights", choice="Those of the last epoch; nothing is chosen on the test images."),
-    )
+    choices = {
+        "Model and data": _setting(recipe),
+        "Optimiser": f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
+        f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
+        "Pairs": "Under one seed all losses see the same initial weights, the same order of images and the same "
+        "augmentation.",
+        "Weights": "Those of the last epoch; nothing is chosen on the test images.",
+    }
+    return tuple(Unstated(what=what, choice=choice) for what, choice in choices.items())

@@ -64,13 +64,8 @@ def expand(
 ) -> list[PlannedRun]:
     """Every run of a study at a scale, seed by seed, so that an interrupted study has complete pairs.
 
-    Cells that the same run serves share it: a recipe appears once.
-
-    Args:
-        study: The study.
-        scale: ``full``, ``small`` or ``tiny``.
-        is_available: Whether data is there; the first choice that is, is used.
-        overrides: ``key.sub=value`` each, applied to every recipe after everything else.
+    Cells that the same run serves share it: a recipe appears once. Of several choices of data the first that is
+    available is used; overrides are applied to every recipe after everything else.
 
     Example:
         >>> from maxsup.studies.study_files import load_study
@@ -88,7 +83,7 @@ def expand(
             key = recipe.model_dump_json()
             by_row, by_column = plan.entry(cell)
             pool = by_row.pool or by_column.pool or plan.pool or ""
-            known = runs.get(key, PlannedRun(recipe, _arm(study, cell), seed, (), pool))
+            known = runs.get(key, PlannedRun(recipe, study.arm(cell), seed, (), pool))
             runs[key] = replace(known, cells=(*known.cells, cell))
     return list(runs.values())
 
@@ -120,16 +115,10 @@ def comparisons(study: Study, scale: ScaleName = "tiny") -> list[ComparedCells]:
         >>> table.other, list(table.cells)[:2]
         ('accuracy', ['ce', 'ls'])
     """
-    is_by_row = study.compared_axis == "rows"
-    arms, others = (study.rows, study.columns) if is_by_row else (study.columns, study.rows)
     found = []
-    for group in dict.fromkeys(entry.group for entry in arms):
-        for other in others:
-            cells = {
-                entry.compared_as: Cell(entry.name, other.name) if is_by_row else Cell(other.name, entry.name)
-                for entry in arms
-                if entry.group == group
-            }
+    for group in dict.fromkeys(arm.group for arm in study.arms):
+        for other in study.others:
+            cells = {arm.compared_as: study.cell(arm, other) for arm in study.arms if arm.group == group}
             measured = {arm: cell for arm, cell in cells.items() if not study.left_out(scale, cell)}
             if len(measured) > 1 and study.baseline in measured:
                 found.append(ComparedCells(group, other.name, measured))
@@ -146,11 +135,6 @@ def chosen_data(choices: Sequence[DataChoice], is_available: Availability) -> Da
     """
     there = (choice for choice in choices if choice.is_embedded or is_available(choice))
     return next(there, choices[0] if choices else None)
-
-
-def _arm(study: Study, cell: Cell) -> str:
-    entry = study.row(cell.row) if study.compared_axis == "rows" else study.column(cell.column)
-    return entry.compared_as
 
 
 def _recipe(

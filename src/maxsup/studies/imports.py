@@ -59,14 +59,6 @@ def _place(part: Any) -> dict[str, str] | None:
         return None
     folder = Path(file).resolve().parent
     is_package = Path(file).stem == "__init__"
-    kind = "registered" if any(part in _members(registry) for registry in (LOSSES, MODELS, DATASETS)) else "factory"
-    return {
-        "folder": str(folder.parent if is_package else folder),
-        "module": module.__name__,
-        "name": name,
-        "kind": kind,
-    }
-
-
-def _members(registry: Any) -> list[Any]:
-    return [registry[name] for name in registry]
+    registered = [registry[key] for registry in (LOSSES, MODELS, DATASETS) for key in registry]
+    place = {"folder": str(folder.parent if is_package else folder), "module": module.__name__, "name": name}
+    return place | {"kind": "registered" if part in registered else "factory"}

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from maxsup.core.config import LossConfig, Recipe, differing_keys
+from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import MaxsupError, hint
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.models import SEGMENTERS
-from maxsup.studies.comparison import MASK_METRICS, METRICS
+from maxsup.studies.comparison import measured
 from maxsup.studies.entries import Cell, Entry, Scale
-from maxsup.studies.execution.study_folder import StudyFolder
+from maxsup.studies.execution.study_folder import StudyFolder, differing_settings
 from maxsup.studies.expansion import PlannedRun
 from maxsup.studies.schema import Study
-
-_PLAIN = ("accuracy", "nll", "ece", "confidence_wrong")
 
 
 def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None = None) -> StudyFolder:
@@ -47,7 +44,8 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
         raise ValueError(f"baseline must be a loss of these runs; got {chosen!r}. {hint(chosen, names)}")
     seeds = tuple(sorted({recipe.seed for recipe in recipes.values()}))
     scale = Scale(recipe=str(RunDir(next(iter(recipes))).config), seeds=seeds, note="runs as they were trained")
-    metrics = MASK_METRICS if first.model.name in SEGMENTERS else {key: METRICS[key] for key in _PLAIN}
+    # Without an analysis.
+    metrics = {key: metric for key, metric in measured(first)[0].items() if metric.source == "test"}
     study = Study(
         name="runs",
         label="",
@@ -69,12 +67,11 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
 
 
 def _require_same_experiment(path: Path, first: Recipe, recipe: Recipe) -> None:
-    for key, (left, right) in differing_keys(first, recipe).items():
-        if key != "seed" and not key.startswith("loss."):
-            raise MaxsupError(
-                f"runs of one table must differ in loss and seed alone; got {key}={right!r} beside {left!r} in {path}. "
-                "Report them separately."
-            )
+    for key, (left, right) in differing_settings(first, recipe).items():
+        raise MaxsupError(
+            f"runs of one table must differ in loss and seed alone; got {key}={right!r} beside {left!r} in {path}. "
+            "Report them separately."
+        )
 
 
 def _loss_text(loss: LossConfig) -> str:

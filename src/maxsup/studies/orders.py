@@ -13,7 +13,7 @@ from maxsup.studies.execution.launch import JobState, Launcher
 from maxsup.studies.execution.launch_display import View, create_view
 from maxsup.studies.execution.launch_local import HereLauncher
 from maxsup.studies.execution.study_folder import StudyFolder, execute, plan_folder, write_folder
-from maxsup.studies.forecast.announcement import power_text, runs_text, total_text
+from maxsup.studies.forecast.runs import power_text, runs_text, total_text
 from maxsup.studies.imports import kept_here
 from maxsup.studies.outcome import FailedRunsError, StudyResult, kind_of
 from maxsup.studies.results import summarize
@@ -31,28 +31,16 @@ def print_news(sentence: str) -> None:
 
 @dataclass(frozen=True)
 class Order:
-    """A study to run, and how its strengths are tuned first where they are.
-
-    Args:
-        study: The study as its file or the arguments say.
-        scale: At which scale.
-        output: Its folder.
-        overrides: ``key.sub=value`` each, for every recipe.
-        data_root: Where data sets are.
-        notes: Sentences about what the data decided.
-        tuned: The study with the strengths that trials chose; None where nothing is tuned.
-        tuned_rows: Rows that are tuned; all that have a strength if None.
-        trials_output: Folder of the trials.
-    """
+    """A study to run, and how its strengths are tuned first where they are."""
 
     study: Study
     scale: ScaleName
     output: Path
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # for every recipe
     data_root: Path | None = None
-    notes: tuple[str, ...] = ()
-    tuned: Callable[[Strengths], Study] | None = None
-    tuned_rows: Collection[str] | None = None
+    notes: tuple[str, ...] = ()  # sentences about what the data decided
+    tuned: Callable[[Strengths], Study] | None = None  # the study with the strengths that trials chose
+    tuned_rows: Collection[str] | None = None  # all that have a strength if None
     trials_output: Path = Path()
 
     def folder(self, strengths: Strengths | None = None) -> StudyFolder:
@@ -75,13 +63,7 @@ class Order:
 
 
 def carry_out(order: Order, launcher: Launcher, *, is_quiet: bool = False) -> StudyResult:
-    """Tune where that is asked for, say what is planned, train and analyse what is open, and count.
-
-    Args:
-        order: What to do.
-        launcher: Who does it.
-        is_quiet: Show nothing.
-    """
+    """Tune where that is asked for, say what is planned, train and analyse what is open, and count."""
     say = (lambda sentence: None) if is_quiet else print_news
     launcher = _able_launcher(order, launcher, say)
     for note in order.notes:

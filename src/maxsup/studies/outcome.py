@@ -59,7 +59,7 @@ class StudyResult:
         Units are those of ``summary.json``: accuracy is a share, not a percentage.
         """
         table = self.summary.table
-        first = "loss" if self.folder.study.compared_axis == "rows" else ""
+        first = "loss" if self.folder.study.compares_rows else ""
         return _frame(
             [
                 {first: heading(row)}

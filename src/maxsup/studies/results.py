@@ -10,13 +10,11 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from maxsup import __version__
-from maxsup.analysis import data_label, result_path
 from maxsup.core.files.reading import as_written, read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.reports.summary import (
     CellComparison,
-    Choice,
     LossNumber,
     PublishedCell,
     Summary,
@@ -28,9 +26,9 @@ from maxsup.reports.summary import (
     SummaryTable,
     SummaryVerdict,
 )
-from maxsup.studies.entries import Cell, Entry, Metric
+from maxsup.studies.entries import Cell, Entry, Metric, PublishedNumber
 from maxsup.studies.execution.launch import Job, read_state
-from maxsup.studies.execution.study_folder import StudyFolder, analysis_call
+from maxsup.studies.execution.study_folder import StudyFolder, analysis_call, request_path
 from maxsup.studies.execution.worker import JOB, LOG
 from maxsup.studies.expansion import ComparedCells, PlannedRun, comparisons
 from maxsup.studies.schema import ScaleName, Study
@@ -60,20 +58,15 @@ def summarize(folder: StudyFolder, *, kind: str = "study") -> Summary:
     groups = _groups(folder, values)
     compared = {group.cells.cells[arm]: found for group in groups for arm, found in group.found.items()}
     plan, metrics, losses = study.scales[scale], _metrics(study), _losses(study, values, compared)
+    same = {"name", "title", "question", "stated", "unstated", "errata", "baseline"}
     summary = Summary(
+        **study.model_dump(include=same),
         version=__version__,
         protocol=PROTOCOL,
         kind=kind,
-        name=study.name,
-        title=study.title,
         label=study.label if kind == "study" else "",
-        question=study.question,
         scale=scale if kind == "study" else "",
         note=plan.note,
-        stated=study.stated,
-        unstated=[Choice(what=entry.what, choice=entry.choice) for entry in study.unstated],
-        errata=study.errata,
-        baseline=study.baseline,
         seeds=plan.seeds,
         environment=_environment(folder),
         runs=[_run_entry(folder, name, run) for name, run in folder.runs.items()],
@@ -100,15 +93,7 @@ def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
     analysis = next((entry for entry in folder.analyses if entry.name == metric.source), None)
     if analysis is None:
         return math.nan
-    call = analysis_call(analysis, folder.runs[name].recipe, folder.study.weights)
-    path = result_path(
-        run.path,
-        call["what"],
-        split=call["split"],
-        weights=call["weights"],
-        options=call["options"],
-        data=data_label(call["data"]["name"], call["data"]["options"]) if call["data"] else None,
-    )
+    path = request_path(run.path, analysis_call(analysis, folder.runs[name].recipe, folder.study.weights))
     return _number(read_record(AnalysisResult, path).value(metric.name)) if os.path.lexists(path) else math.nan
 
 
@@ -136,20 +121,15 @@ def _table(
     cells: dict[str, dict[str, SummaryCell]] = {}
     for cell in study.cells():
         metric, comparison = study.metric_of(cell), compared.get(cell)
-        arm = (study.row(cell.row) if study.compared_axis == "rows" else study.column(cell.column)).compared_as
         printed = published.get((cell.row, cell.column))
         cells.setdefault(cell.row, {})[cell.column] = SummaryCell(
             **_spread(values[cell], metric),
-            is_baseline=arm == study.baseline,
+            is_baseline=study.arm(cell) == study.baseline,
             is_bold=comparison is not None and comparison.is_conclusive,
             left_out=study.left_out(scale, cell),
             comparison=None if comparison is None else CellComparison(**comparison.as_dict()),
             difference_text="" if comparison is None else _difference_text(comparison, _as_printed(metric)),
-            published=None
-            if printed is None
-            else PublishedCell(
-                text=metric.text(printed.mean, printed.std), mean=printed.mean, std=printed.std, label=printed.label
-            ),
+            published=None if printed is None else _published(printed, metric),
         )
 
     def entries(axis: Sequence[Entry]) -> list[SummaryEntry]:
@@ -158,28 +138,25 @@ def _table(
     return SummaryTable(rows=entries(study.rows), columns=entries(study.columns), cells=cells)
 
 
+def _published(number: PublishedNumber, metric: Metric) -> PublishedCell:
+    text = metric.text(number.mean, number.std)
+    return PublishedCell(text=text, mean=number.mean, std=number.std, label=number.label)
+
+
 def _losses(
     study: Study, values: Mapping[Cell, Values], compared: Mapping[Cell, PairedComparison]
 ) -> list[SummaryLoss]:
     """One entry an arm, with every number it has in the table."""
-    is_by_row = study.compared_axis == "rows"
-    arms, others = (study.rows, study.columns) if is_by_row else (study.columns, study.rows)
     losses = []
-    for arm in arms:
-        metrics = {}
-        for other in others:
-            cell = Cell(arm.name, other.name) if is_by_row else Cell(other.name, arm.name)
+    for arm in study.arms:
+        metrics, loss = {}, arm.compared_as
+        for other in study.others:
+            cell = study.cell(arm, other)
             spread = _spread(values[cell], study.metric_of(cell))
             metrics[other.name] = LossNumber(**spread, **_difference(compared.get(cell)))
-        losses.append(
-            SummaryLoss(
-                loss=arm.compared_as,
-                title=arm.title,
-                group=arm.group,
-                is_baseline=arm.compared_as == study.baseline,
-                metrics=metrics,
-            )
-        )
+        is_baseline = loss == study.baseline
+        found = SummaryLoss(loss=loss, title=arm.title, group=arm.group, is_baseline=is_baseline, metrics=metrics)
+        losses.append(found)
     return losses
 
 
@@ -192,10 +169,9 @@ def _difference(found: PairedComparison | None) -> dict[str, Any]:
 
 
 def _metrics(study: Study) -> list[SummaryMetric]:
-    others = study.columns if study.compared_axis == "rows" else study.rows
     return [
-        _as_printed(entry.metric or study.metric, name=entry.name, column=entry.title, group=entry.group)
-        for entry in others
+        _as_printed(other.metric or study.metric, name=other.name, column=other.title, group=other.group)
+        for other in study.others
     ]
 
 
@@ -206,12 +182,12 @@ def _as_printed(metric: Metric, **place: Any) -> SummaryMetric:
 
 def _verdicts(study: Study, groups: Sequence[_Group]) -> list[SummaryVerdict]:
     """Under each comparison, what it shows in words."""
-    named = study.column if study.compared_axis == "rows" else study.row
+    others = {other.name: other for other in study.others}
     shown = [(group.cells.group, group.metric.title) for group in groups]
     verdicts = []
     for cells, metric, found in groups:
         # The same number in several columns: only the column tells them apart.
-        other = named(cells.other)
+        other = others[cells.other]
         column = (other.group, other.title) if shown.count((cells.group, metric.title)) > 1 else ()
         title = ", ".join(word for word in (cells.group, *column, metric.title) if word)
         sentences = verdict_sentences(found, study.baseline, _as_printed(metric))

@@ -103,9 +103,27 @@ class Study(Section):
         ]
 
     @property
-    def compared_axis(self) -> Literal["rows", "columns"]:
-        """The axis along which arms are compared with the baseline."""
-        return "rows" if self.baseline in {entry.compared_as for entry in self.rows} else "columns"
+    def compares_rows(self) -> bool:
+        """Whether rows are compared with the baseline, and not columns."""
+        return self.baseline in {entry.compared_as for entry in self.rows}
+
+    @property
+    def arms(self) -> tuple[Entry, ...]:
+        """The entries that are compared."""
+        return self.rows if self.compares_rows else self.columns
+
+    @property
+    def others(self) -> tuple[Entry, ...]:
+        """The entries of the other axis."""
+        return self.columns if self.compares_rows else self.rows
+
+    def cell(self, arm: Entry, other: Entry) -> Cell:
+        """The place of an arm and an entry of the other axis."""
+        return Cell(arm.name, other.name) if self.compares_rows else Cell(other.name, arm.name)
+
+    def arm(self, cell: Cell) -> str:
+        """What a cell is compared as."""
+        return (self.row(cell.row) if self.compares_rows else self.column(cell.column)).compared_as
 
     @model_validator(mode="after")
     def _is_sound(self) -> Study:
@@ -124,6 +142,7 @@ class Study(Section):
         return self
 
     def _check_meaning(self) -> None:
+        sources = [*_BUILT_IN_SOURCES, *(plan.name for plan in self.analyses)]
         for cell in self.cells():
             row, column = self.row(cell.row), self.column(cell.column)
             if (row.loss is None) == (column.loss is None):
@@ -133,11 +152,9 @@ class Study(Section):
                 )
             if row.metric is not None and column.metric is not None:
                 raise ValueError(f"metric must be given by either the row or the column; got both in {cell}. Drop one.")
-            _require(
-                self.metric_of(cell).source, [*_BUILT_IN_SOURCES, *(plan.name for plan in self.analyses)], "source"
-            )
+            _require(self.metric_of(cell).source, sources, "source")
         groups: dict[str, list[str]] = {}
-        for entry in getattr(self, self.compared_axis):
+        for entry in self.arms:
             groups.setdefault(entry.group, []).append(entry.compared_as)
         for group, arms in groups.items():
             if arms.count(self.baseline) != 1:

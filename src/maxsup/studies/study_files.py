@@ -23,8 +23,8 @@ def study_names() -> list[str]:
     """Names of the studies that come with the package.
 
     Example:
-        >>> len(study_names()), "tab_pre" in study_names()
-        (23, True)
+        >>> [name for name in study_names() if name.startswith("fig_")]
+        ['fig_comparison', 'fig_gradcam', 'fig_logit_analysis']
     """
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 

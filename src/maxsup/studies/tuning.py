@@ -36,10 +36,7 @@ def strength_of(loss: str) -> str | None:
 def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None) -> Study:
     """The study that chooses strengths: every loss with each of a few multiples of its own, on seeds of their own.
 
-    Args:
-        study: Whose losses are tuned.
-        scale: At which scale.
-        names: Of the rows to tune; all that have a strength if None.
+    ``names`` are those of the rows to tune; without them all that have a strength are.
     """
     plan = study.scale(scale)
     rows, changes = [], {}
@@ -72,10 +69,9 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
 
 
 def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """Options of each loss whose trials have the best mean validation accuracy, of masks mIoU; of equals the lower NLL.
+    """Options of each loss in the folder of a finished :func:`tuning` whose trials are best on validation images.
 
-    Args:
-        folder: Of a finished :func:`tuning` study.
+    The best have the highest mean accuracy, of masks mIoU; of equals the lower NLL.
     """
     trials: dict[str, list[Path]] = {}
     for name, run in folder.runs.items():

@@ -18,11 +18,6 @@ BOLD_RULE = (
 def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric], baseline: str) -> list[str]:
     """Sentences for a reader who reads nothing else; MaxSup, which most readers came for, is the first.
 
-    Args:
-        losses: One entry a loss.
-        metrics: What they are compared by.
-        baseline: What they were compared with.
-
     Example:
         >>> accuracy = SummaryMetric(name="accuracy", title="accuracy", unit="%", digits=1, factor=100.0)
         >>> entry = {"difference": 0.02, "low": 0.01, "high": 0.03, "is_conclusive": True, "num_pairs": 6}
@@ -52,9 +47,7 @@ def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric],
 
 def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
     """What was found of a loss, the surest first."""
-    held: list[str] = []
-    alone: list[str] = []
-    equal: list[str] = []
+    held, alone, equal = list[str](), list[str](), list[str]()
     for metric in metrics:
         entry = loss.number(metric)
         if entry.is_conclusive:
@@ -76,11 +69,6 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
 
 def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, metric: SummaryMetric) -> list[str]:
     r"""One sentence or two a loss, then what holds for the table as a whole.
-
-    Args:
-        comparisons: By loss, of :func:`~maxsup.studies.statistics.paired.compare_losses`.
-        baseline: What they were compared with.
-        metric: What was measured.
 
     Example:
         >>> from maxsup.studies.statistics.paired import compare_losses
@@ -110,14 +98,11 @@ def _sentence(loss: str, found: PairedComparison, baseline: str, metric: Summary
         )
     low, high = metric.plain(found.low), f"{metric.plain(found.high)} {metric.difference_unit}".rstrip()
     evidence = f"(95 % interval {low} to {high}, p = {found.p_value:.3g})"
-    return f"{opening} {evidence}. {_conclusion(found)}{_equivalence(found, metric)}{missing}"
-
-
-def _conclusion(found: PairedComparison) -> str:
+    conclusion = "No conclusion: no difference at all would fit these numbers too."
     if found.is_conclusive:
         word = {"none": "different"}.get(found.direction, "better" if found.is_better else "worse")
-        return f"Under this recipe it is {word}."
-    return "No conclusion: no difference at all would fit these numbers too."
+        conclusion = f"Under this recipe it is {word}."
+    return f"{opening} {evidence}. {conclusion}{_equivalence(found, metric)}{missing}"
 
 
 def _equivalence(found: PairedComparison, metric: SummaryMetric) -> str:
@@ -143,7 +128,8 @@ def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
     if kept:
         rest = [loss for loss in bold if loss not in kept]
         lost = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
-        return [f"Taken together ({count} comparisons, Holm): {listed(kept)} {_stand(kept)}{lost}."]
+        stand = "stands" if len(kept) == 1 else "stand"
+        return [f"Taken together ({count} comparisons, Holm): {listed(kept)} {stand}{lost}."]
     if not bold:
         return [f"Taken together ({count} comparisons, Holm): no difference stands."]
     text = f"Taken together ({count} comparisons, Holm): none of these differences stands after correction"
@@ -183,7 +169,3 @@ def _missing(found: PairedComparison) -> str:
         return ""
     noun = "seed is" if found.num_missing == 1 else "seeds are"
     return f" {found.num_missing} {noun} missing; runs that fail are seldom a random choice."
-
-
-def _stand(names: list[str]) -> str:
-    return "stands" if len(names) == 1 else "stand"

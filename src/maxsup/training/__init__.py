@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from maxsup.training.evaluate import evaluate
 from maxsup.training.reading import evaluate_run, load_run
-from maxsup.training.run import default_output, train
+from maxsup.training.run import TrainingSummary, default_output, train
 
-__all__ = ["default_output", "evaluate", "evaluate_run", "load_run", "train"]
+__all__ = ["TrainingSummary", "default_output", "evaluate", "evaluate_run", "load_run", "train"]

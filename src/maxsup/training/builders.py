@@ -12,13 +12,16 @@ import torch
 from torch import nn
 
 from maxsup.core import schedules
-from maxsup.core.config import LossConfig, ModelConfig, Recipe
+from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
-from maxsup.data import IGNORED_LABEL, DataBundle, Pipeline, Split, build_pipeline, load_data
+from maxsup.data import DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
+from maxsup.dense import Segmenter, create_network
+from maxsup.dense.checks import check_not_dense, check_task
+from maxsup.dense.pipeline import MaskPipeline
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
-from maxsup.models import SEGMENTERS, Classifier, Segmenter, create_model, create_segmenter
+from maxsup.models import Classifier
 from maxsup.training.preprocessing import normalised, resolved
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -54,48 +57,43 @@ def split_pipeline(
     bad_files: Path | None = None,
 ) -> Pipeline:
     """Batches of a split of a bundle, or of one like it, in training or evaluation form."""
-    return build_pipeline(
-        split,
-        batch_size=recipe.batch_size,
-        mean=bundle.mean,
-        std=bundle.std,
-        seed=recipe.seed,
-        is_training=is_training,
-        augment=resolved(recipe).augment,
-        image_size=recipe.data.image_size,
-        num_classes=bundle.num_classes,
-        num_workers=recipe.data.num_workers,
-        drop_last=recipe.data.drop_last and is_training,
-        num_steps=recipe.steps_per_epoch if is_training else None,
-        dense=recipe.dense,
-        rank=rank,
-        world_size=world_size,
-        channels_last=recipe.channels_last,
-        tolerance=recipe.data.tolerance,
-        bad_files=bad_files,
-    )
+    settings: dict[str, Any] = {
+        "batch_size": recipe.batch_size,
+        "mean": bundle.mean,
+        "std": bundle.std,
+        "seed": recipe.seed,
+        "is_training": is_training,
+        "augment": resolved(recipe).augment,
+        "image_size": recipe.data.image_size,
+        "num_classes": bundle.num_classes,
+        "num_workers": recipe.data.num_workers,
+        "drop_last": recipe.data.drop_last,
+        "num_steps": recipe.steps_per_epoch,
+        "rank": rank,
+        "world_size": world_size,
+        "channels_last": recipe.channels_last,
+    }
+    if isinstance(split, MaskSplit):
+        return MaskPipeline(split, dense=recipe.dense, **settings)
+    check_not_dense(recipe.dense)
+    return build_pipeline(split, tolerance=recipe.data.tolerance, bad_files=bad_files, **settings)
 
 
 def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:
     """The network, a segmenter where images have masks, with initial weights that depend on the seed alone.
 
-    Args:
-        recipe: Says which.
-        bundle: Gives the number of classes and channels.
-        is_trained: Weights will be loaded next, so none are fetched.
+    None are fetched where ``is_trained`` says that others will be loaded next.
     """
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
-    kind = {} if bundle.is_dense else {"classifier": recipe.model.classifier}
-    create = create_segmenter if bundle.is_dense else create_model
     check_task(recipe.model, is_dense=bundle.is_dense)
-    model: Classifier | Segmenter = create(
+    model = create_network(
         recipe.model.name,
         bundle.num_classes,
         in_channels=len(bundle.mean),
         image_size=size,
         pretrained=False if is_trained else recipe.model.pretrained,
-        **kind,
+        classifier=recipe.model.classifier,
         **recipe.model.options,
     )
     return model.to(memory_format=torch.channels_last) if recipe.channels_last else model
@@ -151,44 +149,6 @@ def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossC
         if is_strength or (key != "strength" and value != parameter.default):
             options[key] = value
     return LossConfig(name=names[0], **options)
-
-
-def check_task(model: ModelConfig, *, is_dense: bool) -> None:
-    """Raise where a classifier is to label pixels, or a segmenter whole images."""
-    if is_dense and model.name not in SEGMENTERS:
-        raise ValueError(
-            f"model must be a segmenter where images have masks; got {model.name!r}. Write for instance "
-            f"model.name=upernet and model.options.backbone={model.name}."
-        )
-    if is_dense and model.classifier != "linear":
-        raise ValueError(
-            f"model.classifier must be linear for a segmenter; got {model.classifier!r}. Only classifiers have another."
-        )
-    if not is_dense and model.name in SEGMENTERS:
-        raise ValueError(
-            f"data must have masks for the segmenter {model.name!r}; got labels of whole images. Choose data with "
-            "masks (`maxsup ls data`, or a folder with train/images and train/masks) or a classifier."
-        )
-
-
-def prepare_for_masks(criterion: RegularizedLoss) -> None:
-    """Let a loss leave out the pixels that masks leave out; raises for one that pixels cannot be trained with."""
-    if criterion.needs:
-        raise ValueError(
-            f"loss must need nothing but logits where images have masks; got {type(criterion).__name__}, which needs "
-            f"{' and '.join(criterion.needs)}. Choose another loss."
-        )
-    if type(criterion).end_epoch is not RegularizedLoss.end_epoch:
-        raise ValueError(
-            f"loss must not learn from epoch to epoch where images have masks; got {type(criterion).__name__}, which "
-            "would learn from the auxiliary head too. Choose another loss."
-        )
-    if criterion.ignore_index not in (-100, IGNORED_LABEL):
-        raise ValueError(
-            f"loss.ignore_index must be {IGNORED_LABEL} or left out where images have masks; got "
-            f"{criterion.ignore_index}. Which pixels are ignored is said by the data set."
-        )
-    criterion.ignore_index = IGNORED_LABEL
 
 
 def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from maxsup.core.config import Recipe
 from maxsup.core.errors import NonFiniteError
 from maxsup.data import Pipeline
+from maxsup.dense.evaluation import evaluate_masks, recipe_views
+from maxsup.dense.pipeline import MaskPipeline
 from maxsup.metrics import PredictionSums
-
-PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+from maxsup.models.inference import autocast, evaluation_mode
 
 
 def evaluate(
@@ -67,19 +68,17 @@ def evaluate(
     return result
 
 
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """``eval()`` inside, and every module back in the mode it had afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was_training in modes:
-            module.training = was_training
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Mixed precision on a device, or none."""
-    dtype = PRECISIONS.get(precision)
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+def evaluate_split(
+    recipe: Recipe,
+    model: nn.Module,
+    pipeline: Pipeline,
+    *,
+    num_classes: int,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """The numbers of a split as the recipe wants it seen; ``settings`` are those that both evaluations share."""
+    settings["precision"] = recipe.precision
+    if isinstance(pipeline, MaskPipeline):
+        return evaluate_masks(model, pipeline, num_classes=num_classes, views=recipe_views(recipe), **settings)[0]
+    return evaluate(model, pipeline, groups=groups, **settings)

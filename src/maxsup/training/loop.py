@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,17 +20,12 @@ from maxsup.core.interrupt import SignalGuard
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import epoch_progress
 from maxsup.data import Batch, DataBundle, Pipeline, Split
+from maxsup.dense.checks import prepare_for_masks
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
-from maxsup.training.builders import (
-    check_last_batch,
-    freeze_statistics,
-    prepare_for_masks,
-    split_pipeline,
-    synchronised,
-)
+from maxsup.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronised
 from maxsup.training.clock import Clock
-from maxsup.training.dense import evaluate_split
+from maxsup.training.evaluate import evaluate_split
 from maxsup.training.loss_inputs import Needs, check_teacher
 from maxsup.training.meter import EpochMeter
 from maxsup.training.optimization.ema import MovingAverage
@@ -55,29 +50,8 @@ class Position:
     best_score: float = -1.0
 
 
-class StepResult(NamedTuple):
-    """What one optimiser step tells of the part of the batch that is here."""
-
-    loss_sum: float
-    num_items: float
-    num_correct: float
-    num_labels: float
-    grad_norm: float
-
-
 class Trainer:
-    """Trains one model; ``position`` is always that of the last finished step.
-
-    Args:
-        recipe: What to do.
-        run: Where to leave it.
-        accelerator: Devices and processes.
-        bundle: The data.
-        model: The network, on no device yet.
-        criterion: The loss.
-        guard: Notes signals.
-        reporter: Shows progress.
-    """
+    """Trains one model; ``position`` is always that of the last finished step."""
 
     def __init__(
         self,
@@ -151,12 +125,12 @@ class Trainer:
             if batch is None:
                 return
             with self.clock.phase("step"):
-                result = self._step(batch)
+                sums = self._step(batch)
             self.position.step += 1
             self.position.global_step += 1
             self.clock.num_images += len(batch) * self.processes.count
             with self.clock.phase("log"):
-                self.meter.update(*result)
+                self.meter.add(sums)
                 self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
             yield
 
@@ -208,7 +182,7 @@ class Trainer:
         self.monitor.reset()
         return line, is_best
 
-    def _step(self, batch: Batch) -> StepResult:
+    def _step(self, batch: Batch) -> EpochMeter:
         """One optimiser step over a global batch, of which this process has its part, in pieces."""
         self._set_position_dependents()
         device = self.processes.device
@@ -242,7 +216,7 @@ class Trainer:
             self.ema.update(self.model)
         watched = torch.cat([part[self._watched] for part in logits])
         self.monitor.update(watched, labels[self._watched], alpha=getattr(self.criterion, "alpha", 1.0))
-        return StepResult(mean * items, items, correct, labelled, norm)
+        return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a piece, and its logits without their graph."""
@@ -285,8 +259,7 @@ class Trainer:
         """Norm of the gradient before clipping, if any."""
         limit = self.recipe.clip_norm
         if limit is not None:
-            norm: Tensor = self.accelerator.clip_grad_norm_(self.model.parameters(), limit)
-            return norm
+            return self.accelerator.clip_grad_norm_(self.model.parameters(), limit)
         if self.recipe.precision == "float16":
             self.accelerator.unscale_gradients(self._stepper)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]

@@ -21,10 +21,6 @@ class Needs:
     is one they are zeros, a uniform prediction. ``dense_logits`` are the classifier at every position of the feature
     map, from the same pass.
 
-    Args:
-        names: What the loss needs.
-        teacher: A trained network to learn from; it stays as it is.
-
     Example:
         >>> needs = Needs(["teacher_logits"])
         >>> logits, extras = needs.forward(nn.Linear(2, 3), torch.ones(1, 2))
@@ -60,8 +56,7 @@ class Needs:
     def _teacher_logits(self, images: Tensor, logits: Tensor) -> Tensor:
         if self._teacher is None:
             return torch.zeros_like(logits)
-        prior: Tensor = self._teacher(images)
-        return prior
+        return self._teacher(images)
 
 
 def check_teacher(teacher: str | None, loss: str, needs: Sequence[str]) -> None:

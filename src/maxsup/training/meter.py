@@ -11,11 +11,11 @@ import torch.distributed as dist
 
 @dataclass
 class EpochMeter:
-    """Sums over the steps of an epoch in this process.
+    """Sums over steps of an epoch in this process; ``num_items`` is the denominator of their loss.
 
     Example:
         >>> meter = EpochMeter()
-        >>> meter.update(loss_sum=8.0, num_items=4, num_correct=3, num_labels=4, grad_norm=1.5)
+        >>> meter.add(EpochMeter(loss_sum=8.0, num_items=4, num_correct=3, num_labels=4, grad_norm=1.5, num_steps=1))
         >>> meter.means()
         {'loss': 2.0, 'accuracy': 0.75, 'grad_norm': 1.5}
     """
@@ -27,16 +27,10 @@ class EpochMeter:
     grad_norm: float = 0.0
     num_steps: float = 0.0
 
-    def update(
-        self, loss_sum: float, num_items: float, num_correct: float, num_labels: float, grad_norm: float
-    ) -> None:
-        """Count one step; ``num_items`` is the denominator of its loss."""
-        self.loss_sum += loss_sum
-        self.num_items += num_items
-        self.num_correct += num_correct
-        self.num_labels += num_labels
-        self.grad_norm += grad_norm
-        self.num_steps += 1
+    def add(self, step: EpochMeter) -> None:
+        """Count the sums of a step."""
+        for name, value in asdict(step).items():
+            setattr(self, name, getattr(self, name) + value)
 
     def summed(self, device: torch.device) -> EpochMeter:
         """The sums over all processes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
 from maxsup.data import DataBundle
 from maxsup.data.pipelines.transforms import INTERPOLATION, scaled_side
-from maxsup.models import SEGMENTERS, Preprocessing, published_preprocessing
+from maxsup.dense import SEGMENTERS
+from maxsup.models import Preprocessing, published_preprocessing
 from maxsup.training.state.checkpoint import checkpoint_values
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
@@ -66,7 +66,7 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
     name = model.name
     if name in SEGMENTERS:
-        name = model.options.get("backbone", inspect.signature(SEGMENTERS[name]).parameters["backbone"].default)
+        name = {**SEGMENTERS.options(name), **model.options}["backbone"]
     return of_run or published_preprocessing(name, model.pretrained)
 
 

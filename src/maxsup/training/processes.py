@@ -47,11 +47,7 @@ def leave_group() -> None:
 
 
 class Processes:
-    """What the processes of a run tell each other; with one process everything is free.
-
-    Args:
-        accelerator: Knows device, rank and size.
-    """
+    """What the processes of a run tell each other; with one process everything is free."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.rank: int = accelerator.process_index

@@ -7,18 +7,13 @@ from typing import Any
 
 from typing_extensions import Self
 
-from maxsup.core.display import Display, create_display
+from maxsup.core.display import Display
 from maxsup.training.clock import Clock
 
 
 class Reporter:
-    """Tells a display how a training goes; by default one that shows nothing.
+    """Tells a display how a training goes; by default one that shows nothing."""
 
-    Args:
-        display: Where to show it.
-    """
-
-    _display = Display()
     _epoch = _num_epochs = _num_steps = 0
 
     def __init__(self, display: Display | None = None) -> None:
@@ -56,11 +51,6 @@ class Reporter:
         # One bar for all epochs, so that the time left is that of the run.
         done, num_steps = self._epoch * self._num_steps + done, self._num_epochs * self._num_steps
         self._display.move(f"epoch {self._epoch + 1}/{self._num_epochs}", done, num_steps, numbers)
-
-
-def create_reporter(is_shown: bool = True) -> Reporter:
-    """A bar where standard error is a terminal, lines where it is not, nothing where it is not wanted."""
-    return Reporter(create_display(is_shown))
 
 
 def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per_second: float) -> str:

@@ -18,9 +18,10 @@ from maxsup.core.files.storage import kept_if_possible
 from maxsup.core.interrupt import raise_if_noted
 from maxsup.core.recipes import run_recipe
 from maxsup.data import CORRUPTIONS, SEVERITIES, DataBundle, MaskSplit, MemorySplit, Split, corrupted_split, shot_groups
-from maxsup.models import Classifier, Segmenter
+from maxsup.dense import Segmenter
+from maxsup.models import Classifier
 from maxsup.training.builders import build_data, build_model, split_pipeline
-from maxsup.training.dense import evaluate_split
+from maxsup.training.evaluate import evaluate_split
 from maxsup.training.state.checkpoint import checkpoint_values, load_weights, read_tensors
 
 SPLITS = ("train", "val", "test")
@@ -28,27 +29,10 @@ WEIGHTS = ("last", "best")
 
 # What the evaluation of a trained model looks at; the rest has done its work.
 EVALUATED = (
-    "data.name",
-    "data.options",
-    "data.root",
-    "data.download",
-    "data.image_size",
-    "data.val_share",
-    "data.split_seed",
-    "data.num_workers",
-    "data.tolerance",
-    "augment.crop_pct",
-    "augment.crop_mode",
-    "augment.interpolation",
-    "augment.mean",
-    "augment.std",
-    "dense.resize",
-    "dense.evaluation",
-    "dense.stride",
-    "batch_size",
-    "precision",
-    "channels_last",
-    "threads",
+    *("data.name", "data.options", "data.root", "data.download", "data.image_size", "data.val_share"),
+    *("data.split_seed", "data.num_workers", "data.tolerance"),
+    *("augment.crop_pct", "augment.crop_mode", "augment.interpolation", "augment.mean", "augment.std"),
+    *("dense.resize", "dense.evaluation", "dense.stride", "batch_size", "precision", "channels_last", "threads"),
 )
 
 _AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
@@ -177,9 +161,14 @@ def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
     """Classes by how many training images they have; empty for masks, and where all classes have about as many."""
     if bundle.is_dense:
         return {}
-    labels = torch.cat([bundle.train.labels, bundle.val.labels])
-    groups = shot_groups(torch.bincount(labels, minlength=bundle.num_classes).tolist())
+    groups = shot_groups(class_sizes(bundle))
     return groups if len(groups) > 1 else {}
+
+
+def class_sizes(bundle: DataBundle) -> list[int]:
+    """Training images of each class, those held out for validation included."""
+    labels = torch.cat([bundle.train.labels, bundle.val.labels])
+    return list(torch.bincount(labels, minlength=bundle.num_classes).tolist())
 
 
 def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:

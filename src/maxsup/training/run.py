@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import torch
 
 from maxsup import __version__
-from maxsup.core.config import AUTO, CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
+from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
+from maxsup.core.display import create_display
 from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.rundir import RunDir
@@ -26,10 +27,10 @@ from maxsup.losses import RegularizedLoss
 from maxsup.models import Factory, model_name
 from maxsup.training.builders import build_data, build_loss, build_model, loss_config
 from maxsup.training.loop import Trainer
-from maxsup.training.preflight.defaults import fitted
+from maxsup.training.preflight.defaults import fitted, settled_before
 from maxsup.training.preprocessing import resolved
 from maxsup.training.processes import Processes, create_accelerator
-from maxsup.training.progress import Reporter, create_reporter
+from maxsup.training.progress import Reporter
 from maxsup.training.state.checkpoint import load_weights, read_tensors
 from maxsup.training.state.snapshot import restore, save
 
@@ -38,6 +39,25 @@ PROTOCOL = 1
 
 # A folder with one of these is ours, however early an attempt ended: the lock comes first, a study's order before that.
 _SIGNS = (".lock", "job.json", "checkpoints")
+
+
+class TrainingSummary(TypedDict):
+    """``summary.json`` of a run; ``val`` and ``test`` hold the numbers of the ``last`` and of the ``best`` weights."""
+
+    protocol: int
+    version: str
+    run: str
+    recipe: str
+    loss: str
+    seed: int
+    epochs: int
+    steps: int
+    best_epoch: int | None
+    val: dict[str, dict[str, Any] | None]
+    test: dict[str, dict[str, Any]]
+    images_per_second: float
+    time_shares: dict[str, float]
+    seconds: float
 
 
 def train(
@@ -51,7 +71,7 @@ def train(
     name: str | None = None,
     resume: str = "auto",
     reporter: Reporter | None = None,
-) -> dict[str, Any]:
+) -> TrainingSummary:
     """Train what a recipe describes and leave it in a run directory.
 
     The same call after an interruption goes on from the last checkpoint and ends as if nothing had happened; after the
@@ -93,7 +113,7 @@ def train(
         # A run that is there answers without its data; what it settled when it had some is in its own recipe.
         if output is None or not RunDir(output).config.is_file():
             raise
-        recipe, choices = _settled_before(recipe, RunDir(output)), []
+        recipe, choices = settled_before(recipe, RunDir(output)), []
     run = RunDir(output or default_output(recipe, name))
     recipe = resolved(recipe)
     _check_output(run)
@@ -113,8 +133,8 @@ def train(
             changes = _claim(run, recipe, resume)
         processes.wait()
         if run.summary.exists():
-            return read_json(run.summary)
-        reporter = stack.enter_context(reporter or create_reporter(processes.is_main))
+            return cast("TrainingSummary", read_json(run.summary))
+        reporter = stack.enter_context(reporter or Reporter(create_display(processes.is_main)))
         for sentence in choices:
             reporter.say(sentence)
         with accelerator.main_process_first():
@@ -196,7 +216,7 @@ def _fit(trainer: Trainer) -> None:
         raise
 
 
-def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
+def _finish(trainer: Trainer, name: str) -> TrainingSummary:
     """Evaluate the test split with the last and the best weights, and write the summary."""
     recipe, run = trainer.recipe, trainer.run
     batches = trainer.pipeline(trainer.bundle.test)
@@ -207,7 +227,7 @@ def _finish(trainer: Trainer, name: str) -> dict[str, Any]:
         results[path] = trainer.evaluate(batches, "test")
     lines = read_json_lines(run.check(run.metrics))
     best = trainer.position.best_epoch
-    summary = {
+    summary: TrainingSummary = {
         "protocol": PROTOCOL,
         "version": __version__,
         "run": str(run.path),
@@ -237,7 +257,7 @@ def _check_output(run: RunDir) -> None:
     if other is not None:
         raise MaxsupError(
             f"run directory must be new, empty or that of a run; got {str(run.path)!r}, which holds {other.name!r} and "
-            "no run. Choose another --output."
+            "no run. Choose another output."
         )
 
 
@@ -250,7 +270,7 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     if resume == "never" and run.config.exists():
         raise MaxsupError(
             f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
-            "Choose another --output or leave --resume out."
+            "Choose another output, or leave resume out."
         )
     record, changes = environment(), []
     if run.newest() is not None:
@@ -259,7 +279,7 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
             key, (old, new) = next(iter(differing.items()))
             raise MaxsupError(
                 f"a run must go on with its own recipe; got {key}={new!r} in place of {old!r} in {run.path}. "
-                "Choose another --output for another experiment."
+                "Choose another output for another experiment."
             )
         if os.path.lexists(run.env):
             before = read_json(run.env)
@@ -273,20 +293,6 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)
     return changes
-
-
-def _settled_before(recipe: Recipe, run: RunDir) -> Recipe:
-    """The recipe with what it leaves to the data as the run has it."""
-    stored = run_recipe(run)
-    data, model = recipe.data, recipe.model
-    size, options = data.image_size or stored.data.image_size, {**stored.data.options, **data.options}
-    network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(model, key) == AUTO}
-    return recipe.model_copy(
-        update={
-            "data": data.model_copy(update={"image_size": size, "options": options}),
-            "model": model.model_copy(update=network),
-        }
-    )
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 import pytest
 
 from maxsup.analysis import ANALYSES
-from maxsup.core.registry import Registry, check_known_options
+from maxsup.core.registry import Registry
 from maxsup.data import DATASETS
+from maxsup.dense import SEGMENTERS
 from maxsup.losses import LOSSES
-from maxsup.models import MODELS, SEGMENTERS
+from maxsup.models import MODELS
 from maxsup.studies.execution.launch import LAUNCHERS, launcher_names
 
 
@@ -56,8 +57,3 @@ def test_a_name_is_given_once() -> None:
     with pytest.raises(ValueError, match="colour name must be new; got 'red', which is taken"):
         colours.register("red")(str)
     assert len(colours) == 1
-
-
-def test_an_owner_without_options_says_so() -> None:
-    with pytest.raises(TypeError, match=r"got 'size'\. It has none\."):
-        check_known_options("data set 'digits'", ["size"], [])

@@ -1,19 +1,17 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 from maxsup.core.errors import DataError
 from maxsup.data import describe_datasets, load_data
+from maxsup.data.registry import missing_places
 from tests.unit.data import made
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ValueError, match=r"got 'cifar'\. Did you mean 'cifar10'"):
         load_data("cifar")
-
-
-def test_an_unknown_option_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(TypeError, match=r"got 'imbalanced'\. Did you mean 'imbalance'"):
-        load_data("cifar10_lt", imbalanced=10)
 
 
 @pytest.mark.parametrize(("name", "form"), [("folder", "folder:PATH"), ("digits:8", "digits")])
@@ -80,9 +78,7 @@ def test_a_missing_set_is_explained_in_our_words_and_a_failed_download_in_those_
         raise RuntimeError("the server\nis asleep" if options["download"] else "You can use download=True")
 
     monkeypatch.setattr(torchvision.datasets, "CIFAR10", fail)
-    with pytest.raises(
-        DataError, match=r"there\. Add data\.download=true to fetch it, or say with --data-root .*is\.$"
-    ):
+    with pytest.raises(DataError, match=r"there\. Add data\.download=true to fetch it, or say with data\.root .*is\.$"):
         load_data("cifar10", root=tmp_path)
     with pytest.raises(DataError, match=r"there\. Fetching it failed: the server is asleep$"):
         load_data("cifar10", root=tmp_path, download=True)
@@ -116,3 +112,35 @@ def test_every_data_set_describes_itself() -> None:
     assert rows["camvid"]["options"] == {}
     assert rows["cifar10_lt"]["options"] == {"imbalance": 100, "subset_seed": 0}
     assert all(row["images"] and row["source"] for row in rows.values())
+
+
+@pytest.mark.parametrize("place", ["cifar10.npz", "cifar-10-batches-py"])
+def test_one_of_the_places_is_enough(place: str, tmp_path: Path) -> None:
+    (tmp_path / place).mkdir()
+    assert missing_places("cifar10", tmp_path) == []
+    assert missing_places("cifar10_lt", tmp_path) == []
+
+
+@pytest.mark.parametrize(("name", "reader"), [("cifar10", "CIFAR10"), ("cifar100", "CIFAR100")])
+def test_the_places_are_those_of_the_reader(name: str, reader: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+    assert tmp_path / getattr(datasets, reader).base_folder in missing_places(name, tmp_path)
+
+
+def test_a_set_made_of_another_needs_both_unless_it_is_generated(tmp_path: Path) -> None:
+    assert missing_places("cifar10_c", tmp_path) == [tmp_path / "CIFAR-10-C"]
+    (tmp_path / "CIFAR-10-C").mkdir()
+    clean = [tmp_path / "cifar10.npz", tmp_path / "cifar-10-batches-py"]
+    assert missing_places("cifar10_c", tmp_path) == clean
+    assert missing_places("cifar10_c", tmp_path / "other", is_generated=True) == missing_places(
+        "cifar10", tmp_path / "other"
+    )
+    (tmp_path / "cifar10.npz").touch()
+    assert missing_places("cifar10_c", tmp_path) == []
+
+
+def test_a_path_is_looked_for_here_and_under_the_root(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    assert missing_places("folder:mine", tmp_path) == []
+    assert missing_places(f"folder:{tmp_path}/mine") == []
+    assert missing_places("folder:mine", tmp_path / "mine") == [Path("mine")]

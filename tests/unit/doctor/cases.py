@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from maxsup.doctor import (
-    Finding,
-)
+from maxsup.doctor import Finding
 
 
 def made_logits(num_rows: int = 8, num_classes: int = 10) -> Tensor:

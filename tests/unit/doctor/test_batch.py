@@ -10,10 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from maxsup.doctor import (
-    examine_accumulation,
-    examine_batch,
-)
+from maxsup.doctor import examine_accumulation, examine_batch
 from maxsup.losses import MaxSupLoss
 from tests.unit.doctor.cases import made_labels, made_logits, names, only
 

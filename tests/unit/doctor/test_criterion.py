@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from maxsup.doctor import (
-    examine_criterion,
-)
+from maxsup.doctor import examine_criterion
 from maxsup.doctor.criterion import parse_call
 from maxsup.losses import MaxSupLoss, create_loss, list_losses
 from maxsup.schedules import Linear

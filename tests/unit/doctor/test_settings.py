@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxsup.core.recipes import list_recipes, load_recipe
-from maxsup.doctor import (
-    config_kind,
-    examine_config,
-)
+from maxsup.doctor import config_kind, examine_config
 
 HF = {"label_smoothing_factor": 0.0, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
 

@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from maxsup.doctor import (
-    examine_batch,
-)
+from maxsup.doctor import examine_batch
 from maxsup.losses import MaxSupLoss
 from tests.unit.doctor.cases import made_labels, made_logits, names, only, smoothed
 

@@ -67,10 +67,6 @@ def test_text_stays_text_and_is_escaped() -> None:
     assert "DejaVu" not in found
 
 
-def test_the_same_figure_gives_the_same_bytes() -> None:
-    assert svg() == svg()
-
-
 def luminance(color: str) -> float:
     parts = [value / 255 for value in bytes.fromhex(color[1:])]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

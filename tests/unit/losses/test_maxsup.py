@@ -50,48 +50,6 @@ def test_equal_logits_have_no_penalty_and_push_the_first_class():
     assert logits.grad[0].tolist() == [0.75, -0.25, -0.25, -0.25]
 
 
-def test_an_image_is_a_batch_of_its_pixels():
-    logits, target = torch.randn(2, 4, 3, 5, dtype=torch.float64), torch.randint(4, (2, 3, 5))
-    flat = maxsup_cross_entropy(logits.movedim(1, -1).reshape(-1, 4), target.reshape(-1), reduction="none")
-    assert torch.allclose(
-        maxsup_cross_entropy(logits, target, reduction="none"), flat.reshape(2, 3, 5), rtol=1e-12, atol=0
-    )
-
-
-def test_a_channels_last_image_gives_the_same_loss():
-    logits, target = torch.randn(2, 4, 3, 5, dtype=torch.float64), torch.randint(4, (2, 3, 5))
-    strided = logits.contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(
-        maxsup_cross_entropy(strided, target), maxsup_cross_entropy(logits, target), rtol=1e-12, atol=0
-    )
-
-
-def test_one_hot_probabilities_are_labels():
-    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
-    one_hot = F.one_hot(target, 4).double()
-    assert torch.allclose(
-        maxsup_cross_entropy(logits, one_hot), maxsup_cross_entropy(logits, target), rtol=1e-12, atol=0
-    )
-
-
-def test_weights_scale_the_whole_sample():
-    logits, target = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0, 1])
-    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
-    plain = maxsup_cross_entropy(logits, target, reduction="none")
-    weighted = maxsup_cross_entropy(logits, target, weight=weight, reduction="none")
-    assert torch.allclose(weighted, weight[target] * plain, rtol=1e-12, atol=0)
-    mean = maxsup_cross_entropy(logits, target, weight=weight)
-    assert torch.allclose(mean, weighted.sum() / weight[target].sum(), rtol=1e-12, atol=0)
-
-
-def test_the_mean_over_probability_targets_divides_by_the_number_of_samples():
-    logits = torch.randn(6, 4, dtype=torch.float64)
-    target = torch.randn(6, 4, dtype=torch.float64).softmax(-1)
-    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
-    total = maxsup_cross_entropy(logits, target, weight=weight, reduction="sum")
-    assert torch.allclose(maxsup_cross_entropy(logits, target, weight=weight), total / 6, rtol=1e-12, atol=0)
-
-
 def test_a_strength_may_be_a_tensor_with_a_gradient():
     logits, target = torch.randn(6, 4, dtype=torch.float64), torch.randint(4, (6,))
     alpha = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)

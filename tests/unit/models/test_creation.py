@@ -83,6 +83,12 @@ def test_without_timm_our_own_networks_work_and_others_name_the_extra(monkeypatc
         create_model("resnet18", 10)
 
 
+def test_without_transformers_its_models_name_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match=r"transformers must be installed .*pip install .*\[hf\]'"):
+        create_model("hf:some/model", 10)
+
+
 def test_importing_the_models_loads_torch_only():
     script = "import sys, maxsup.models; print({'safetensors', 'timm', 'torchvision'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)

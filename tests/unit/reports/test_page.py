@@ -94,10 +94,6 @@ def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes() -> 
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
-def test_the_same_page_gives_the_same_bytes() -> None:
-    assert page_html(page_with("a")) == page_html(page_with("a"))
-
-
 def test_a_template_of_another_kind_is_rendered_with_its_own_style() -> None:
     empty = Page("a", [Chapter("a", [])])
     assert ".banner {" in page_html(empty)

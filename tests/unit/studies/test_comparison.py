@@ -25,28 +25,20 @@ def test_a_strength_behind_the_name_is_used_and_gives_the_loss_a_name_of_its_own
 
 
 @pytest.mark.parametrize(
-    ("losses", "message"),
+    ("losses", "options", "message"),
     [
-        (["ce"], "losses must be two or more"),
-        (["ce", "maxsub"], "Did you mean 'maxsup'"),
-        (["ce", "maxsup:strong"], "name:strength"),
-        (["ce", "ce:0.1"], "name:strength"),
-        (["ce", "maxsup:-1"], "name:strength"),
+        (["ce"], {}, "losses must be two or more"),
+        (["ce", "maxsub"], {}, "Did you mean 'maxsup'"),
+        (["ce", "maxsup:strong"], {}, "name:strength"),
+        (["ce", "ce:0.1"], {}, "name:strength"),
+        (["ce", "maxsup:-1"], {}, "name:strength"),
+        (["ce", "maxsup"], {"baseline": "focal"}, "baseline must be one of the losses; got 'focal'"),
+        (["ce", "ls"], {"seeds": 0}, "seeds must be at least 1; got 0"),
     ],
 )
-def test_losses_that_cannot_be_compared_are_refused_in_one_sentence(losses: list[str], message: str) -> None:
+def test_what_cannot_be_compared_is_refused_in_one_sentence(losses: list[str], options, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        comparison(RECIPE, losses)
-
-
-def test_the_baseline_must_be_among_the_losses() -> None:
-    with pytest.raises(ValueError, match="baseline must be one of the losses; got 'focal'"):
-        comparison(RECIPE, ["ce", "maxsup"], baseline="focal")
-
-
-def test_no_seed_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="seeds must be at least 1; got 0"):
-        comparison(RECIPE, ["ce", "ls"], seeds=0)
+        comparison(RECIPE, losses, **options)
 
 
 def test_label_smoothing_is_the_baseline_where_it_takes_part() -> None:

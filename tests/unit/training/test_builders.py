@@ -6,7 +6,8 @@ from torch import nn
 
 from maxsup.core.config import LossConfig, ModelConfig, OptimizerConfig
 from maxsup.core.schedules import Linear, Piecewise
-from maxsup.models import create_model, create_segmenter
+from maxsup.dense import create_segmenter
+from maxsup.models import create_model
 from maxsup.training.builders import build_loss
 from maxsup.training.loss_inputs import Needs
 from maxsup.training.optimization.ema import MovingAverage

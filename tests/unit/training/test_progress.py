@@ -2,15 +2,14 @@
 
 import io
 import math
-import sys
 from typing import Any
 
 import pytest
 
-from maxsup.core.display import BarDisplay, Display, LineDisplay
+from maxsup.core.display import BarDisplay, LineDisplay
 from maxsup.training.clock import Clock
 from maxsup.training.meter import EpochMeter
-from maxsup.training.progress import Reporter, create_reporter, epoch_line
+from maxsup.training.progress import Reporter, epoch_line
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -32,13 +31,6 @@ def test_without_a_terminal_there_is_one_plain_line_an_epoch() -> None:
         reporter.end_epoch(line(), 1.0, 10.0)
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
-
-
-@pytest.mark.parametrize(("is_terminal", "kind"), [(True, BarDisplay), (False, LineDisplay)])
-def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type[Display]) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    assert type(create_reporter()._display) is kind
-    assert type(create_reporter(is_shown=False)._display) is Display
 
 
 def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
@@ -78,14 +70,14 @@ def test_means_of_nothing_are_nan() -> None:
 
 def test_a_weighted_loss_is_divided_by_its_own_denominators() -> None:
     meter = EpochMeter()
-    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0)
-    meter.update(loss_sum=2.0, num_items=1.0, num_correct=2, num_labels=2, grad_norm=3.0)
+    meter.add(EpochMeter(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0, num_steps=1))
+    meter.add(EpochMeter(loss_sum=2.0, num_items=1.0, num_correct=2, num_labels=2, grad_norm=3.0, num_steps=1))
     assert meter.means() == {"loss": 2.0, "accuracy": 0.75, "grad_norm": 2.0}
 
 
 def test_a_step_without_a_label_counts_for_nothing() -> None:
     meter = EpochMeter()
-    meter.update(loss_sum=0.0, num_items=0.0, num_correct=0, num_labels=0, grad_norm=0.0)
+    meter.add(EpochMeter(loss_sum=0.0, num_items=0.0, num_correct=0, num_labels=0, grad_norm=0.0, num_steps=1))
     assert math.isnan(meter.means()["accuracy"])
-    meter.update(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0)
+    meter.add(EpochMeter(loss_sum=6.0, num_items=3.0, num_correct=1, num_labels=2, grad_norm=1.0, num_steps=1))
     assert meter.means() == {"loss": 2.0, "accuracy": 0.5, "grad_norm": 0.5}

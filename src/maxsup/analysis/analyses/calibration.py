@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.calibration import calibration_figures
 from maxsup.figures.charts import thinned
@@ -17,9 +16,6 @@ from maxsup.metrics import (
     risk_coverage,
 )
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 _COVERAGES = (0.8, 0.9, 0.95)
 _NUM_POINTS = 200

@@ -11,15 +11,11 @@ other rises where ``total`` stays, and features with a high ``r_squared`` are kn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.features import collapse_figures
 from maxsup.metrics import Interval, bootstrap_interval, neural_collapse
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 
 def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:

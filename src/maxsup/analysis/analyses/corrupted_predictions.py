@@ -12,7 +12,6 @@ from torch import Tensor
 
 from maxsup.analysis.extraction import Tensors, extracted, keep, read_kept
 from maxsup.analysis.outputs import RunOutputs, limited
-from maxsup.core.config import CIRCUMSTANCES, flat_items
 from maxsup.core.display import Display
 from maxsup.core.files.storage import json_text
 from maxsup.data import CORRUPTIONS, SEVERITIES, MemorySplit
@@ -41,7 +40,7 @@ def fill_cells(runs: Sequence[RunOutputs], split: str, num_images: int | None) -
     missing: dict[str, list[RunOutputs]] = {}
     for run in runs:
         if read_kept(_path(run, split), _key(run, split, num_images)) is None:
-            missing.setdefault(_images_key(run), []).append(run)
+            missing.setdefault(json_text(run.data_key()), []).append(run)
     for group in missing.values():
         _fill(group, split, num_images)
 
@@ -49,10 +48,8 @@ def fill_cells(runs: Sequence[RunOutputs], split: str, num_images: int | None) -
 def read_cells(run: RunOutputs, split: str, num_images: int | None = None) -> Cells:
     """Predictions on every corruption at every severity, the same images in each.
 
-    Args:
-        run: The run.
-        split: Which images; those of ``cifar10_c`` are corrupted already, others are corrupted here.
-        num_images: How many of each cell, alike of every class; all if None.
+    Images of ``cifar10_c`` are corrupted already, others are corrupted here; ``num_images`` of each cell are used,
+    alike of every class, or all.
     """
     fill_cells([run], split, num_images)
     kept = read_kept(_path(run, split), _key(run, split, num_images))
@@ -93,9 +90,3 @@ def _path(run: RunOutputs, split: str) -> Path:
 
 def _key(run: RunOutputs, split: str, num_images: int | None) -> dict[str, Any]:
     return run.output_key(split) | {"num_images": num_images}
-
-
-def _images_key(run: RunOutputs) -> str:
-    """What the images of a run depend on."""
-    items = flat_items({"data": run.recipe.data.model_dump(mode="json")})
-    return json_text({key: value for key, value in items.items() if key not in CIRCUMSTANCES})

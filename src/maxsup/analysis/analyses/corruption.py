@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from maxsup.analysis.analyses.corrupted_predictions import fill_cells, read_cells
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit
 from maxsup.figures.corruption import corruption_figures
@@ -24,9 +25,6 @@ from maxsup.losses import RegularizedLoss
 from maxsup.metrics import PredictionSums, expected_calibration_error
 from maxsup.metrics.facts import numbers
 from maxsup.training.builders import build_loss
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 PUBLISHED_BATCH = 100
 

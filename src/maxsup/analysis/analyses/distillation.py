@@ -16,21 +16,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from maxsup.analysis.nested_training import trained
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.figures.probes import distillation_figures
 from maxsup.metrics import accuracy, negative_log_likelihood
 from maxsup.metrics.facts import numbers
 from maxsup.training.run import recipe_digest
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 
 def compute(

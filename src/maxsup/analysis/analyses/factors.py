@@ -20,18 +20,11 @@ CIRCULAR = {"hue": 1.0}
 
 
 def factor_r_squared(
-    name: str,
-    train: tuple[Tensor, Tensor],
-    val: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
+    name: str, train: tuple[Tensor, Tensor], val: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]
 ) -> float:
     """Share of a factor's variance that a linear map of the features explains on ``test``; below 0 if it misleads.
 
-    Args:
-        name: Of the factor.
-        train: Features ``(N, D)`` and the factor ``(N,)``.
-        val: To choose the strength of the penalty by.
-        test: To judge by.
+    Each part is features ``(N, D)`` and the factor ``(N,)``; the strength of the penalty is chosen on ``val``.
 
     Example:
         >>> features = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))

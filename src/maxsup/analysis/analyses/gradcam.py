@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,17 +23,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.analysis.analyses.object_masks import IGNORED, OBJECT, find_masks
+from maxsup.analysis.outputs import RunOutputs, limited_indices
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
-from maxsup.data import stratified_split
 from maxsup.data.optional_packages import require
 from maxsup.figures.gallery import encoded, gradcam_figures
 from maxsup.metrics.facts import numbers
+from maxsup.models import Classifier
 from maxsup.models.libraries.cut import CutClassifier
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
-    from maxsup.models import Classifier
 
 TARGETS = ("label", "top")
 
@@ -66,7 +63,7 @@ def compute(
     images = getattr(run.bundle, split)
     find = find_masks(run, split, masks)
     shown = _gallery(images.labels, num_images)
-    scored = _scored(images.labels, num_scored) if find else []
+    scored = limited_indices(images, num_scored).tolist() if find else []
     cells: dict[int, dict[str, Any]] = {}
     rows: list[dict[str, float]] = []
     areas = []
@@ -137,21 +134,12 @@ def otsu_threshold(heat: Map) -> float:
 
 
 def maps_of(model: Classifier, images: Tensor, classes: Sequence[int] | None) -> tuple[Map, Tensor]:
-    """Maps from 0 to 1, ``(B, H, W)``, and logits; of the predicted classes where none are given.
-
-    Args:
-        model: Left as it was.
-        images: Normalised, ``(B, C, H, W)``.
-        classes: One an image.
-    """
+    """Maps from 0 to 1, ``(B, H, W)``, and logits of normalised images; without ``classes``, maps of the predicted."""
     package = require("pytorch_grad_cam")
     target = require("pytorch_grad_cam.utils.model_targets").ClassifierOutputTarget
     device = next(model.parameters()).device
     wanted = None if classes is None else [target(int(number)) for number in classes]
-    with (
-        torch.enable_grad(),
-        package.GradCAM(model, [model.cam_layer()], reshape_transform=model.to_map) as cam,
-    ):
+    with torch.enable_grad(), package.GradCAM(model, [model.cam_layer()], reshape_transform=model.to_map) as cam:
         # A gradient at the input, so that a layer whose own weights are frozen has one at its output too.
         maps: Map = cam(images.to(device).requires_grad_(), targets=wanted)
         logits = cam.outputs.detach().float().cpu()
@@ -196,13 +184,6 @@ def _gallery(labels: Tensor, count: int) -> list[int]:
         members = (labels == label).nonzero().flatten().tolist()
         taken.append(next((index for index in members if index not in taken), members[0]))
     return list(dict.fromkeys(taken))
-
-
-def _scored(labels: Tensor, count: int) -> list[int]:
-    if len(labels) <= count:
-        return list(range(len(labels)))
-    chosen: list[int] = stratified_split(labels, count / len(labels), seed=0)[1].tolist()
-    return chosen
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -7,19 +7,17 @@ away.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_number
 from maxsup.figures.logits import logit_figures
 from maxsup.metrics import mean_confidence
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 _NUM_BINS = 80
 _NUM_POINTS = 201

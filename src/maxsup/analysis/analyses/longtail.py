@@ -6,17 +6,14 @@ group. A group without classes has no accuracy; published tables print 0 for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import shot_groups
 from maxsup.figures.classes import longtail_figures
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
+from maxsup.training.reading import class_sizes
 
 GROUPS = ("many", "medium", "low")
 
@@ -26,7 +23,7 @@ _MIN_RATIO = 2.0
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:
     """Classes must differ in size."""
-    counts = _counts(run)
+    counts = class_sizes(run.bundle)
     if max(counts) < _MIN_RATIO * max(1, min(counts)):
         return f"all classes have alike many training images ({min(counts)} to {max(counts)})"
     return None
@@ -35,7 +32,7 @@ def obstacle(run: RunOutputs, *, split: str) -> str | None:
 def compute(run: RunOutputs, *, split: str) -> Result:
     """Accuracy over all samples, of each group and of each class."""
     outputs = run.split(split)
-    counts = _counts(run)
+    counts = class_sizes(run.bundle)
     is_right = (outputs.logits.argmax(dim=1) == outputs.labels).double()
     sizes = torch.bincount(outputs.labels, minlength=len(counts))
     per_class = torch.bincount(outputs.labels, is_right, minlength=len(counts)) / sizes
@@ -51,13 +48,6 @@ def compute(run: RunOutputs, *, split: str) -> Result:
         "groups": groups,
     }
     return {"numbers": numbers(found), "data": data}
-
-
-def _counts(run: RunOutputs) -> list[int]:
-    """Training images of each class, those held out for validation included."""
-    labels = torch.cat([run.bundle.train.labels, run.bundle.val.labels])
-    counts: list[int] = torch.bincount(labels, minlength=run.bundle.num_classes).tolist()
-    return counts
 
 
 ANALYSES.register(

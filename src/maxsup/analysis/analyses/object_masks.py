@@ -16,21 +16,20 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.core.errors import DataError
 from maxsup.data import MemorySplit, Split, data_root
 from maxsup.data.pipelines.decoding import BadImageError, read_image
 from maxsup.data.pipelines.transforms import evaluation_transform
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 BACKGROUND, OBJECT, IGNORED = 0, 1, 2
 
@@ -44,13 +43,7 @@ _INK = 0.15
 
 
 def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
-    """The masks of a split: those given, or those the data set brings; None where there are none.
-
-    Args:
-        run: Says which images, and how large its model sees them.
-        split: ``train``, ``val`` or ``test``.
-        masks: A folder or a ``.csv`` file.
-    """
+    """The masks of a split: those in a folder or ``.csv`` file, or those that the data set brings; None without any."""
     images: Split = getattr(run.bundle, split)
     if masks is None:
         if isinstance(images, MemorySplit):
@@ -61,9 +54,9 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
         masks = str(trimaps)
     place = Path(masks)
     if place.suffix == ".csv":
-        find: Callable[[int], NDArray[np.uint8]] = _Boxes(place, images)
+        find = partial(_box_mask, place, _read_boxes(place), images)
     elif place.is_dir():
-        find = _Files(place, images)
+        find = partial(_file_mask, place, images)
     else:
         raise DataError(
             f"masks must be a folder of images or a .csv file ({', '.join(_HEADER)}) that exists; got {masks!r}. "
@@ -73,61 +66,52 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
     return lambda index: fit(find(index))
 
 
-class _Files:
-    """Masks in a folder."""
-
-    def __init__(self, folder: Path, images: Split) -> None:
-        self._folder, self._images = folder, images
-
-    def __call__(self, index: int) -> NDArray[np.uint8]:
-        tried = [self._folder / f"{tail}.png" for tail in _tails(self._images, index)]
-        path = next((path for path in tried if path.is_file()), None)
-        if path is None:
-            raise DataError(
-                f"mask of image {index} must be at {tried[0]}; got no such file. Add it or leave masks out."
-            )
-        try:
-            pixels = np.asarray(read_image(path)[0]).max(axis=2)
-        except BadImageError as error:
-            raise DataError(f"{path} must be a readable mask; got {error}. Make it again.") from error
-        if set(np.unique(pixels)) <= set(_TRIMAP):
-            codes = np.zeros_like(pixels)
-            for stored, code in _TRIMAP.items():
-                codes[pixels == stored] = code
-            return codes
-        return (pixels > 0).astype(np.uint8) * OBJECT
-
-
-class _Boxes:
-    """Boxes in a file."""
-
-    def __init__(self, path: Path, images: Split) -> None:
-        self._path, self._images = path, images
-        self._boxes: dict[str, list[tuple[float, ...]]] = {}
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = csv.reader(file)
-                header = next(rows, [])
-                if header != _HEADER:
-                    raise DataError(f"{path} must begin with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
-                for name, *corners in rows:
-                    self._boxes.setdefault(str(PurePath(name).with_suffix("")), []).append(_corners(corners))
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise DataError(f"{path} must hold one box a line; got {error}. Write image,x0,y0,x1,y1.") from error
-
-    def __call__(self, index: int) -> NDArray[np.uint8]:
-        boxes = next((self._boxes[tail] for tail in _tails(self._images, index) if tail in self._boxes), None)
-        if boxes is None:
-            name = next(_tails(self._images, index))
-            raise DataError(f"{self._path} must have a box for image {name!r}; got none. Add it or leave masks out.")
-        if isinstance(self._images, MemorySplit):
-            height, width = self._images.images.shape[2:]
-        else:
-            width, height = _image_size(self._images, index)
-        codes = np.zeros((height, width), dtype=np.uint8)
-        for left, top, right, bottom in boxes:
-            codes[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] = OBJECT
+def _file_mask(folder: Path, images: Split, index: int) -> NDArray[np.uint8]:
+    tried = [folder / f"{tail}.png" for tail in _tails(images, index)]
+    path = next((path for path in tried if path.is_file()), None)
+    if path is None:
+        raise DataError(f"mask of image {index} must be at {tried[0]}; got no such file. Add it or leave masks out.")
+    try:
+        pixels = np.asarray(read_image(path)[0]).max(axis=2)
+    except BadImageError as error:
+        raise DataError(f"{path} must be a readable mask; got {error}. Make it again.") from error
+    if set(np.unique(pixels)) <= set(_TRIMAP):
+        codes = np.zeros_like(pixels)
+        for stored, code in _TRIMAP.items():
+            codes[pixels == stored] = code
         return codes
+    return (pixels > 0).astype(np.uint8) * OBJECT
+
+
+def _read_boxes(path: Path) -> dict[str, list[tuple[float, ...]]]:
+    """Corners of all boxes by name of the image, without an ending."""
+    boxes: dict[str, list[tuple[float, ...]]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = next(rows, [])
+            if header != _HEADER:
+                raise DataError(f"{path} must begin with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
+            for name, *corners in rows:
+                boxes.setdefault(str(PurePath(name).with_suffix("")), []).append(_corners(corners))
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise DataError(f"{path} must hold one box a line; got {error}. Write image,x0,y0,x1,y1.") from error
+    return boxes
+
+
+def _box_mask(path: Path, boxes: dict[str, list[tuple[float, ...]]], images: Split, index: int) -> NDArray[np.uint8]:
+    tails = list(_tails(images, index))
+    found = next((boxes[tail] for tail in tails if tail in boxes), None)
+    if found is None:
+        raise DataError(f"{path} must have a box for image {tails[0]!r}; got none. Add it or leave masks out.")
+    if isinstance(images, MemorySplit):
+        height, width = images.images.shape[2:]
+    else:
+        width, height = _image_size(images, index)
+    codes = np.zeros((height, width), dtype=np.uint8)
+    for left, top, right, bottom in found:
+        codes[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] = OBJECT
+    return codes
 
 
 def _ink(images: MemorySplit) -> Masks:

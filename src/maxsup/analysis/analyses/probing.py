@@ -8,22 +8,20 @@ well: a loss that collapses classes loses them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from maxsup.analysis.analyses.factors import factor_r_squared
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit, stratified_split
+from maxsup.diagnosis.outputs import Outputs
 from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.figures.probes import probe_figures
 from maxsup.metrics import accuracy
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
-    from maxsup.diagnosis.outputs import Outputs
 
 _HELD_OUT = 0.1
 

@@ -12,22 +12,20 @@ are compared share classes, samples and axes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
+from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.features import projection_figures
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
-    from maxsup.diagnosis.outputs import Outputs
 
 BASES = ("templates", "centroids")
 CHOICES = ("confused", "similar")
@@ -87,12 +85,7 @@ def compute(
 
 
 def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of three classes: as given, or those that all models together confuse most or find most alike.
-
-    Args:
-        outputs: Of the same samples, one a model.
-        classes: ``confused``, ``similar``, or three names.
-    """
+    """Names of three classes: as given, or those that all models together confuse most or find most alike."""
     names = outputs[0].class_names
     if isinstance(classes, str):
         check_choice("classes", classes, CHOICES)
@@ -160,9 +153,8 @@ def _centroid_plane(outputs: Outputs, chosen: Sequence[int]) -> Plane:
 def _confusion(outputs: Outputs) -> Tensor:
     """How often samples of one class are taken for another, both ways, as a share of their class."""
     num_classes = outputs.logits.shape[1]
-    counts = torch.zeros(num_classes, num_classes, dtype=torch.float64)
-    predicted = outputs.logits.argmax(dim=1)
-    counts.index_put_((outputs.labels, predicted), torch.ones(len(predicted), dtype=torch.float64), accumulate=True)
+    pairs = outputs.labels * num_classes + outputs.logits.argmax(dim=1)
+    counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes).double()
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     return shares + shares.T
 

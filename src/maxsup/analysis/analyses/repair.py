@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
 from maxsup.figures.calibration import repair_figures
@@ -17,9 +16,6 @@ from maxsup.metrics import (
     negative_log_likelihood,
 )
 from maxsup.metrics.facts import numbers
-
-if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs
 
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:

@@ -32,11 +32,11 @@ from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
 from maxsup.data import MaskSplit
-from maxsup.data.masks.pipeline import MaskPipeline
+from maxsup.dense.evaluation import MULTI_SCALES, Views, evaluate_masks, recipe_views
+from maxsup.dense.pipeline import MaskPipeline
 from maxsup.figures.gallery import MAX_SIDE, encoded
 from maxsup.figures.masks import segmentation_figures
 from maxsup.metrics.facts import numbers
-from maxsup.training.dense import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.training.run import recipe_digest
 
 _NAMED_SCALES = {"single": (1.0,), "multi": MULTI_SCALES}
@@ -68,11 +68,8 @@ def compute(
     factors = _scale_factors(scales)
     if isinstance(num_images, bool) or not isinstance(num_images, int) or num_images < 0:
         raise ValueError(f"num_images must be a whole number of at least 0; got {num_images!r}. Usual: 4.")
-    segmented = (
-        run
-        if run.is_dense
-        else _fine_tuned(run, str(recipe), [*([f"data.name={target}"] if target else []), *overrides])
-    )
+    asked = [*([f"data.name={target}"] if target else []), *overrides]
+    segmented = run if run.is_dense else _fine_tuned(run, str(recipe), asked)
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)
     if len(images) == 0:
         raise DataError(f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.")

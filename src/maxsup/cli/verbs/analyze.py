@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.cli.completion import complete_analyses
-from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
+from maxsup.cli.options import DataRootOption, JsonOption, SplitOption, WeightsOption, print_json, with_data_root
 
 if TYPE_CHECKING:
     from maxsup.analysis import Analyzed
@@ -30,17 +30,15 @@ def analyze(
     what: Annotated[
         str | None,
         typer.Option(
-            "--what",
             metavar="NAMES",
             help="From `maxsup ls analyses`, separated by commas; else all that apply.",
             autocompletion=complete_analyses,
         ),
     ] = None,
-    split: Annotated[str, typer.Option("--split", metavar="train|val|test", help="Which images.")] = "test",
-    weights: Annotated[str, typer.Option("--weights", metavar="last|best", help="Which checkpoint.")] = "last",
+    split: SplitOption = "test",
+    weights: WeightsOption = "last",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help="For figures; by default RUN/figures, or ./figures for several."),
+        Path | None, typer.Option(metavar="DIR", help="For figures; by default RUN/figures, or ./figures for several.")
     ] = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,

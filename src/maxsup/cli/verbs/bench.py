@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.options import JsonOption, print_json
+from maxsup.cli.options import JsonOption, show
 from maxsup.core.checks import check_choice
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ MAX_SIDE = 10**9
 
 
 def bench(
-    device: Annotated[str, typer.Option("--device", metavar="|".join(DEVICES), help="Where to run.")] = "cpu",
-    classes: Annotated[int, typer.Option("--classes", min=2, max=MAX_SIDE, help="Number of classes.")] = 1000,
-    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_SIDE, help="Number of samples.")] = 256,
-    dtype: Annotated[str, typer.Option("--dtype", metavar="|".join(DTYPES), help="Type of the logits.")] = "float32",
+    device: Annotated[str, typer.Option(metavar="|".join(DEVICES), help="Where to run.")] = "cpu",
+    classes: Annotated[int, typer.Option(min=2, max=MAX_SIDE, help="Number of classes.")] = 1000,
+    batch: Annotated[int, typer.Option(min=1, max=MAX_SIDE, help="Number of samples.")] = 256,
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the logits.")] = "float32",
     compiled: Annotated[bool, typer.Option("--compile", help="Each through torch.compile too.")] = False,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each takes its turn.")] = 15,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each takes its turn.")] = 15,
     as_json: JsonOption = False,
 ) -> None:
     """Measure time and memory of MaxSup beside label smoothing."""
@@ -46,10 +46,7 @@ def bench(
         raise ValueError(
             f"--compile must find a compiler; got {reason}. Install one or leave out --compile."
         ) from error
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo("\n".join(_lines(result)))
+    show(result, _lines(result), as_json=as_json)
 
 
 def _losses() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:

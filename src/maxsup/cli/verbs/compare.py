@@ -7,52 +7,22 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.completion import complete_data, complete_loss, complete_losses, complete_model, complete_recipe
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments
-from maxsup.cli.studies import (
-    DryRunOption,
-    JobOption,
-    LauncherOption,
-    WorkersOption,
-    checked_launcher,
-    print_jobs,
-    show_result,
-)
+from maxsup.cli import studies
+from maxsup.cli.completion import complete_loss, complete_losses, complete_recipe
+from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments
 
 
 def compare(
     overrides: OverrideArguments = None,
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            metavar="NAME",
-            help="From `maxsup ls data`, or folder:PATH, arrays:PATH.",
-            autocompletion=complete_data,
-        ),
-    ] = "synthetic",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="From `maxsup ls models`, or any of timm's.",
-            autocompletion=complete_model,
-        ),
-    ] = None,
+    data: Annotated[str, DATA] = "synthetic",
+    model: ModelOption = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
-            "--recipe",
-            metavar="RECIPE",
-            help="What all runs share; chosen by the data.",
-            autocompletion=complete_recipe,
-        ),
+        typer.Option(metavar="RECIPE", help="What all runs share; chosen by the data.", autocompletion=complete_recipe),
     ] = None,
     losses: Annotated[
         str | None,
         typer.Option(
-            "--losses",
             metavar="NAMES",
             help="Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that "
             "the data can be trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty.",
@@ -60,12 +30,11 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[
-        str, typer.Option("--seeds", metavar="N", help="Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")
+        str, typer.Option(metavar="N", help="Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")
     ] = "6",
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline",
             metavar="LOSS",
             help="What others are compared with, as in --losses; ls by default.",
             autocompletion=complete_loss,
@@ -73,17 +42,15 @@ def compare(
     ] = None,
     tune: Annotated[
         str | None,
-        typer.Option(
-            "--tune", metavar="alpha", help="Every loss gets the same runs to choose its strength on validation."
-        ),
+        typer.Option(metavar="alpha", help="Every loss gets the same runs to choose its strength on validation."),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="DIR", help="Gets report.html, summary.json and the runs.")
     ] = Path("comparison"),
-    launcher: LauncherOption = "local",
-    job: JobOption = None,
-    workers: WorkersOption = None,
-    dry_run: DryRunOption = False,
+    launcher: studies.LauncherOption = "local",
+    job: studies.JobOption = None,
+    workers: studies.WorkersOption = None,
+    dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,7 +58,7 @@ def compare(
 
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
-    chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
     from maxsup.studies.calls import comparison_order
     from maxsup.studies.orders import carry_out
 
@@ -109,9 +76,9 @@ def compare(
         is_elsewhere=chosen.is_elsewhere,
     )
     if dry_run:
-        print_jobs(order, chosen, launcher, as_json=as_json)
+        studies.print_jobs(order, chosen, launcher, as_json=as_json)
     else:
-        show_result(carry_out(order, chosen), as_json=as_json)
+        studies.show_result(carry_out(order, chosen), as_json=as_json)
 
 
 def _seeds(text: str) -> int | list[int]:

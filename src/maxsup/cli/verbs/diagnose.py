@@ -22,48 +22,37 @@ _COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yell
 
 def diagnose(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="RUN|KEY=VALUE", help="A run directory, and changes to its recipe."),
+        list[str] | None, typer.Argument(metavar="RUN|KEY=VALUE", help="A run directory, and changes to its recipe.")
     ] = None,
     logits: Annotated[
-        str | None,
-        typer.Option("--logits", metavar="FILE", help="Logits (N, K): .npy, .npz, .safetensors or .csv."),
+        str | None, typer.Option(metavar="FILE", help="Logits (N, K): .npy, .npz, .safetensors or .csv.")
     ] = None,
     labels: Annotated[
-        str | None, typer.Option("--labels", metavar="FILE", help="True classes (N); else those in the logits' file.")
+        str | None, typer.Option(metavar="FILE", help="True classes (N); else those in the logits' file.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option("--features", metavar="FILE", help="Input of the last layer (N, D), if at hand.")
+        str | None, typer.Option(metavar="FILE", help="Input of the last layer (N, D), if at hand.")
     ] = None,
     class_names: Annotated[
-        str | None,
-        typer.Option(
-            "--class-names", metavar="FILE", help="One name a line, in the order of the outputs, or JSON of both."
-        ),
+        str | None, typer.Option(metavar="FILE", help="One name a line, in the order of the outputs, or JSON of both.")
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model",
             metavar="NAME",
             help="Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours.",
         ),
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(
-            "--weights", metavar="FILE|last|best", help="Of a checkpoint, else the published ones; or which of a run's."
-        ),
+        typer.Option(metavar="FILE|last|best", help="Of a checkpoint, else the published ones; or which of a run's."),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="NAME", help="For a checkpoint: folder:PATH with a folder a class, or another."),
+        typer.Option(metavar="NAME", help="For a checkpoint: folder:PATH with a folder a class, or another."),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option("--split", metavar="train|val|test", help="Which images; test by default."),
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The page.")] = Path("diagnosis.html"),
+    split: Annotated[str | None, typer.Option(metavar="train|val|test", help="Which images; test by default.")] = None,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("diagnosis.html"),
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -179,14 +168,11 @@ def _refuse_strangers(given: str, options: dict[str, str | None], owners: list[s
 
 
 def _write(path: Path, found: Diagnosis, source: str, facts: dict[str, str]) -> None:
-    from maxsup.core.files.storage import failed_write, replace_bytes
+    from maxsup.core.files.storage import make_folder, replace_bytes
     from maxsup.reports.diagnosis import diagnosis_page
 
     page = diagnosis_page(found, source=source, facts=facts).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise failed_write(path, len(page), 0, error) from error
+    make_folder(path.parent)
     replace_bytes(path, page)
 
 

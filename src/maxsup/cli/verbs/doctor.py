@@ -19,8 +19,6 @@ _CONFIGS = (".yaml", ".yml", ".json")
 _SCRIPTS = (".py",)
 _ARRAYS = (".npy", ".npz", ".safetensors", ".csv")
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
-
-
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -42,33 +40,28 @@ def doctor(
         ),
     ] = None,
     labels: Annotated[
-        str | None,
-        typer.Option("--labels", metavar="FILE", help="Targets; else `targets` or `labels` in the logits' file."),
+        str | None, typer.Option(metavar="FILE", help="Targets; else `targets` or `labels` in the logits' file.")
     ] = None,
     criterion: Annotated[
-        str | None,
-        typer.Option("--criterion", metavar="TEXT", help='For instance "CrossEntropyLoss(label_smoothing=0.1)".'),
+        str | None, typer.Option(metavar="TEXT", help='For instance "CrossEntropyLoss(label_smoothing=0.1)".')
     ] = None,
     evaluation_criterion: Annotated[
-        str | None, typer.Option("--evaluation-criterion", metavar="TEXT", help="The loss used in evaluation.")
+        str | None, typer.Option(metavar="TEXT", help="The loss used in evaluation.")
     ] = None,
     mixup: Annotated[
-        str | None, typer.Option("--mixup", metavar="TEXT", help='For instance "Mixup(label_smoothing=0.1)".')
+        str | None, typer.Option(metavar="TEXT", help='For instance "Mixup(label_smoothing=0.1)".')
     ] = None,
-    loss: Annotated[
-        str | None, typer.Option("--loss", metavar="NAME", help="In place of --criterion: ce, ls or maxsup.")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option("--alpha", help="Strength of --loss.")] = None,
+    loss: Annotated[str | None, typer.Option(metavar="NAME", help="In place of --criterion: ce, ls or maxsup.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Strength of --loss.")] = None,
     ignore_index: Annotated[
-        int | None, typer.Option("--ignore-index", help="Label that counts nothing; else the criterion's, else -100.")
+        int | None, typer.Option(help="Label that counts nothing; else the criterion's, else -100.")
     ] = None,
-    num_classes: Annotated[int | None, typer.Option("--num-classes", help="How many there should be.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="How many there should be.")] = None,
     is_accumulated: Annotated[
         bool, typer.Option("--accumulated", help="The batches are micro-batches of one optimiser step.")
     ] = False,
     device: Annotated[
-        str | None,
-        typer.Option("--device", metavar="|".join(_DEVICES), help="Say in which form a loss runs there, and why."),
+        str | None, typer.Option(metavar="|".join(_DEVICES), help="Say in which form a loss runs there, and why.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,14 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, percent, print_json, with_data_root
+from maxsup.cli.options import (
+    DataRootOption,
+    JsonOption,
+    OverrideArguments,
+    SplitOption,
+    WeightsOption,
+    percent,
+    show,
+    with_data_root,
+)
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     overrides: OverrideArguments = None,
-    split: Annotated[str, typer.Option("--split", metavar="train|val|test", help="Which images.")] = "test",
-    weights: Annotated[str, typer.Option("--weights", metavar="last|best", help="Which checkpoint.")] = "last",
+    split: SplitOption = "test",
+    weights: WeightsOption = "last",
     corruptions: Annotated[
         bool, typer.Option("--corruptions", help="Every corruption at every severity of the split too.")
     ] = False,
@@ -30,10 +39,7 @@ def evaluate(
     result = evaluate_run(
         run, split, weights=weights, has_corruptions=corruptions, overrides=with_data_root(overrides, data_root)
     )
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo("\n".join(_lines(result)))
+    show(result, _lines(result), as_json=as_json)
 
 
 def _lines(result: dict[str, Any]) -> list[str]:

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import JsonOption, print_json
+from maxsup.cli.options import JsonOption, show
 
 _NAME = "maxsup-explore.html"
 
 
 def explore(
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Write the page there, an .html file, and open nothing."),
+        Path | None, typer.Option(metavar="FILE", help="Write the page there, an .html file, and open nothing.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,9 +37,6 @@ def explore(
     make_folder(file.parent)
     replace_bytes(file, explore_page().encode())
     is_open = output is None and webbrowser.open(file.absolute().as_uri())
-    if as_json:
-        print_json({"path": str(file), "is_open": is_open})
-    else:
-        typer.echo(str(file))
+    show({"path": str(file), "is_open": is_open}, [str(file)], as_json=as_json)
     if output is None and not is_open:
         typer.echo(f"maxsup: no browser was found; open {file.absolute()} in one.", err=True)

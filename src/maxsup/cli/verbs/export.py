@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import JsonOption, print_json
+from maxsup.cli.options import JsonOption, show
 
 KINDS = ("card", "logbook")
 _LISTING = ".export.json"
@@ -19,30 +19,21 @@ def export(
         list[Path], typer.Argument(metavar="DIR", help="A run for a card; comparisons or studies for a logbook.")
     ],
     to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="card|logbook", help="A model card with its weights, or a page for each question."
-        ),
+        str, typer.Option(metavar="card|logbook", help="A model card with its weights, or a page for each question.")
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", metavar="DIR", help="A new folder; by default card or logbook in the first directory."
-        ),
+        typer.Option(metavar="DIR", help="A new folder; by default card or logbook in the first directory."),
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option("--weights", metavar="last|best", help="Of a card; last by default.")
-    ] = None,
+    weights: Annotated[str | None, typer.Option(metavar="last|best", help="Of a card; last by default.")] = None,
     dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="OWNER/NAME", help="The test data's name on the hub, for .eval_results."),
+        str | None, typer.Option(metavar="OWNER/NAME", help="The test data's name on the hub, for .eval_results.")
     ] = None,
     licence: Annotated[
         str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Write into a folder that holds something; an earlier export is replaced."),
+        bool, typer.Option("--force", help="Write into a folder that holds something; an earlier export is replaced.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,12 +68,9 @@ def export(
             summarize(folder, kind=kind_of(folder))
         written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
     _forget_earlier_export(target, written)
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-        return
-    typer.echo("\n".join(str(path) for path in written))
-    if to == "card":
-        typer.echo(f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}")
+    files = [str(path) for path in written]
+    advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []
+    show({"files": files}, [*files, *advice], as_json=as_json)
 
 
 def _require_empty(folder: Path, *, force: bool) -> None:

@@ -122,8 +122,7 @@ def _wrapped(text: str, width: int, *, indent: str, end: str) -> str:
 
 def ls(
     kind: Annotated[
-        str,
-        typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.", autocompletion=complete_kind),
+        str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.", autocompletion=complete_kind)
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
 ) -> None:

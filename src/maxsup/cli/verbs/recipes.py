@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import JsonOption, RecipeArgument, print_json
+from maxsup.cli.options import JsonOption, RecipeArgument, show
 
 
 def cp(
@@ -31,7 +31,5 @@ def cp(
         )
     make_folder(destination.parent, fix="Choose another FILE.")
     replace_bytes(destination, source.read_bytes())
-    if as_json:
-        print_json({"recipe": source.stem, "path": str(destination)})
-    else:
-        typer.echo(f"{destination}: edit it, then run maxsup validate {destination}")
+    advice = f"{destination}: edit it, then run maxsup validate {destination}"
+    show({"recipe": source.stem, "path": str(destination)}, [advice], as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import JsonOption, print_json
+from maxsup.cli.options import JsonOption, show
 
 
 def report(
@@ -19,11 +19,10 @@ def report(
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help="Where the page goes; by default into the first directory."),
+        Path | None, typer.Option(metavar="DIR", help="Where the page goes; by default into the first directory.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="LOSS", help="For run directories: what others are compared to.")
+        str | None, typer.Option(metavar="LOSS", help="For run directories: what others are compared to.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,22 +53,18 @@ def report(
         output=output,
         on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True),
     )
-    if as_json:
-        print_json({"files": [str(path) for path in written], "summaries": summaries})
-    else:
-        typer.echo("\n".join(str(path) for path in written))
+    files = [str(path) for path in written]
+    show({"files": files, "summaries": summaries}, files, as_json=as_json)
 
 
 def _report_evidence(folder: Path, *, as_json: bool) -> None:
     """Judge the claims of a folder of evidence again, and write its pages."""
     from maxsup.reports.export.evidence import difference_text, write_evidence
     from maxsup.studies.evidence.claims import claim_entries, sweep_entries
+    from maxsup.studies.evidence.overview import pool_entries
 
-    claims, sweeps = claim_entries(folder), sweep_entries(folder)
-    written = write_evidence(folder, claims, sweeps)
-    if as_json:
-        print_json({"files": [str(path) for path in written], "claims": claims, "sweeps": sweeps})
-        return
-    for claim in claims:
-        typer.echo(f"{claim['name']}: {claim['word']}, {claim['reason']} ({difference_text(claim)})")
-    typer.echo("\n".join(str(path) for path in written))
+    claims, sweeps, pools = claim_entries(folder), sweep_entries(folder), pool_entries(folder)
+    files = [str(path) for path in write_evidence(folder, claims, sweeps, pools)]
+    lines = [f"{each['name']}: {each['word']}, {each['reason']} ({difference_text(each)})" for each in claims]
+    found = {"files": files, "claims": claims, "sweeps": sweeps, "pools": pools}
+    show(found, [*lines, *files], as_json=as_json)

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from maxsup.cli import studies
 from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
-from maxsup.cli.options import DataRootOption, JsonOption, print_json
-from maxsup.cli.studies import (
-    DryRunOption,
-    JobOption,
-    LauncherOption,
-    WorkersOption,
-    checked_launcher,
-    exit_with,
-    print_jobs,
-    print_summary,
-    show_result,
-    write_report,
-)
+from maxsup.cli.options import DataRootOption, JsonOption, print_json, show
 
 if TYPE_CHECKING:
     from maxsup.core.config import LossConfig
@@ -58,16 +47,13 @@ def list_studies(as_json: JsonOption = False) -> None:
     from maxsup.studies.study_files import describe_studies
 
     rows = describe_studies()
-    if as_json:
-        print_json({"studies": rows})
-        return
     width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        typer.echo(f"{row['name']:<{width}}  {row['title']} ({row['label']})")
+    lines = [f"{row['name']:<{width}}  {row['title']} ({row['label']})" for row in rows]
+    show({"studies": rows}, lines, as_json=as_json)
 
 
 @study.command("show", epilog=epilog("study show"))
-def show(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
+def show_study(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
     """Show what a study asks, trains and costs."""
     from dataclasses import asdict
 
@@ -99,9 +85,7 @@ def run(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="STUDY|KEY=VALUE",
-            help="A study, and overrides for all of its runs.",
-            autocompletion=complete_study,
+            metavar="STUDY|KEY=VALUE", help="A study, and overrides for all of its runs.", autocompletion=complete_study
         ),
     ] = None,
     scale: ScaleOption = "tiny",
@@ -110,13 +94,12 @@ def run(
         bool, typer.Option("--tune", help="Add rows whose strength is chosen on validation, small scale only.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these."),
+        Path | None, typer.Option(metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these.")
     ] = None,
-    launcher: LauncherOption = "local",
-    job: JobOption = None,
-    workers: WorkersOption = None,
-    dry_run: DryRunOption = False,
+    launcher: studies.LauncherOption = "local",
+    job: studies.JobOption = None,
+    workers: studies.WorkersOption = None,
+    dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,30 +114,30 @@ def run(
         raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
     from maxsup.studies.study_files import load_study, study_names
 
-    chosen = checked_launcher(launcher, workers, job, is_dry=dry_run)
-    studies = [load_study(name) for name in names or study_names()]
+    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    found = [load_study(name) for name in names or study_names()]
     from maxsup.studies.calls import study_order
     from maxsup.studies.orders import carry_out, carry_out_all
 
     orders = []
-    for loaded in studies:
+    for loaded in found:
         path = (output or Path("studies")) / f"{loaded.name}-{scale}" if is_all else output
         orders.append(study_order(loaded, scale, output=path, overrides=overrides, tune=is_tuned, data_root=data_root))
     if dry_run:
         for order in orders:
-            print_jobs(order, chosen, launcher, as_json=as_json)
+            studies.print_jobs(order, chosen, launcher, as_json=as_json)
     elif is_all:
         results = []
         for result in carry_out_all(orders, chosen):
             results.append(result)
-            write_report(result)
+            studies.write_report(result)
             if not as_json:
-                print_summary(result.summary, result.path)
+                studies.print_summary(result.summary, result.path)
         if as_json:
             print_json({result.summary.name: result.summary.model_dump(mode="json") for result in results})
-        exit_with(results)
+        studies.exit_with(results)
     else:
-        show_result(carry_out(orders[0], chosen), as_json=as_json)
+        studies.show_result(carry_out(orders[0], chosen), as_json=as_json)
 
 
 @study.command("report", epilog=epilog("study report"))
@@ -168,7 +151,7 @@ def report(
     """
     from maxsup.studies.outcome import read_result
 
-    show_result(read_result(folder), as_json=as_json)
+    studies.show_result(read_result(folder), as_json=as_json)
 
 
 @study.command("collect", epilog=epilog("study collect"))
@@ -186,10 +169,7 @@ def collect(
     from maxsup.studies.evidence.pools import collect as collected
 
     counts = collected(runs, output, keep=keep)
-    if as_json:
-        print_json({"pools": counts})
-    else:
-        typer.echo("\n".join(f"{output / pool}.csv: {count} runs" for pool, count in counts.items()))
+    show({"pools": counts}, [f"{output / pool}.csv: {count} runs" for pool, count in counts.items()], as_json=as_json)
 
 
 def _checked(scale: str) -> ScaleName:

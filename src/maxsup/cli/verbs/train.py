@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,20 +14,21 @@ from maxsup.cli.options import (
     OverrideArguments,
     RecipeArgument,
     percent,
-    print_json,
+    show,
     with_data_root,
 )
+
+if TYPE_CHECKING:
+    from maxsup.training import TrainingSummary
 
 
 def train(
     recipe: RecipeArgument,
     overrides: OverrideArguments = None,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="The run directory; by default one under runs/.")
+        Path | None, typer.Option(metavar="DIR", help="The run directory; by default one under runs/.")
     ] = None,
-    resume: Annotated[
-        str, typer.Option("--resume", metavar="auto|never", help="Go on where a run is, or refuse to.")
-    ] = "auto",
+    resume: Annotated[str, typer.Option(metavar="auto|never", help="Go on where a run is, or refuse to.")] = "auto",
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,30 +42,21 @@ def train(
 
     summary = run_recipe(recipe, output, overrides=words, resume=resume)
     leave_group()
-    if not _is_main_process():
+    if os.environ.get("RANK", "0") != "0":  # another process prints
         return
-    if as_json:
-        print_json(summary)
-    else:
-        typer.echo("\n".join(_lines(summary)))
+    show(summary, _lines(summary), as_json=as_json)
 
 
-def _is_main_process() -> bool:
-    import os
-
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _lines(summary: dict[str, Any]) -> list[str]:
+def _lines(summary: TrainingSummary) -> list[str]:
     shares = summary["time_shares"]
     parts = ", ".join(f"{name} {percent(shares[name])}" for name in ("data", "log", "checkpoint", "validation"))
     lines = [
         f"{summary['images_per_second']:.0f} images/s; {percent(shares['outside'])} of the time outside "
-        f"forward/backward and validation ({parts})",
+        f"forward/backward and validation ({parts})"
     ]
-    for split in ("val", "test"):
+    for split, found in (("val", summary["val"]), ("test", summary["test"])):
         for which in ("last", "best"):
-            numbers = summary[split][which]
+            numbers = found[which]
             if numbers is not None:
                 shown = _mask_numbers(numbers) if "miou" in numbers else _numbers(numbers)
                 lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.completion import complete_data, complete_model, complete_recipe
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, print_json, with_data_root
+from maxsup.cli.completion import complete_recipe
+from maxsup.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    OverrideArguments,
+    print_json,
+    with_data_root,
+)
 from maxsup.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,24 +35,10 @@ def validate(
         ),
     ] = None,
     overrides: OverrideArguments = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            "--data",
-            metavar="NAME",
-            help="From `maxsup ls data`, or folder:PATH, arrays:PATH.",
-            autocompletion=complete_data,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="From `maxsup ls models`, or any of timm's.", autocompletion=complete_model
-        ),
-    ] = None,
+    data: Annotated[str | None, DATA] = None,
+    model: ModelOption = None,
     sheet: Annotated[
-        Path | None,
-        typer.Option("--sheet", metavar="FILE.png", help="Draw what the network sees in training and in evaluation."),
+        Path | None, typer.Option(metavar="FILE.png", help="Draw what the network sees in training and in evaluation.")
     ] = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,

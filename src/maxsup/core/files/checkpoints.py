@@ -43,7 +43,7 @@ def wrong_lines(path: Path, num_lines: int, found: int) -> StorageError:
     """The sentence for a file that does not have a line for every epoch."""
     return StorageError(
         f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "
-        "Restore the file or start anew in another --output."
+        "Restore the file or start anew in another output."
     )
 
 

@@ -21,11 +21,7 @@ _CHUNK = 1 << 22
 
 
 class NpzFile:
-    """The arrays of an archive by name; each is read when it is asked for.
-
-    Args:
-        path: The file.
-    """
+    """The arrays of an archive by name; each is read when it is asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,8 +48,7 @@ class NpzFile:
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read_header(stream)
-    return found
+    return read_header(stream)
 
 
 def _member(stream: IO[bytes], member: zipfile.ZipInfo, where: str) -> NDArray[Any]:

@@ -26,29 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
+from maxsup.core.files import storage
 from maxsup.core.files.checkpoints import CHECKSUMS, NAME, UNFINISHED, age, broken, files_of, whole_lines, wrong_lines
 from maxsup.core.files.reading import CHECKSUM, as_written, checksum, file_digest, read_json, read_plain
-from maxsup.core.files.storage import (
-    append_line,
-    failed_write,
-    json_text,
-    make_folder,
-    replace_bytes,
-    replace_link,
-    require_space,
-    sync_folder,
-    write_bytes,
-)
 
 _HELD: dict[Path, int] = {}
 
 
 class RunDir:
-    """Paths of a run and the operations that keep them whole.
-
-    Args:
-        path: The directory; made when something is first written.
-    """
+    """Paths of a run and the operations that keep them whole; the directory is made when something is first written."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -86,18 +72,17 @@ class RunDir:
 
     def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
         """Put an indented JSON object, with its checksum, in the place of a file."""
-        make_folder(path.parent)
-        replace_bytes(path, (json_text({**value, CHECKSUM: checksum(value)}, indent=2) + "\n").encode())
+        self.write_text(path, storage.json_text({**value, CHECKSUM: checksum(value)}, indent=2) + "\n")
 
     def write_text(self, path: Path, text: str) -> None:
         """Put text in the place of a file."""
-        make_folder(path.parent)
-        replace_bytes(path, text.encode())
+        storage.make_folder(path.parent)
+        storage.replace_bytes(path, text.encode())
 
     def append_json(self, path: Path, value: Mapping[str, Any], *, num_before: int) -> None:
         """Add one JSON object as a line to a file that must have so many."""
         self.require_lines(path, num_before)
-        append_line(path, json_text(value))
+        storage.append_line(path, storage.json_text(value))
 
     def require_lines(self, path: Path, num_lines: int) -> None:
         """Raise where a file of this directory does not have so many lines, or the directory has gone."""
@@ -116,7 +101,7 @@ class RunDir:
             raise wrong_lines(path, num_lines, len(kept))
         content = b"".join(kept)
         if path.exists() and path.stat().st_size != len(content):
-            replace_bytes(path, content)
+            storage.replace_bytes(path, content)
 
     def new_checkpoint_name(self, step: int) -> str:
         """A name that no checkpoint has yet; one that exists is never overwritten."""
@@ -126,34 +111,30 @@ class RunDir:
     def save_checkpoint(self, name: str, best: str, files: Mapping[str, bytes]) -> None:
         """Write a checkpoint, then let ``best`` lead to the one named so and make the new one ``last``.
 
-        Args:
-            name: A new name.
-            best: Name of the best checkpoint; may be the new one.
-            files: Content by file name; ``state.json`` among them repeats ``best``.
+        Both are names in ``checkpoints/``; ``state.json`` among the files repeats ``best``.
         """
         self._require_place()
-        make_folder(self.checkpoints)
+        storage.make_folder(self.checkpoints)
         files = {**files, CHECKSUMS: self._checksums(files)}
         temporary = self.checkpoints / f".{name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         size = sum(len(content) for content in files.values())
-        require_space(self.checkpoints, size)
+        storage.require_space(self.checkpoints, size)
         try:
             temporary.mkdir()
             for file, content in files.items():
-                write_bytes(temporary / file, content)
-            sync_folder(temporary)
+                storage.write_bytes(temporary / file, content)
+            storage.sync_folder(temporary)
             temporary.rename(self.checkpoints / name)
-            sync_folder(self.checkpoints)
+            storage.sync_folder(self.checkpoints)
             # In this order, so that there is never a last without a best.
-            replace_link(self.checkpoints / "best", best)
-            replace_link(self.checkpoints / "last", name)
-            sync_folder(self.checkpoints)
-        except (OSError, StorageError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            if isinstance(error, StorageError):
-                raise
-            raise failed_write(self.checkpoints / name, size, 0, error) from error
+            storage.replace_link(self.checkpoints / "best", best)
+            storage.replace_link(self.checkpoints / "last", name)
+            storage.sync_folder(self.checkpoints)
+        except OSError as error:
+            raise storage.failed_write(self.checkpoints / name, size, 0, error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)  # it has its name by now, unless something failed
         self._remove_superseded(self.checkpoints / name, {name, best})
 
     def newest(self) -> Path | None:
@@ -194,17 +175,13 @@ class RunDir:
             self.check(file)
         for link, target in ((best, chosen.name), (last, found.name)):
             if not link.is_symlink() or os.readlink(link) != target:
-                replace_link(link, target)
+                storage.replace_link(link, target)
         if is_linked:
             self._remove_superseded(found, {found.name, chosen.name})
         return found
 
     def check(self, path: Path) -> Path:
-        """The path of a file of this run, once it is found to be as the newest checkpoint lists it.
-
-        Args:
-            path: A file of a checkpoint, or one of those in the run directory that every checkpoint lists.
-        """
+        """The path of a file of a checkpoint or of the run, if it is as the newest checkpoint lists it."""
         folder = path.parent if path.parent != self.path else self.newest()
         if folder is None or not (folder / CHECKSUMS).exists():
             return path
@@ -230,7 +207,7 @@ class RunDir:
         The claim is the operating system's and ends with the process, however that ends; the number in the file is for
         people.
         """
-        make_folder(self.path)
+        storage.make_folder(self.path)
         path = (self.path / ".lock").resolve()
         if path in _HELD:
             raise self._refusal(str(os.getpid()))
@@ -259,7 +236,7 @@ class RunDir:
     def _refusal(self, owner: str) -> MaxsupError:
         return MaxsupError(
             f"run directory must be used by one process at a time; got {str(self.path)!r}, in which process {owner} "
-            "works. Wait for it, stop it, or choose another --output."
+            "works. Wait for it, stop it, or choose another output."
         )
 
     def _require_place(self) -> None:
@@ -283,7 +260,7 @@ class RunDir:
             }
             for part, contents in (("checkpoint", files), ("run", own))
         }
-        return json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
+        return storage.json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
 
     def _found(self) -> list[Path]:
         """Folders of checkpoints, the newest at the end; what a copy made of a link counts before the same step."""

@@ -20,18 +20,32 @@ _CHUNK = 1 << 24
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write and fsync a new file; what fails is said with its path and size."""
+    _write(path, memoryview(content), os.O_TRUNC)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line to a file and fsync it; after a failure the file is as it was."""
+    _write(path, memoryview((line + "\n").encode()), os.O_APPEND)
+
+
+def _write(path: Path, content: memoryview, mode: int) -> None:
     written = 0
-    view = memoryview(content)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
         try:
-            while written < len(view):
-                written += os.write(descriptor, view[written : written + _CHUNK])
-            os.fsync(descriptor)
+            size = os.fstat(descriptor).st_size
+            try:
+                while written < len(content):
+                    written += os.write(descriptor, content[written : written + _CHUNK])
+                os.fsync(descriptor)
+            except OSError:
+                if mode == os.O_APPEND:
+                    os.ftruncate(descriptor, size)
+                raise
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise failed_write(path, len(view), written, error) from error
+        raise failed_write(path, len(content), written, error) from error
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
@@ -45,27 +59,6 @@ def replace_bytes(path: Path, content: bytes) -> None:
         raise failed_write(path, len(content), 0, error) from error
 
 
-def append_line(path: Path, line: str) -> None:
-    """Add one line to a file and fsync it; after a failure the file is as it was."""
-    content = (line + "\n").encode()
-    written = 0
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            size = os.fstat(descriptor).st_size
-            try:
-                while written < len(content):
-                    written += os.write(descriptor, content[written:])
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise failed_write(path, len(content), written, error) from error
-
-
 def replace_link(link: Path, target: str) -> None:
     """Point a symbolic link elsewhere in one step; it survives a power cut after :func:`sync_folder`."""
     temporary = link.with_name(f".{link.name}.tmp")
@@ -77,7 +70,7 @@ def replace_link(link: Path, target: str) -> None:
         raise failed_write(link, len(target), 0, error) from error
 
 
-def make_folder(folder: Path, *, fix: str = "Choose another --output.") -> None:
+def make_folder(folder: Path, *, fix: str = "Choose another output.") -> None:
     """Make a folder and its parents unless they exist; raise where a file is in the way."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +114,7 @@ def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> St
         return _no_folder(Path(error.filename or path), error)
     return StorageError(
         f"{path} must be writable; got {error.strerror or error} after {written} of {num_bytes} bytes. "
-        "Make room or choose another --output; what was saved before is intact."
+        "Make room or choose another output; what was saved before is intact."
     )
 
 
@@ -134,7 +127,7 @@ def kept_if_possible(what: str) -> Iterator[None]:
         warnings.warn(f"{what} not kept: {error}", stacklevel=3)
 
 
-def _no_folder(folder: Path, error: OSError, fix: str = "Choose another --output.") -> StorageError:
+def _no_folder(folder: Path, error: OSError, fix: str = "Choose another output.") -> StorageError:
     reasons = {errno.EEXIST: "a file of that name", errno.ENOTDIR: "a file in the place of a folder above it"}
     reason = reasons.get(error.errno or 0) or error.strerror or str(error)
     return StorageError(f"{folder} must be a folder that can be made; got {reason}. {fix}")

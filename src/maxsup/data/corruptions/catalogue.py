@@ -19,7 +19,7 @@ from torch import Tensor
 from maxsup.core.checks import check_choice
 from maxsup.data.bundle import MemorySplit
 from maxsup.data.corruptions import distortions, weather
-from maxsup.data.pipelines.image_generators import Dice, Pixels
+from maxsup.data.corruptions.distortions import Dice, Pixels
 
 Distortion = Callable[[Pixels, Any, Dice], Pixels]
 
@@ -92,9 +92,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0) -> Tenso
         >>> corrupt(grey, "brightness", 3)[0, :, 0, 0]
         tensor([166, 166, 166], dtype=torch.uint8)
     """
-    check_choice("corruption", name, tuple(_TABLE))
-    if severity not in SEVERITIES:
-        raise ValueError(f"severity must be from 1 to 5; got {severity!r}. 1 is the mildest.")
+    check_cell(name, severity)
     if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
         raise ValueError(
             f"images must be uint8 (N, C, H, W), grey or RGB; got {images.dtype} {tuple(images.shape)}. "
@@ -113,6 +111,13 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0) -> Tenso
     if images.shape[1] == 1:
         made = made.float().mean(1, keepdim=True).round().to(torch.uint8)
     return made.contiguous()
+
+
+def check_cell(name: str, severity: int) -> None:
+    """Raise unless there is such a corruption at such a severity."""
+    check_choice("corruption", name, tuple(_TABLE))
+    if severity not in SEVERITIES:
+        raise ValueError(f"severity must be from 1 to 5; got {severity!r}. 1 is the mildest.")
 
 
 def corrupted_split(split: MemorySplit, name: str, severity: int, *, seed: int = 0) -> MemorySplit:

@@ -7,11 +7,50 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from maxsup.core.repro import mixed_seed
 from maxsup.data.optional_packages import require
-from maxsup.data.pipelines.image_generators import Dice, Pixels
+
+Pixels = NDArray[np.floating[Any]]
+"""RGB images in [0, 1], ``(N, H, W, 3)``."""
+
+
+class Dice:
+    """Draws arrays with one row an image, each from the generator of its image, whatever its neighbours are.
+
+    Example:
+        >>> both, second = Dice(0, "noise", [7, 8]), Dice(0, "noise", [8])
+        >>> bool((both.normal((2,))[1] == second.normal((2,))[0]).all())
+        True
+    """
+
+    def __init__(self, seed: int, name: str, indices: Iterable[int]) -> None:
+        self._generators = [np.random.default_rng(mixed_seed(seed, name, index)) for index in indices]
+
+    def __len__(self) -> int:
+        return len(self._generators)
+
+    def normal(self, shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0) -> Pixels:
+        """Normal numbers, ``(N, *shape)``."""
+        return np.stack([each.normal(mean, std, shape) for each in self._generators]).astype(np.float32)
+
+    def uniform(self, shape: tuple[int, ...], low: float, high: float) -> Pixels:
+        """Uniform numbers, ``(N, *shape)``."""
+        return np.stack([each.uniform(low, high, shape) for each in self._generators]).astype(np.float32)
+
+    def integers(self, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.int64]:
+        """Integers from ``low`` to ``high - 1``, ``(N, *shape)``."""
+        return np.stack([each.integers(low, high, shape) for each in self._generators])
+
+    def poisson(self, rates: NDArray[Any]) -> Pixels:
+        """Counts with these rates, one row an image."""
+        drawn = [each.poisson(rate) for each, rate in zip(self._generators, rates, strict=True)]
+        return np.stack(drawn).astype(np.float32)
 
 
 def gaussian_noise(images: Pixels, std: float, dice: Dice) -> Pixels:
@@ -37,8 +76,7 @@ def speckle_noise(images: Pixels, std: float, dice: Dice) -> Pixels:
 
 def gaussian_blur(images: Pixels, sigma: float, dice: Dice) -> Pixels:
     """Gaussian blur."""
-    blurred: Pixels = require("scipy.ndimage").gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
-    return blurred
+    return require("scipy.ndimage").gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
 
 
 def glass_blur(images: Pixels, level: tuple[float, int, int], dice: Dice) -> Pixels:
@@ -101,8 +139,7 @@ def zoom_blur(images: Pixels, num_zooms: int, dice: Dice) -> Pixels:
 def zoomed(images: Pixels, factor: float) -> Pixels:
     """The middle of each image, enlarged to its old size by linear interpolation."""
     rows, columns = (_zoom_weights(side, factor) for side in images.shape[1:3])
-    made: Pixels = np.einsum("ih,nhwc,jw->nijc", rows, images, columns, optimize=True)
-    return made
+    return np.einsum("ih,nhwc,jw->nijc", rows, images, columns, optimize=True)
 
 
 def _zoom_weights(side: int, factor: float) -> Pixels:
@@ -192,5 +229,5 @@ def jpeg_compression(images: Pixels, quality: int, dice: Dice) -> Pixels:
     return np.stack(decoded).astype(np.float32) / 255
 
 
-def _bytes(images: Pixels) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
+def _bytes(images: Pixels) -> list[NDArray[np.uint8]]:
     return list(np.rint(images * 255).astype(np.uint8))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxsup.data.corruptions.distortions import directed_blur, zoomed
+from maxsup.data.corruptions.distortions import Dice, Pixels, directed_blur, zoomed
 from maxsup.data.optional_packages import require
-from maxsup.data.pipelines.image_generators import Dice, Pixels
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _WATER = np.array([175, 238, 238], np.float32) / 255

@@ -50,12 +50,9 @@ def draw_moves(size: int, generator: Generator, *, padding: int, flip: bool, rot
 
 
 def moved(images: Tensor, moves: Moves, padding: int) -> Tensor:
-    """Images after crop, flip and rotation, in one gather; what comes from outside is black.
+    """uint8 images after crop, flip and rotation, in one gather; what comes from outside is black.
 
-    Args:
-        images: uint8, ``(B, C, H, W)``.
-        moves: One entry an image.
-        padding: Black pixels that are put around before the crop.
+    ``padding`` pixels are put around before the crop.
 
     Example:
         >>> image = torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8).reshape(1, 1, 2, 2)
@@ -113,12 +110,7 @@ def draw_jitter(size: int, generator: Generator, strength: float) -> Jitter:
 
 
 def jittered(images: Tensor, jitter: Jitter) -> Tensor:
-    """Images of other brightness, contrast and saturation; the definitions are torchvision's.
-
-    Args:
-        images: ``(B, C, H, W)`` with values up to 255.
-        jitter: One column of factors an image.
-    """
+    """Images, of values up to 255, in other brightness, contrast and saturation; the definitions are torchvision's."""
     images = images.float()
     for kind in jitter.order:
         factor = jitter.factors[kind].view(-1, 1, 1, 1)

@@ -163,16 +163,7 @@ class BatchPlan:
 
 
 class BatchFinish:
-    """The end of both pipelines: normalisation, random erasing, mixing.
-
-    Args:
-        plan: Which samples are in which batch.
-        mean: Mean of each channel.
-        std: Standard deviation of each channel.
-        augment: What is done to training images, or None in evaluation.
-        num_classes: Number of classes.
-        channels_last: Whether images come in channels-last memory format.
-    """
+    """The end of both pipelines: normalisation, random erasing, mixing; ``augment`` is None in evaluation."""
 
     def __init__(
         self,
@@ -199,13 +190,7 @@ class BatchFinish:
     def __call__(self, images: Tensor, labels: Tensor, indices: Tensor, *, size: int, epoch: int, step: int) -> Batch:
         """The batch of this process, from the part of a global batch of ``size`` that was needed for it.
 
-        Args:
-            images: Values up to 255, ``(B, C, H, W)``.
-            labels: ``(B,)``.
-            indices: ``(B,)``.
-            size: Size of the global batch.
-            epoch: Number of the epoch.
-            step: Number of the batch in it.
+        ``images`` have values up to 255, ``(B, C, H, W)``.
         """
         images = images.to(torch.float32, copy=True).mul_(self._scale).sub_(self._shift)
         height, width = images.shape[2:]

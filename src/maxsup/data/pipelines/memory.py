@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 
 
 class MemoryPipeline(Pipeline):
-    """Batches of a split in memory.
-
-    Args:
-        split: The images.
-        plan: Which samples are in which batch.
-        finish: What happens to a batch at the end.
-        augment: What is done to the images.
-        is_training: Whether that is done; else images only get the right size.
-        image_size: Side of the images a model wants, if it is not the one they have.
-    """
+    """Batches of a split in memory, augmented in training; else images only get the right size."""
 
     def __init__(
         self,

@@ -26,12 +26,7 @@ class Mix:
 def draw_mix(seed: int, mixup: float, cutmix: float, height: int, width: int) -> Mix:
     """A strength from Beta(a, a), with a the one of mixup or of cutmix; where both are on, either half the time.
 
-    Args:
-        seed: Seed of all that is random here.
-        mixup: Parameter of mixup; 0 for none.
-        cutmix: Parameter of cutmix; 0 for none.
-        height: Of an image.
-        width: Of an image.
+    Their parameters are 0 where they are off.
     """
     dice = np.random.default_rng(seed)
     is_cutmix = cutmix > 0 and (mixup == 0 or dice.random() < 0.5)

@@ -34,18 +34,6 @@ class StreamingPipeline(Pipeline):
 
     A file that cannot be read is replaced by the next one in training and left out in evaluation, which says so; more
     of them than ``tolerance`` end the run.
-
-    Args:
-        split: The images.
-        plan: Which samples are in which batch.
-        finish: What happens to a batch at the end.
-        augment: What is done to the images.
-        is_training: Whether that is done; else images only get the right size.
-        image_size: Side of the images a model wants.
-        mean: Mean of each channel.
-        num_workers: Processes that decode.
-        tolerance: Share of files that may be unreadable.
-        bad_files: CSV file that lists them.
     """
 
     def __init__(

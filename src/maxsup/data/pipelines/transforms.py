@@ -106,8 +106,7 @@ def _scaling(augment: AugmentConfig, size: int) -> Any:
 
 def _composed(steps: list[Any]) -> Transform:
     v2 = require("torchvision.transforms.v2")
-    composed: Transform = v2.Compose([*steps, v2.PILToTensor()])
-    return composed
+    return v2.Compose([*steps, v2.PILToTensor()])
 
 
 def _interpolation(augment: AugmentConfig) -> Any:

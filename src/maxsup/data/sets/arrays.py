@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maxsup.core.errors import DataError
 from maxsup.core.files.npz import NpzFile
 from maxsup.data.bundle import MemorySplit
-from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
+from maxsup.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
 
 _KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 _VAL_KEYS = ("val_images", "val_labels")
@@ -30,12 +30,6 @@ def arrays(request: DataRequest) -> RawData:
     if not path.is_file():
         raise missing_data(request, str(path), f"Write one with numpy.savez: {', '.join(_KEYS)}, class_names.")
     return read_npz(path)
-
-
-def local_path(argument: str, root: Path) -> Path:
-    """A path as given, or under the data root where only that exists."""
-    path = Path(argument).expanduser()
-    return root / path if not path.exists() and (root / path).exists() else path
 
 
 def read_npz(path: Path) -> RawData:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maxsup.core.checks import check_choice
 from maxsup.core.errors import DataError
 from maxsup.data.bundle import MemorySplit
-from maxsup.data.corruptions.catalogue import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt
+from maxsup.data.corruptions.catalogue import CORRUPTIONS, SEVERITIES, check_cell, corrupt
 from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
 from maxsup.data.sets.arrays import channels_first
 
@@ -47,11 +47,8 @@ def cifar10_c(
         is_generated: Make them here from the test images in place of reading the official files. Close, but not the
             published pixels.
     """
-    for name in corruptions:
-        check_choice("corruption", name, (*CORRUPTIONS, *EXTRA_CORRUPTIONS))
-    for severity in severities:
-        if severity not in SEVERITIES:
-            raise ValueError(f"severity must be from 1 to 5; got {severity!r}. 1 is the mildest.")
+    for name, severity in product(corruptions, severities):
+        check_cell(name, severity)
     clean = DATASETS["cifar10"](replace(request, name="cifar10"))
     assert isinstance(clean.test, MemorySplit)
     if is_generated:

@@ -25,13 +25,9 @@ TEST_SHARE = 0.2
 """Share of every class that is held out for the test where there is no folder for it."""
 
 _SPLITS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "test": "test",
-    "testing": "test",
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
 # Images to people, not to Pillow; without a word about them a class would look smaller than its folder.
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw", ".psd", ".svg")

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from maxsup.core.errors import DataError
-from maxsup.data.bundle import IGNORED_LABEL, FileSplit, MaskSplit
-from maxsup.data.masks.files import MaskFileReader, Palette, paired_files
-from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
-from maxsup.data.sets.arrays import local_path, read_npz
+from maxsup.core.registry import Registry
+from maxsup.data.bundle import IGNORED_LABEL, FileSplit
+from maxsup.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
+from maxsup.data.sets.arrays import read_npz
 from maxsup.data.sets.class_folders import read_tree
 
 _CUB_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
-_MAX_LABEL = 2**16 - 1
+
+FOLDERS: Registry[Callable[..., RawData]] = Registry("kind of folder", package="maxsup.dense")
+"""Readers of trees that are no folders of classes."""
 
 
 @DATASETS.register(
-    "folder",
-    images="your files",
-    source="<class>/ folders, in train/ and test/ or not; or masks",
-    argument="PATH",
+    "folder", images="your files", source="<class>/ folders, in train/ and test/ or not; or masks", argument="PATH"
 )
 def folder(
     request: DataRequest,
     *,
     num_classes: int | None = None,
     ignore: int = IGNORED_LABEL,
-    palette: Palette = "refuse",
+    palette: str = "refuse",
     test_share: float | None = None,
     test_seed: int | None = None,
 ) -> RawData:
@@ -44,10 +43,10 @@ def folder(
         test_seed: Seed of that choice.
     """
     home = local_path(request.argument, request.root)
-    if any(_has_masks(home / split) for split in ("train", "val", "test")):
+    if any(has_masks(home / split) for split in ("train", "val", "test")):
         if test_share is not None or test_seed is not None:
             raise ValueError("test_share and test_seed must be left out where images have masks. Drop the options.")
-        return _masked_tree(request, home, num_classes, ignore, palette)
+        return FOLDERS["masks"](request, home, num_classes, ignore, palette)
     given = {"num_classes": (num_classes, None), "ignore": (ignore, IGNORED_LABEL), "palette": (palette, "refuse")}
     for name, (value, default) in given.items():
         if value != default:
@@ -57,7 +56,7 @@ def folder(
             )
     if not home.is_dir():
         files = f"{home}/train/<class>/ or {home}/<class>/"
-        raise missing_data(request, files, "Give the path of a folder of images, or choose another --data-root.")
+        raise missing_data(request, files, "Give the path of a folder of images, or choose another data.root.")
     return read_tree(home, test_share=test_share, test_seed=test_seed)
 
 
@@ -75,7 +74,7 @@ def imagenet(request: DataRequest) -> RawData:
     home = request.root / "imagenet"
     if not (home / "train").is_dir() or not (home / "val").is_dir():
         files = f"{home}/train/<class>/ and {home}/val/<class>/"
-        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another --data-root.")
+        raise missing_data(request, files, "Sort the images into folders, one a class, or choose another data.root.")
     return read_tree(home)
 
 
@@ -105,42 +104,6 @@ def _listed(path: Path) -> dict[str, str]:
     return {number: value.strip() for number, value in pairs}
 
 
-def _masked_tree(request: DataRequest, home: Path, num_classes: int | None, ignore: int, palette: Palette) -> RawData:
-    parts = [home / "train", *(home / name for name in ("val", "test") if (home / name).is_dir())]
-    for part in parts if len(parts) > 1 else [home / "test"]:
-        if not _has_masks(part):
-            raise missing_data(request, f"{part}/{{images,masks}}", "Every split has both folders.")
-    names = _mask_classes(home / "classes.txt", num_classes)
-    if isinstance(ignore, bool) or not isinstance(ignore, int) or not 0 <= ignore <= _MAX_LABEL:
-        raise ValueError(f"ignore must be a label from 0 to {_MAX_LABEL}; got {ignore!r}. Usual: {IGNORED_LABEL}.")
-    reader = MaskFileReader({**{label: label for label in range(len(names))}, ignore: IGNORED_LABEL}, palette)
-    splits = []
-    for part in parts:
-        pairs = paired_files(part / "images", part / "masks")
-        if not pairs:
-            raise missing_data(request, f"{part}/{{images,masks}}", "Both folders are empty.")
-        splits.append(MaskSplit(pairs, reader, len(names)))
-    return RawData(splits[0], splits[-1], names, val=splits[1] if len(splits) == 3 else None)
-
-
-def _has_masks(split: Path) -> bool:
+def has_masks(split: Path) -> bool:
+    """Whether the folder of a split holds images and masks."""
     return all((split / kind).is_dir() for kind in ("images", "masks"))
-
-
-def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
-    if path.is_file():
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-        if num_classes not in (None, len(names)):
-            raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
-    elif num_classes is not None:
-        if isinstance(num_classes, bool) or not isinstance(num_classes, int):
-            raise ValueError(f"num_classes must be a whole number; got {num_classes!r}. Count the labels.")
-        names = tuple(str(label) for label in range(num_classes))
-    else:
-        raise DataError(
-            f"the classes of masks must be known; got no {path}. Write one name a line into it, in the order of the "
-            "labels, or set data.options.num_classes."
-        )
-    if not 2 <= len(names) <= IGNORED_LABEL:
-        raise DataError(f"masks must have 2 to {IGNORED_LABEL} classes; got {len(names)}. Labels are bytes.")
-    return names

@@ -9,8 +9,7 @@ from typing import Any
 from maxsup.core.errors import DataError, hint
 from maxsup.data.bundle import FileSplit
 from maxsup.data.optional_packages import require
-from maxsup.data.registry import DATASETS, DataRequest, RawData, missing_data
-from maxsup.data.sets.arrays import local_path
+from maxsup.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
 
 _VAL_NAMES = ("validation", "val", "valid")
 
@@ -19,11 +18,7 @@ _VAL_NAMES = ("validation", "val", "valid")
     "hf", images="any set with images and labels", source="Hugging Face datasets", argument="NAME_OR_PATH"
 )
 def hf(
-    request: DataRequest,
-    *,
-    config: str | None = None,
-    image_column: str | None = None,
-    label_column: str | None = None,
+    request: DataRequest, *, config: str | None = None, image_column: str | None = None, label_column: str | None = None
 ) -> RawData:
     """A set of the hub, or a folder it can read: saved by ``save_to_disk``, parquet files, an image folder.
 

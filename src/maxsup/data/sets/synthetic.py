@@ -57,12 +57,7 @@ def synthetic(request: DataRequest, *, copies: int = 2, imbalance: float = 1, se
 
 
 def placed_digits(digits: Tensor, labels: Tensor, seed: int) -> MemorySplit:
-    """Each digit once on a canvas of its own, with factors drawn by ``seed``.
-
-    Args:
-        digits: uint8, ``(N, 1, 8, 8)``.
-        labels: int64, ``(N,)``.
-        seed: Seed of factors and noise.
+    """Each digit, uint8 ``(N, 1, 8, 8)``, once on a canvas of its own, with factors and noise drawn by ``seed``.
 
     Example:
         >>> split = placed_digits(torch.full((2, 1, 8, 8), 255, dtype=torch.uint8), torch.tensor([0, 1]), seed=0)

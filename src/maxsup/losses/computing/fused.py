@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch.autograd.forward_ad import unpack_dual
 
 from maxsup.losses.computing.blocks import blocks, laid_as, laid_out, restored
 from maxsup.losses.computing.closed_form import Factor, FusedPenalty, Job, block_loss, stored_dtype, working_dtype
@@ -60,9 +60,9 @@ def is_ordinary(*values: Any) -> bool:
 
     They do not serve tensor subclasses, transforms, tracers and forward derivatives.
     """
-    for value in values:
-        if type(value) is not Tensor and isinstance(value, Tensor) and type(value) is not torch.nn.Parameter:
-            return False
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if any(type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter for tensor in tensors):
+        return False
     if torch.compiler.is_compiling():
         # An exported program keeps what forward does, and leaves the gradient to autograd.
         return not (
@@ -70,9 +70,7 @@ def is_ordinary(*values: Any) -> bool:
         )
     if torch._C._are_functorch_transforms_active() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
-    return forward_ad._current_level < 0 or not any(
-        forward_ad.unpack_dual(value).tangent is not None for value in values if isinstance(value, Tensor)
-    )
+    return all(unpack_dual(tensor).tangent is None for tensor in tensors)
 
 
 def can_fuse(input: Tensor, *others: Any) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from typing_extensions import Unpack
 
 from maxsup.losses.reduction import (
     HALF,
+    ReductionOptions,
     at_least_one_if_zero,
     check_options,
     class_axis,
@@ -19,37 +21,21 @@ from maxsup.losses.reduction import (
 
 
 def plain_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: float | Tensor | None = None,
-    empty: str = "nan",
-    z_loss: float = 0.0,
-    label_smoothing: float = 0.0,
+    input: Tensor, target: Tensor, *, label_smoothing: float = 0.0, **options: Unpack[ReductionOptions]
 ) -> Tensor:
     """``F.cross_entropy`` to the bit, with ``num_items``, ``empty``, ``z_loss``; ignored rows poison no gradient."""
     input, target = whole(input), whole(target)
-    check_options(input, target, weight, ignore_index, reduction, num_items, empty, z_loss)
-    if z_loss != 0:
+    check_options(input, target, **options)
+    if (z_loss := options.get("z_loss", 0.0)) != 0:
         if label_smoothing != 0:
             raise ValueError(
                 f"label_smoothing must be 0 beside a z_loss; got {label_smoothing!r} and z_loss={z_loss!r}. "
                 "Use label_smoothing_cross_entropy, which takes both."
             )
-        return reduced_loss(
-            input,
-            target,
-            lambda rows, target: (-F.log_softmax(rows, dim=-1), None),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            num_items=num_items,
-            empty=empty,
-            z_loss=z_loss,
-        )
+        return reduced_loss(input, target, lambda rows, target: (-F.log_softmax(rows, dim=-1), None), **options)
+    weight, ignore_index = options.get("weight"), options.get("ignore_index", -100)
+    reduction, num_items = options.get("reduction", "mean"), options.get("num_items")
+    empty = options.get("empty", "nan")
     if not target.is_floating_point():
         target = target.long()
         if input.requires_grad:

@@ -8,9 +8,8 @@ What a penalty is stands in device functions (``penalties.py``) and in what the 
 class get; its name is a constant of the compilation. Its strength is a number that comes with the launch or is read
 from memory: a schedule neither compiles anew nor waits.
 
-A third kernel, of one program, adds up what the programs of the first found, in the order of the samples: the same
-batch gives the same loss, bit for bit. In the first kernel the sum would need either additions in the order in which
-programs happen to finish, or a counter in memory that outlives the call.
+The program of the first kernel that finishes last adds up what all of them found, in the order of the samples: the
+same batch gives the same loss, bit for bit. Which one is last says a counter in memory, which it sets back to 0.
 """
 
 # mypy: ignore-errors
@@ -71,16 +70,52 @@ def _target_mass(start_of_target, classes, target_stride, num_classes, is_sample
 
 
 @triton.jit
+def _store_loss(
+    partials,
+    num_programs,
+    num_items,
+    loss,
+    denominator,
+    IN_MEMORY: tl.constexpr,
+    IS_MEAN: tl.constexpr,
+    IS_ZERO_IF_EMPTY: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum or mean of the values, from the sums of the programs in their order."""
+    sums = tl.zeros([BLOCK], DTYPE)
+    counts = tl.zeros([BLOCK], DTYPE)
+    for first in range(0, num_programs, BLOCK):
+        places = first + tl.arange(0, BLOCK)
+        is_inside = places < num_programs
+        # Past the first cache, which does not see what other programs have stored.
+        sums += tl.load(partials + places, mask=is_inside, other=0.0, cache_modifier=".cg")
+        counts += tl.load(partials + num_programs + places, mask=is_inside, other=0.0, cache_modifier=".cg")
+    result = tl.sum(sums, 0)
+    if IS_MEAN:
+        divisor = tl.sum(counts, 0) if num_items is None else _number(num_items, IN_MEMORY, DTYPE)
+        if IS_ZERO_IF_EMPTY:
+            divisor = tl.where(divisor == 0, 1.0, divisor)
+        result = result / divisor
+        tl.store(denominator, divisor)
+    tl.store(loss, result)
+
+
+@triton.jit
 def statistics_kernel(
     logits,
     target,
     weight,
     strength,
+    num_items,
     values,
     scales,
     statistics,
     top_indices,
+    loss,
+    denominator,
     partials,
+    num_finished,
     num_classes,
     num_positions,
     plane_stride,
@@ -92,7 +127,10 @@ def statistics_kernel(
     ignore_index,
     PENALTY: tl.constexpr,
     IN_MEMORY: tl.constexpr,
-    IS_SUMMED: tl.constexpr,
+    ITEMS_IN_MEMORY: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    IS_ZERO_IF_EMPTY: tl.constexpr,
+    PARTIALS: tl.constexpr,
     MARGIN: tl.constexpr,
     Z_LOSS: tl.constexpr,
     IS_SOFT: tl.constexpr,
@@ -101,7 +139,7 @@ def statistics_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Value and weight of each sample, and what its gradient needs."""
+    """Value of each sample, or the loss of all of them, and what the gradient needs."""
     DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
     num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
         num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
@@ -194,12 +232,7 @@ def statistics_kernel(
     num_samples = tl.num_programs(1).to(tl.int64) * num_positions
     value = tl.where(is_counted, scale * value, 0.0)
     scale = tl.where(is_counted, scale, 0.0)
-    tl.store(values + sample, value, mask=is_sample)
     tl.store(scales + sample, scale, mask=is_sample)
-    if IS_SUMMED:
-        program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-        tl.store(partials + program, tl.sum(value, 0))
-        tl.store(partials + tl.num_programs(1) * tl.num_programs(0) + program, tl.sum(scale, 0))
     tl.store(statistics + sample, log_norm, mask=is_sample)
     tl.store(statistics + num_samples + sample, count, mask=is_sample)
     tl.store(statistics + 2 * num_samples + sample, top, mask=is_sample)
@@ -207,38 +240,32 @@ def statistics_kernel(
     tl.store(top_indices + sample, top_index, mask=is_sample)
     if IS_SOFT:
         tl.store(statistics + 4 * num_samples + sample, mass_sum, mask=is_sample)
-
-
-@triton.jit
-def total_kernel(
-    partials,
-    num_items,
-    loss,
-    denominator,
-    num_partials,
-    IN_MEMORY: tl.constexpr,
-    IS_MEAN: tl.constexpr,
-    IS_ZERO_IF_EMPTY: tl.constexpr,
-    IS_DOUBLE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Sum or mean of the values, and what the mean was divided by."""
-    DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
-    total = tl.zeros([BLOCK], DTYPE)
-    count = tl.zeros([BLOCK], DTYPE)
-    for first in range(0, num_partials, BLOCK):
-        places = first + tl.arange(0, BLOCK)
-        is_inside = places < num_partials
-        total += tl.load(partials + places, mask=is_inside, other=0.0)
-        count += tl.load(partials + num_partials + places, mask=is_inside, other=0.0)
-    result = tl.sum(total, 0)
-    if IS_MEAN:
-        divisor = tl.sum(count, 0) if num_items is None else _number(num_items, IN_MEMORY, DTYPE)
-        if IS_ZERO_IF_EMPTY:
-            divisor = tl.where(divisor == 0, 1.0, divisor)
-        result = result / divisor
-        tl.store(denominator, divisor)
-    tl.store(loss, result)
+    if REDUCTION == "none":
+        tl.store(values + sample, value, mask=is_sample)
+    else:
+        num_programs = tl.num_programs(0) * tl.num_programs(1)
+        program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        tl.store(partials + program, tl.sum(value, 0))
+        tl.store(partials + num_programs + program, tl.sum(scale, 0))
+        # What this program has stored is in memory before it counts as finished, and what the others have stored is
+        # seen by the one that finds them all finished.
+        tl.debug_barrier()
+        if tl.atomic_add(num_finished, 1, sem="acq_rel") == num_programs - 1:
+            tl.debug_barrier()
+            is_mean: tl.constexpr = REDUCTION == "mean"
+            _store_loss(
+                partials,
+                num_programs,
+                num_items,
+                loss,
+                denominator,
+                ITEMS_IN_MEMORY,
+                is_mean,
+                IS_ZERO_IF_EMPTY,
+                DTYPE,
+                PARTIALS,
+            )
+            tl.store(num_finished, 0)
 
 
 @triton.jit

@@ -38,28 +38,21 @@ def launch_of(num_classes: int, is_rows: bool, warp_size: int = 32) -> Launch:
     return Launch(rows, block, (256 if block == 4096 else 128) // warp_size)
 
 
-class Layout(NamedTuple):
-    """Logits ``(planes, classes, positions)`` in memory."""
-
-    tensor: Tensor
-    num_classes: int
-    num_planes: int
-    num_positions: int
-    strides: tuple[int, int, int]
-    is_rows: bool
-
-    @property
-    def samples(self) -> Samples:
-        """How they are gone through."""
-        return Samples(self.num_planes, self.num_positions, self.is_rows)
-
-
 class Samples(NamedTuple):
     """How many planes of how many positions some logits are, and whether classes are innermost."""
 
     num_planes: int
     num_positions: int
     is_rows: bool
+
+
+class Layout(NamedTuple):
+    """Logits in memory, with strides of planes, positions and classes."""
+
+    tensor: Tensor
+    num_classes: int
+    samples: Samples
+    strides: tuple[int, int, int]
 
 
 def samples_of(logits: Tensor) -> Samples:
@@ -75,18 +68,13 @@ def samples_of(logits: Tensor) -> Samples:
 
 def layout_of(logits: Tensor) -> Layout:
     """Where the samples of some logits are, without a copy unless their strides are those of no plane."""
-    size, samples = num_classes(logits), samples_of(logits)
-    if logits.dim() == 1:
-        return Layout(logits, size, *samples[:2], (0, 0, logits.stride(0)), True)
-    if logits.dim() == 2:
-        return Layout(logits, size, *samples[:2], (0, logits.stride(0), logits.stride(1)), samples.is_rows)
-    laid = laid_as(logits, samples.is_rows)
-    strides = (0, size, 1) if samples.is_rows else (laid.stride(0), 1, laid.stride(1))
-    return Layout(laid, size, *samples[:2], strides, samples.is_rows)
+    samples = samples_of(logits)
+    laid = laid_as(logits, samples.is_rows) if logits.dim() > 2 else logits
+    return Layout(laid, num_classes(logits), samples, strides_of(laid))
 
 
-def strides_as(tensor: Tensor, layout: Layout) -> tuple[int, int, int]:
-    """Strides of planes, positions and classes of a tensor that is laid out as some logits are."""
+def strides_of(tensor: Tensor) -> tuple[int, int, int]:
+    """Strides of planes, positions and classes of what is laid out as some logits are."""
     if tensor.dim() == 1:
         return 0, 0, tensor.stride(0)
     if tensor.dim() == 2:
@@ -97,7 +85,7 @@ def strides_as(tensor: Tensor, layout: Layout) -> tuple[int, int, int]:
 def sizes_of(layout: Layout, *strides: tuple[int, int, int]) -> tuple[str, list[int]]:
     """Which sizes are multiples of ``VECTOR``, and all of them, those divided by it."""
     every = (layout.strides, *strides)
-    sizes = [layout.num_classes, layout.num_positions, *(stride for part in every for stride in part)]
+    sizes = [layout.num_classes, layout.samples.num_positions, *(stride for part in every for stride in part)]
     aligned = "none"
     if all(part[2] == 1 for part in every):
         divided, aligned = [0, *range(2, len(sizes), 3), *range(3, len(sizes), 3)], "classes"
@@ -111,6 +99,6 @@ def sizes_of(layout: Layout, *strides: tuple[int, int, int]) -> tuple[str, list[
 
 
 def grid_of(num_classes: int, samples: Samples) -> tuple[int, int]:
-    """Programs of a launch."""
+    """Programs of a launch; one of them at least, because the loss of no samples is written too."""
     rows = launch_of(num_classes, samples.is_rows).rows
-    return (-(-samples.num_positions // rows), samples.num_planes)
+    return max(1, -(-samples.num_positions // rows)), samples.num_planes

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.losses.computing.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.closed_form import FusedPenalty
 from maxsup.losses.computing.fused import (
     Call,
     Formula,
@@ -24,14 +24,14 @@ from maxsup.losses.computing.fused import (
     tensors_of,
 )
 from maxsup.losses.device import eager, rows
-from maxsup.losses.reduction import at_least_one_if_zero, num_classes, raise_if_out_of_range
+from maxsup.losses.reduction import num_classes, raise_if_out_of_range
 
 
 def device_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula, form: str) -> Tensor:
     """``CE + strength * penalty`` in the form ``"eager"`` or ``"triton"``; ``formula`` is for second derivatives."""
     if torch.compiler.is_compiling():
-        values, scales, *_ = rows.row_values(input, *_kernel_arguments(input, call, penalty), 0)
-        return reduced(values, _denominator(scales, call), input, call.reduction)
+        values, *_, loss, _ = rows.row_values(input, *_kernel_arguments(input, call, penalty), *_reduction(input, call))
+        return one_a_sample(values, input) if call.reduction == "none" else loss
     if form == "triton" and input.device.type == "cpu":
         raise_if_out_of_range(call.target, call.ignore_index, num_classes(input))
     function = _TritonLoss if form == "triton" else _EagerLoss
@@ -69,14 +69,10 @@ class _TritonLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
         arguments = _kernel_arguments(input, call, penalty)
-        num_partials = 0 if call.reduction == "none" else rows.num_partials(input)
-        values, *kept, partials = rows.row_values(input, *arguments, num_partials)
-        if call.reduction == "none":
-            loss, denominator = one_a_sample(values, input), None
-        else:
-            loss, denominator = _total(partials, input, call)
-        _save(ctx, input, call, formula, (*arguments[2:4], *kept, denominator, *arguments[4:]))
-        return loss
+        values, *kept, loss, denominator = rows.row_values(input, *arguments, *_reduction(input, call))
+        divisor = denominator if call.reduction == "mean" else None
+        _save(ctx, input, call, formula, (*arguments[2:4], *kept, divisor, *arguments[4:]))
+        return one_a_sample(values, input) if call.reduction == "none" else loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -95,33 +91,13 @@ def _kernel_arguments(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple
     return call.target, call.weight, *strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
 
 
-def _total(partials: Tensor, input: Tensor, call: Call) -> tuple[Tensor, Tensor | None]:
-    """The loss of all samples, and what it was divided by if it is a mean."""
+def _reduction(input: Tensor, call: Call) -> tuple[Any, ...]:
+    """What the operators take to make one loss of all samples."""
     items = call.num_items
     if items is None and call.target.is_floating_point():
         items = input.numel() // num_classes(input)
-    on_device, number = (None, None) if items is None else rows.number_on(input, items)
-    is_mean = call.reduction == "mean"
-    loss, denominator = rows.row_total(partials, on_device, number, is_mean, call.empty == "zero")
-    return loss, denominator if is_mean else None
-
-
-def _denominator(scales: Tensor, call: Call) -> Tensor | None:
-    """The same for a compiler, which makes one kernel of the sums: what the sum is divided by; None where it is not."""
-    if call.reduction != "mean":
-        return None
-    number: Factor
-    if call.num_items is not None:
-        number = call.num_items
-    elif call.target.is_floating_point():
-        number = scales.numel()
-    else:
-        number = scales.sum()
-    if call.empty == "zero":
-        number = at_least_one_if_zero(number)
-    if isinstance(number, Tensor):
-        return number.to(scales.device, scales.dtype, non_blocking=True)
-    return scales.new_full((), number)
+    num_items = (None, None) if items is None or call.reduction != "mean" else rows.number_on(input, items)
+    return call.reduction, *num_items, call.empty == "zero"
 
 
 def _save(ctx: Any, input: Tensor, call: Call, formula: Formula, own: tuple[Any, ...]) -> None:

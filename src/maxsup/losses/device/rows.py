@@ -20,12 +20,15 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import laid_as, restored
 from maxsup.losses.computing.closed_form import Factor, working_dtype
-from maxsup.losses.device.layout import Layout, grid_of, launch_of, layout_of, samples_of, sizes_of, strides_as
+from maxsup.losses.device.layout import Layout, grid_of, launch_of, layout_of, sizes_of, strides_of
 from maxsup.losses.reduction import num_classes
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
 """Penalties that the kernels know."""
-TOTAL_BLOCK = 1024
+PARTIALS_BLOCK = 1024
+"""Sums of programs that are added up at a time."""
+NO_REDUCTION = ("none", None, None, False)
+"""Values of the samples are wanted, and no loss."""
 
 
 class Terms(NamedTuple):
@@ -37,115 +40,101 @@ class Terms(NamedTuple):
     z_loss: float
 
 
-# The strength is in memory, or a number.
+# The strength and the number of items are in memory, or a number.
 _INPUTS = "Tensor logits, Tensor target, Tensor? weight, Tensor? strength, float number"
 _TERMS = "int ignore_index, str penalty, float margin, float z_loss"
 _KEPT = "Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, Tensor? denominator"
+_REDUCTION = "str reduction, Tensor? num_items, float? items, bool is_zero_if_empty"
 
 
 @torch.library.custom_op(
     "maxsup::row_values",
     mutates_args=(),
-    schema=f"({_INPUTS}, {_TERMS}, int num_partials) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def row_values(
     logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Values of all samples, how much each counts, what the gradient needs: statistics and top classes, and sums.
+) -> tuple[Tensor, ...]:
+    """Values of the samples, what the gradient needs, and the loss with its denominator.
 
-    The sums are those of values and of how much they count, in as many parts as are asked for: none, or what
-    :func:`num_partials` says.
+    What the gradient needs is how much each sample counts, statistics, and top classes. With the reduction ``"none"``
+    there is no loss, else there are no values: their memory is empty. A mean is divided by the number of items, or by
+    how much the samples count.
     """
     from maxsup.losses.device.kernels import statistics_kernel
 
-    terms, layout, results = Terms(*others[:-1]), layout_of(logits), _fake_values(logits, target, *others)
+    terms, (reduction, num_items, items, is_zero_if_empty) = Terms(*others[:4]), others[4:]
+    layout, results = layout_of(logits), _fake_values(logits, target, weight, strength, number, *others)
     aligned, sizes = sizes_of(layout, layout.strides)
     target, target_strides = _beside(target, layout)
+    grid = grid_of(layout.num_classes, layout.samples)
     with _device_of(logits):
-        statistics_kernel[grid_of(layout.num_classes, layout.samples)](
+        statistics_kernel[grid](
             layout.tensor,
             target,
             None if weight is None else weight.contiguous(),
             number if strength is None else strength,
+            items if num_items is None else num_items,
             *results,
+            results[0].new_empty((2, math.prod(grid))),
+            _finished_programs(logits.device),
             *sizes[:5],
             *target_strides,
             terms.ignore_index,
-            IS_SUMMED=others[-1] > 0,
+            REDUCTION=reduction,
+            IS_ZERO_IF_EMPTY=is_zero_if_empty,
+            PARTIALS=PARTIALS_BLOCK,
             IN_MEMORY=strength is not None,
+            ITEMS_IN_MEMORY=num_items is not None,
             **_constants(layout, target, aligned, terms),
         )
     return results
 
 
 @row_values.register_fake
-def _fake_values(logits: Tensor, target: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    num_samples, dtype = logits.numel() // num_classes(logits), working_dtype(logits)
-    values = logits.new_empty(num_samples, dtype=dtype)
+def _fake_values(
+    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
+) -> tuple[Tensor, ...]:
+    num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), others[4] != "none"
+    scales = logits.new_empty(num_samples, dtype=dtype)
+    values = logits.new_empty(0 if is_reduced else num_samples, dtype=dtype)
     # Log-sum-exp, classes present, top logit, what the penalty keeps, and the mass of probability targets.
     statistics = logits.new_empty((5 if target.is_floating_point() else 4, num_samples), dtype=dtype)
-    partials = logits.new_empty((2, others[-1]), dtype=dtype)
-    return values, torch.empty_like(values), statistics, torch.empty_like(values, dtype=torch.int32), partials
-
-
-@torch.library.custom_op(
-    "maxsup::row_total",
-    mutates_args=(),
-    schema="(Tensor partials, Tensor? num_items, float? number, bool is_mean, bool is_zero_if_empty)"
-    " -> (Tensor, Tensor)",
-)
-def row_total(
-    partials: Tensor,
-    num_items: Tensor | None,
-    number: float | None,
-    is_mean: bool,
-    is_zero_if_empty: bool,
-) -> tuple[Tensor, Tensor]:
-    """Sum of all values, or their mean and its denominator: a number of items, or how much the samples count."""
-    from maxsup.losses.device.kernels import total_kernel
-
-    loss, denominator = _fake_total(partials)
-    with _device_of(partials):
-        total_kernel[(1,)](
-            partials,
-            number if num_items is None else num_items,
-            loss,
-            denominator,
-            partials.shape[1],
-            IN_MEMORY=num_items is not None,
-            IS_MEAN=is_mean,
-            IS_ZERO_IF_EMPTY=is_zero_if_empty,
-            IS_DOUBLE=partials.dtype == torch.float64,
-            BLOCK=TOTAL_BLOCK,
-            num_warps=4,
-        )
-    return loss, denominator
-
-
-@row_total.register_fake
-def _fake_total(partials: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     # Two tensors and no view of one: who divides a loss in place must not meet what backward has saved.
-    return partials.new_empty(()), partials.new_empty(())
+    loss, denominator = (scales.new_empty(() if is_reduced else 0) for _ in range(2))
+    return values, scales, statistics, torch.empty_like(scales, dtype=torch.int32), loss, denominator
 
 
-@torch.library.custom_op(
-    "maxsup::row_gradient",
-    mutates_args=(),
-    schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor",
-)
+_FINISHED: dict[tuple[torch.device, int], Tensor] = {}
+
+
+def _finished_programs(device: torch.device) -> Tensor:
+    """A counter that is 0, and that a launch leaves at 0: one for each stream, where launches follow each other."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # a graph may be replayed on any stream
+        return torch.zeros((), dtype=torch.int32, device=device)
+    stream = 0 if device.type == "cpu" else getattr(torch, device.type).current_stream(device).stream_id
+    if (device, stream) not in _FINISHED:
+        _FINISHED[device, stream] = torch.zeros((), dtype=torch.int32, device=device)
+    return _FINISHED[device, stream]
+
+
+@torch.library.custom_op("maxsup::row_gradient", mutates_args=(), schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor")
 def row_gradient(logits: Tensor, *others: Any) -> Tensor:
     """Gradient of ``upstream / denominator`` times the values; the upstream is one number, or one a sample."""
-    layout = layout_of(logits)
-    out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
+    layout, out = _gradient_memory(logits)
     write_gradient(layout, out, *others)
-    return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
+    return restored(out, layout.samples.is_rows, logits) if logits.dim() > 2 else out
 
 
 @row_gradient.register_fake
-def _fake_gradient(logits: Tensor, *others: Any) -> Tensor:
+def _(logits: Tensor, *others: Any) -> Tensor:
+    layout, out = _gradient_memory(logits)
+    return restored(out, layout.samples.is_rows, logits) if logits.dim() > 2 else out
+
+
+def _gradient_memory(logits: Tensor) -> tuple[Layout, Tensor]:
     layout = layout_of(logits)
-    out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
-    return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
+    return layout, torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
 
 
 @torch.library.custom_op(
@@ -180,7 +169,7 @@ def write_gradient(
     """Write the gradient to ``out``: memory of the shape of the logits as they are laid out, or theirs."""
     from maxsup.losses.device.kernels import gradient_kernel
 
-    aligned, sizes = sizes_of(layout, strides_as(out, layout))
+    aligned, sizes = sizes_of(layout, strides_of(out))
     target, target_strides = _beside(target, layout)
     with _device_of(out):
         gradient_kernel[grid_of(layout.num_classes, layout.samples)](
@@ -203,11 +192,6 @@ def write_gradient(
         )
 
 
-def num_partials(logits: Tensor) -> int:
-    """Programs of :func:`row_values`, each of which leaves its part of the sums."""
-    return math.prod(grid_of(num_classes(logits), samples_of(logits)))
-
-
 def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
     """A number in the memory of the logits' device, or one that comes with the launch of a kernel."""
     dtype = working_dtype(logits)
@@ -222,21 +206,24 @@ def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
 def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:
     """Values of rows; the gradient of their sum, in which every row counts ``mass``, takes the place of the logits."""
     inputs = (labels, None, *number_on(logits, strength))
-    values, *kept, _ = row_values(logits, *inputs, *terms, 0)
+    values, *kept, _, _ = row_values(logits, *inputs, *terms, *NO_REDUCTION)
     overwrite_rows(logits, *inputs, *kept, mass, None, *terms)
     return values
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs[:4], *output[1:4])
-    ctx.number, *ctx.terms = inputs[4:-1]
+    *_, denominator = output
+    ctx.number, *ctx.terms, reduction, _, _, _ = inputs[4:]
+    ctx.is_reduced, ctx.num_inputs = reduction != "none", len(inputs)
+    ctx.save_for_backward(*inputs[:4], *output[1:4], denominator if reduction == "mean" else None)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, upstream: Tensor, *others: None) -> tuple[Tensor | None, ...]:
-    inputs, kept = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
-    gradient = row_gradient(*inputs, ctx.number, *kept, upstream.contiguous(), None, *ctx.terms)
-    return gradient, None, None, None, None, *(None for _ in ctx.terms), None
+def _backward(ctx: Any, of_values: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:
+    inputs, kept, denominator = ctx.saved_tensors[:4], ctx.saved_tensors[4:7], ctx.saved_tensors[7]
+    upstream = others[3] if ctx.is_reduced else of_values.contiguous()
+    gradient = row_gradient(*inputs, ctx.number, *kept, upstream, denominator, *ctx.terms)
+    return gradient, *[None] * (ctx.num_inputs - 1)
 
 
 row_values.register_autograd(_backward, setup_context=_keep)
@@ -245,15 +232,15 @@ row_values.register_autograd(_backward, setup_context=_keep)
 def _beside(target: Tensor, layout: Layout) -> tuple[Tensor, tuple[int, int, int]]:
     """Targets as the logits are laid out, and their strides."""
     if not target.is_floating_point():
-        return target.reshape(-1), (layout.num_positions, 1, 0)
+        return target.reshape(-1), (layout.samples.num_positions, 1, 0)
     if target.dim() > 2:
-        target = laid_as(target, layout.is_rows)
-    return target, strides_as(target, layout)
+        target = laid_as(target, layout.samples.is_rows)
+    return target, strides_of(target)
 
 
 def _constants(layout: Layout, target: Tensor, aligned: str, terms: Terms) -> dict[str, Any]:
     # AMD's data-centre GPUs have wider warps.
-    launch = launch_of(layout.num_classes, layout.is_rows, 64 if torch.version.hip else 32)
+    launch = launch_of(layout.num_classes, layout.samples.is_rows, 64 if torch.version.hip else 32)
     return {
         "PENALTY": terms.penalty,
         "MARGIN": terms.margin,

@@ -14,9 +14,9 @@ from torch import Tensor
 from maxsup.losses.computing.closed_form import Factor, working_dtype
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
-from maxsup.losses.head.rows import OVERWRITTEN
-from maxsup.losses.head.soft_cap import cap_in_place, soft_capped
-from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
+from maxsup.losses.head.rows import overwritten
+from maxsup.losses.head.soft_cap import soft_capped
+from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.reduction import raise_if_out_of_range
 
@@ -213,7 +213,9 @@ def _by_blocks(
     # On a device logits are read and written as the products make them; elsewhere a block is in single precision.
     form = form_for(hidden) if shard is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
-    size = _block_rows(len(weight) * kept.itemsize, hidden.device)
+    size = BLOCK_ROWS
+    if hidden.device.type != "cpu":
+        size = max(size, DEVICE_BLOCK_BYTES // (len(weight) * kept.itemsize))
     buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
     with _without_autocast(hidden.device.type):
         matrix = weight.to(products)
@@ -227,13 +229,7 @@ def _by_blocks(
             if bias is not None:
                 logits.add_(bias)
             labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
-            if shard is None:
-                values[rows] = OVERWRITTEN[form](logits, labels, valid, mass, alpha, objective)
-            else:
-                slope = cap_in_place(logits, valid, objective.soft_cap)
-                values[rows] = parallel_block_loss(logits, labels, valid, mass, alpha, objective.z_loss, shard)
-                if slope is not None:
-                    logits.mul_(slope)
+            values[rows] = overwritten(form, logits, labels, valid, mass, alpha, objective, shard)
             _add_products(gradients, logits, inputs, matrix, rows)
         if not len(hidden) and gradients.weight is not None:
             gradients.weight.zero_()
@@ -281,10 +277,6 @@ def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """Products in the precision of the plan; some kinds of device, ``meta`` among them, know no autocast at all."""
     is_known = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if is_known else nullcontext()
-
-
-def _block_rows(row_bytes: int, device: torch.device) -> int:
-    return BLOCK_ROWS if device.type == "cpu" else max(BLOCK_ROWS, DEVICE_BLOCK_BYTES // row_bytes)
 
 
 def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:

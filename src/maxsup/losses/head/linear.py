@@ -103,7 +103,18 @@ def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor
     return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
 
 
-class LinearMaxSupLoss(AlphaLoss):
+class HeadLoss(AlphaLoss):
+    """A loss of hidden states and the weights of a linear head; plain cross-entropy in ``eval()`` mode."""
+
+    def _of_head(self, hidden: Tensor, weight: Tensor, target: Tensor, **options: Any) -> Tensor:
+        if self.training:
+            self._check_advanced()
+        alpha = self._value if self.training else 0.0
+        options |= {"ignore_index": self.ignore_index, "reduction": self.reduction}
+        return self.function(hidden, weight, target, alpha, **options)
+
+
+class LinearMaxSupLoss(HeadLoss):
     """Module form of :func:`linear_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
 
     Args:
@@ -121,6 +132,8 @@ class LinearMaxSupLoss(AlphaLoss):
         >>> loss.shape
         torch.Size([])
     """
+
+    function = staticmethod(linear_maxsup_cross_entropy)
 
     def __init__(
         self,
@@ -149,22 +162,9 @@ class LinearMaxSupLoss(AlphaLoss):
         group: dist.ProcessGroup | None = None,
     ) -> Tensor:
         """The loss of a head with these weights; see :func:`linear_maxsup_cross_entropy`."""
-        if self.training:
-            self._check_advanced()
-        return linear_maxsup_cross_entropy(
-            hidden,
-            weight,
-            target,
-            self._value if self.training else 0.0,
-            bias=bias,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            num_items=num_items,
-            group=group,
-            margin=self.margin,
-            z_loss=self.z_loss if self.training else 0.0,
-            soft_cap=self.soft_cap,
-        )
+        z_loss = self.z_loss if self.training else 0.0
+        own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap}
+        return self._of_head(hidden, weight, target, bias=bias, num_items=num_items, group=group, **own)
 
 
 def check_head(

@@ -12,9 +12,7 @@ from maxsup.models.base import Classifier
 class CutClassifier(Classifier):
     """A network that gives features and logits, but no feature map that this package knows how to read.
 
-    Args:
-        model: Images to logits, or to something with ``logits``.
-        head: Dotted name of the linear layer that gives them.
+    ``model`` gives logits, or something with ``logits``; ``head`` is the dotted name of the linear layer behind them.
 
     Example:
         >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3))
@@ -35,8 +33,7 @@ class CutClassifier(Classifier):
     def feature_map(self, images: Tensor) -> Tensor:
         """What the cut network gives: one vector an image."""
         output = self.body(images)
-        features: Tensor = getattr(output, "logits", output)
-        return features
+        return getattr(output, "logits", output)
 
     def pool(self, feature_map: Tensor) -> Tensor:
         """Nothing is left to pool."""

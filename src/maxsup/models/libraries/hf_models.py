@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import StorageError
+from maxsup.core.installation import imported
 from maxsup.models.base import check_rgb
 from maxsup.models.libraries.cut import CutClassifier, last_linear
 from maxsup.models.libraries.published import hub_has
@@ -23,49 +24,39 @@ def create_hf_model(
 ) -> CutClassifier:
     """An image classifier of transformers; ``pretrained`` takes the weights too, not only the layout.
 
-    Args:
-        name: A folder that ``save_pretrained`` wrote, or a name on the hub. No code of it is run.
-        num_classes: Width of the head.
-        in_channels: Of the images; 3.
-        pretrained: Whether to load the weights that are there.
-        options: Of the configuration, for instance ``hidden_dropout_prob=0.1``.
+    ``name`` is a folder that ``save_pretrained`` wrote, or a name on the hub; no code of it is run. ``options``
+    are those of the configuration, for instance ``hidden_dropout_prob=0.1``.
     """
-    from transformers import AutoModelForImageClassification as Auto
-
+    auto = _import_transformers().AutoModelForImageClassification
     check_rgb(name, in_channels)
     config = hf_config(name)
     old = config.num_labels
     if old != num_classes:
         options = {**options, "num_labels": num_classes}
     if pretrained:
-        model = _loaded(Auto, name, ignore_mismatched_sizes=True, **options)
+        model = _loaded(auto, name, ignore_mismatched_sizes=True, **options)
         if old != num_classes:
             warn_new_head(name, old, num_classes)
     else:
         for key, value in options.items():
             setattr(config, key, value)
-        model = Auto.from_config(config)
+        model = auto.from_config(config)
     return CutClassifier(model, last_linear(model, num_classes))
 
 
 def hf_config(name: str) -> Any:
     """The configuration of a saved network."""
-    from transformers import AutoConfig
-
-    return _loaded(AutoConfig, name)
+    return _loaded(_import_transformers().AutoConfig, name)
 
 
 @lru_cache(maxsize=8)
 def hf_preprocessing(name: str) -> Preprocessing | None:
     """What its ``preprocessor_config.json`` says; None where there is none."""
-    from transformers import AutoImageProcessor
-
     if Path(name).is_dir() and not (Path(name) / "preprocessor_config.json").is_file():
         return None
-    wanted = _loaded(AutoImageProcessor, name)
+    wanted = _loaded(_import_transformers().AutoImageProcessor, name)
     # Sizes are read as transformers reads them, whatever version wrote the file.
-    size = dict(wanted.size)
-    size = {key: side for key, side in size.items() if side is not None}
+    size = {key: side for key, side in dict(wanted.size).items() if side is not None}
     shorter = size.get("shortest_edge")
     scaled = shorter or size["height"]
     crop = scaled
@@ -90,24 +81,22 @@ def hf_preprocessing(name: str) -> Preprocessing | None:
     )
 
 
-def _loaded(auto: Any, name: str, **options: Any) -> Any:
-    from transformers.utils import logging
+def _import_transformers() -> Any:
+    return imported("transformers", "models of hf:", "hf")
 
+
+def _loaded(auto: Any, name: str, **options: Any) -> Any:
+    rule = f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach"
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not Path(name).is_dir() and (is_path or not hub_has(name, ["config.json"])):
-        raise StorageError(
-            f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach; "
-            "got neither. Check the path."
-        )
+        raise StorageError(f"{rule}; got neither. Check the path.")
+    logging = _import_transformers().utils.logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # what it would say of a new head is said here
     try:
         return auto.from_pretrained(name, **options)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise StorageError(
-            f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach; "
-            f"got {reason!r}. Check the path."
-        ) from error
+        raise StorageError(f"{rule}; got {reason!r}. Check the path.") from error
     finally:
         logging.set_verbosity(level)

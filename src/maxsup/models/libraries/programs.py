@@ -98,5 +98,4 @@ def _logits(output: Any) -> Tensor:
         output = output.get("logits", next(iter(output.values())))
     elif isinstance(output, tuple | list):
         output = output[0]
-    logits: Tensor = getattr(output, "logits", output)
-    return logits
+    return getattr(output, "logits", output)

@@ -18,8 +18,7 @@ _FILES = ("model.safetensors", "pytorch_model.bin")
 def has_weights_here(name: str) -> bool:
     """Whether the published weights of a model are on this machine, or the place they are published at answers.
 
-    Args:
-        name: As in :func:`~maxsup.models.create_model`; none of our own models has any.
+    None of our own models has any.
     """
     if name in MODELS:
         return False

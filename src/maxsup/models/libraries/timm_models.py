@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
 from maxsup.core.errors import StorageError, hint
-from maxsup.core.installation import install_command
+from maxsup.core.installation import imported
 from maxsup.models.base import MODELS
 from maxsup.models.libraries.cut import CutClassifier
 from maxsup.models.preprocessing import Preprocessing
@@ -29,13 +28,9 @@ from maxsup.models.weights import no_published_weights, warn_new_head
 TIMM_PREFIX = "timm:"
 
 
-def import_timm() -> ModuleType:
+def import_timm() -> Any:
     """The timm package, or an error that says how to get it."""
-    try:
-        import timm
-    except ImportError as error:
-        raise ImportError(f"timm must be installed for this model; got none. Run {install_command('lab')}.") from error
-    return timm
+    return imported("timm", "this model", "lab")
 
 
 def timm_name(name: str) -> str:
@@ -152,13 +147,8 @@ def create_timm_model(
 ) -> TimmClassifier:
     """A model by its timm name; ``pretrained`` fetches the published weights.
 
-    Args:
-        name: As in ``timm.list_models()``, with or without the tag of the weights.
-        num_classes: Width of the head.
-        in_channels: Of the images.
-        image_size: For models that are made for one size (ViT, Swin); others take any and do not look at it.
-        pretrained: From the hub, through timm.
-        options: For the class of the model in timm, for instance ``drop_path_rate=0.1``.
+    ``name`` may have the tag of the weights. ``image_size`` is for models that are made for one size (ViT, Swin);
+    ``options`` are for the class of the model in timm, for instance ``drop_path_rate=0.1``.
     """
     timm = import_timm()
     config = timm.get_pretrained_cfg(name)

@@ -23,12 +23,8 @@ def create_torchvision_model(
 ) -> CutClassifier:
     """A classifier by its torchvision name; ``pretrained`` fetches the published weights.
 
-    Args:
-        name: As in ``torchvision.models.list_models()``, with or without the tag of the weights.
-        num_classes: Width of the head.
-        in_channels: Of the images; 3.
-        pretrained: From torchvision's server or its cache.
-        options: For the model's function in torchvision, for instance ``dropout=0.1``.
+    ``name`` may have the tag of the weights; ``options`` are for the model's function in torchvision, for instance
+    ``dropout=0.1``.
     """
     from torchvision.models import get_model
 

@@ -16,13 +16,9 @@ SETTINGS = {"embed_dim": 128, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0}
 
 @MODELS.register("tiny_vit", about="vision transformer of 8x8 patches, 0.5 M parameters", source="Touvron et al. 2021")
 def tiny_vit(num_classes: int, in_channels: int = 3, *, image_size: int | None = None, **options: Any) -> Classifier:
-    """A vision transformer of four blocks.
+    """A vision transformer of four blocks for images of 32 pixels, or of ``image_size``.
 
-    Args:
-        num_classes: Width of the head.
-        in_channels: Of the images.
-        image_size: Side of the images, 32 where None.
-        options: For timm's VisionTransformer, in place of or beside the settings here.
+    ``options`` are for timm's VisionTransformer, in place of or beside the settings here.
 
     Example:
         >>> tiny_vit(10, in_channels=1, image_size=8).dense_logits(torch.randn(2, 1, 8, 8)).shape

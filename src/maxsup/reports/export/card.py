@@ -65,7 +65,7 @@ Test split, {n} images, {weights} weights. All losses are evaluated alike: no nu
 | environment | maxsup {maxsup}, Python {python}, torch {torch}, {device} |
 
 `recipe.yaml` holds every setting, `environment.json` all versions, `results.json` all numbers. The same training again,
-where maxsup is installed with its extra `lab`:
+where maxsup is installed with its extra `{extra}`:
 
 ```
 maxsup train recipe.yaml
@@ -77,7 +77,7 @@ maxsup train recipe.yaml
 from safetensors.torch import load_file
 
 from maxsup.core.recipes import load_recipe
-from maxsup.models import {create}
+from maxsup.{package} import {create}
 
 recipe = load_recipe("recipe.yaml")
 model = {create}(
@@ -206,11 +206,8 @@ def _yaml(value: Any) -> str:
 def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict[str, Any]:
     """What the hub reads above the card."""
     data = shared.recipe["data"]["name"]
-    metrics = [
-        {"type": key, "name": fact(key).full_name, "value": shared.numbers[key]}
-        for key in _NUMBERS
-        if key in shared.numbers
-    ]
+    known = [key for key in _NUMBERS if key in shared.numbers]
+    metrics = [{"type": key, "name": fact(key).full_name, "value": shared.numbers[key]} for key in known]
     results = {
         "task": {"type": shared.task},
         "dataset": {"type": dataset or data, "name": data, "split": "test"},
@@ -263,6 +260,8 @@ def _card(shared: _Shared) -> str:
         weights=shared.weights,
         image_size=shared.image_size,
         order="`class_names.txt`" if shared.class_names else "the classes of the data",
+        extra="dense" if shared.is_dense else "lab",
+        package="dense" if shared.is_dense else "models",
         create="create_segmenter" if shared.is_dense else "create_model",
         classifier="" if shared.is_dense else "    classifier=recipe.model.classifier,\n",
     )

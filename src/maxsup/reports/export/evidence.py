@@ -12,19 +12,24 @@ from maxsup.core.errors import MaxsupError
 from maxsup.core.files.rundir import RunDir
 from maxsup.figures.evidence import claim_figure, claims_figure, widths_figure
 from maxsup.figures.style import save
+from maxsup.reports.export.pools import has_figure, pools_figure, pools_page
 
 BEGIN, END = "<!-- claims: written by maxsup report -->", "<!-- end of claims -->"
 
 
 def write_evidence(
-    folder: Path, claims: Sequence[Mapping[str, Any]], sweeps: Sequence[Mapping[str, Any]]
+    folder: Path,
+    claims: Sequence[Mapping[str, Any]],
+    sweeps: Sequence[Mapping[str, Any]],
+    pools: Sequence[Mapping[str, Any]],
 ) -> list[Path]:
-    """Write the table into ``README.md``, a page for each claim and the figures.
+    """Write the table into ``README.md``, a page for each claim, the page of pools and the figures.
 
     Args:
         folder: Of evidence; what stands in its ``README.md`` around the table stays.
         claims: One entry a claim: the claim, its verdict, and the differences of its seeds.
         sweeps: One entry a sweep of widths: its name, its points and its line.
+        pools: One entry a pool: means of its losses, and MaxSup minus label smoothing.
     """
     target, page = RunDir(folder), folder / "README.md"
     text = page.read_text(encoding="utf-8") if page.is_file() else f"# Evidence\n\n{BEGIN}\n{END}\n"
@@ -39,7 +44,11 @@ def write_evidence(
         path = folder / "claims" / f"{claim['name']}.md"
         target.write_text(path, claim_page(claim))
         written.append(path)
+    target.write_text(folder / "pools.md", pools_page(pools))
+    written.append(folder / "pools.md")
     figures = {"claims": claims_figure(claims)}
+    if has_figure(pools):
+        figures["pools"] = pools_figure(pools)
     figures |= {claim["name"]: claim_figure(claim) for claim in claims if claim["num_pairs"] > 1}
     shown = [sweep for sweep in sweeps if sweep["points"]]
     if shown:

@@ -84,6 +84,7 @@ def seeds_csv(summary: Summary) -> str:
 
 
 def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: Sequence[str], name: str) -> str:
+    tables = (results_table, differences_table)
     lines = [
         f"# {markdown_text(summary.title)}",
         "",
@@ -94,23 +95,13 @@ def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: S
         *_section("Command", ["```", shlex.join(without_paths(command)), "```"]),
         *_section("Hardware and versions", _bullets(_hardware(view, summary))),
         *_section("Scale relative to the paper", [markdown_text(_scale(summary))]),
-        *_section(
-            "Results",
-            [
-                results_table(summary).markdown(),
-                differences_table(summary).markdown(),
-                markdown_text(summary.bold_rule),
-            ],
-        ),
+        *_section("Results", [*(table(summary).markdown() for table in tables), markdown_text(summary.bold_rule)]),
         *_section("Figures", figures),
         *_section(
             "What each number shows",
             _bullets(f"{markdown_text(title)}: {markdown_text(text)}" for title, text in short_verdicts(summary)),
         ),
-        *_section(
-            "What was chosen",
-            _bullets(markdown_text(f"{entry.what}: {entry.choice}") for entry in summary.unstated),
-        ),
+        *_section("What was chosen", _bullets(markdown_text(f"{one.what}: {one.choice}") for one in summary.unstated)),
         *_section("Limits", _bullets(_limits(summary))),
         f"Numbers of every seed: [{name}.csv]({name}.csv).",
     ]
@@ -131,11 +122,8 @@ def _verdict(summary: Summary) -> list[str]:
 
 
 def _hardware(view: FolderView, summary: Summary) -> list[str]:
-    found = summary.environment
-    hours = 0.0
-    for run in view.runs:
-        if run.status == "done":
-            hours += read_record(RunSummary, RunDir(run.path).summary).seconds / 3600
+    found, done = summary.environment, [RunDir(run.path).summary for run in view.runs if run.status == "done"]
+    hours = sum(read_record(RunSummary, path).seconds for path in done) / 3600
     return [
         markdown_text(f"{found.get('cpu')}, {found.get('num_cores')} cores; device {found.get('device')}"),
         markdown_text(f"maxsup {found.get('maxsup')}, Python {found.get('python')}, torch {found.get('torch')}"),

@@ -22,8 +22,8 @@ def results_table(summary: Summary) -> ReportTable:
         for row, column, cell in table.filled()
     ]
     caption = (
-        f"{summary.title}. Mean ± standard deviation over {_seeds(summary)}; differences are to {summary.baseline}, "
-        f"seed by seed.{_scale_words(summary)}"
+        f"{summary.title}. Mean ± standard deviation over {_seeds(summary)}; differences are to "
+        f"{summary.baseline_title}, seed by seed.{_scale_words(summary)}"
     )
     heads = [Head(column.title, column.group) for column in table.columns]
     return ReportTable("results", caption, table.corner or _corner(summary), heads, rows, records)
@@ -32,21 +32,12 @@ def results_table(summary: Summary) -> ReportTable:
 def differences_table(summary: Summary) -> ReportTable:
     """Paired differences to the baseline with their intervals, in the layout of the main table."""
     whole = results_table(summary)
-    rows = [
-        Row(
-            row.title,
-            [
-                Cell(
-                    "baseline" if cell.is_baseline else cell.difference or HOLE,
-                    is_bold=cell.is_bold,
-                    is_baseline=cell.is_baseline,
-                )
-                for cell in row.cells
-            ],
-            row.group,
-        )
-        for row in whole.rows
-    ]
+
+    def difference(cell: Cell) -> Cell:
+        text = "baseline" if cell.is_baseline else cell.difference or HOLE
+        return Cell(text, is_bold=cell.is_bold, is_baseline=cell.is_baseline)
+
+    rows = [Row(row.title, [difference(cell) for cell in row.cells], row.group) for row in whole.rows]
     keys = ("row", "column", "difference", "difference_low", "difference_high", "p", "adjusted_p", "num_pairs")
     records = [
         {key: record[key] for key in keys} | {"is_bold": record["is_bold"]}
@@ -54,7 +45,7 @@ def differences_table(summary: Summary) -> ReportTable:
         if record["difference"] is not None
     ]
     caption = (
-        f"{summary.title}. Difference to {summary.baseline} and its 95 % interval over {_seeds(summary)}, seed "
+        f"{summary.title}. Difference to {summary.baseline_title} and its 95 % interval over {_seeds(summary)}, seed "
         f"by seed.{_scale_words(summary)}"
     )
     return ReportTable("differences", caption, whole.corner, whole.heads, rows, records)
@@ -62,28 +53,17 @@ def differences_table(summary: Summary) -> ReportTable:
 
 def runs_table(summary: Summary) -> ReportTable:
     """Every planned run and what became of it."""
-    heads = [
-        Head("seed"),
-        Head("status", is_number=False),
-        Head("what happened", is_number=False),
-        Head("directory", is_number=False),
-        Head("log", is_number=False),
-    ]
-    rows, records = [], []
+    words = ("status", "what happened", "directory", "log")
+    heads, rows = [Head("seed"), *(Head(title, is_number=False) for title in words)], []
     for run in summary.runs:
-        cells = [
-            Cell(str(run.seed), value=float(run.seed)),
-            Cell(run.status, is_bold=run.status != "done"),
-            Cell(run.sentence),
-            Cell(run.folder),
-            Cell(run.log or ""),
-        ]
+        cells = [Cell(str(run.seed), value=float(run.seed)), Cell(run.status, is_bold=run.status != "done")]
+        cells += [Cell(run.sentence), Cell(run.folder), Cell(run.log or "")]
         rows.append(Row(summary.arm_titles.get(run.arm, run.arm), cells))
-        records.append({key: getattr(run, key) for key in _RUN_KEYS})
     # What is empty for all of them needs no column.
     kept = [place for place in range(len(heads)) if any(row.cells[place].text for row in rows)]
     heads = [heads[place] for place in kept]
     rows = [Row(row.title, [row.cells[place] for place in kept]) for row in rows]
+    records = [{key: getattr(run, key) for key in _RUN_KEYS} for run in summary.runs]
     caption = f"All planned runs: {summary.num_done} of {len(summary.runs)} done."
     return ReportTable("runs", caption, "arm", heads, rows, records)
 

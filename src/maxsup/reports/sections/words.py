@@ -31,22 +31,18 @@ def banners(view: FolderView) -> list[Banner]:
 
 
 def results_blocks(view: FolderView) -> list[Block]:
-    """The main table and when something in it is bold."""
+    """The main table, what the lines of a cell are, and the rule of bold print."""
     summary = view.summary
     notes = [summary.note] if summary.note and not summary.is_reduced else []
     whole = MainTable(results_table(summary), (differences_table(summary),))
-    return [*(Text(note) for note in notes), whole, Text(how_to_read(summary))]
-
-
-def how_to_read(summary: Summary) -> str:
-    """What the lines of a cell are, and the rule of bold print."""
     has_published = any(cell.published for line in summary.table.cells.values() for cell in line.values())
     published = " Numbers marked with their label are those of the paper." if has_published else ""
-    return (
-        f"Under each mean stands the mean difference to {summary.baseline} over paired seeds with its 95 % "
+    how_to_read = (
+        f"Under each mean stands the mean difference to {summary.baseline_title} over paired seeds with its 95 % "
         "interval, the p of its sign-flip test, and p after Holm's correction for all losses."
         f"{published} {summary.bold_rule}".rstrip()
     )
+    return [*(Text(note) for note in notes), whole, Text(how_to_read)]
 
 
 def verdict_blocks(view: FolderView) -> list[Block]:
@@ -65,7 +61,7 @@ def short_verdicts(summary: Summary) -> list[tuple[str, str]]:
             numbers = {title: number for title, number in numbers.items() if number.difference is not None}
             if numbers:
                 title = ", ".join(word for word in (group, metric.label) if word)
-                found.append((title, _short_sentence(numbers, metric.direction, summary.baseline)))
+                found.append((title, _short_sentence(numbers, metric.direction, summary.baseline_title)))
     # What is said of several numbers alike is said once.
     titles: dict[str, list[str]] = {}
     for title, sentence in found:
@@ -115,10 +111,8 @@ def run_blocks(view: FolderView) -> list[Block]:
     """All runs, and the ends of the logs of those that failed."""
     blocks: list[Block] = [MainTable(runs_table(view.summary))]
     for run in view.runs:
-        if run.status != "done":
-            text = run.log_end()
-            if text:
-                blocks.append(Log(f"End of the log: {run.title}, seed {run.seed}", text))
+        if run.status != "done" and (text := run.log_end()):
+            blocks.append(Log(f"End of the log: {run.title}, seed {run.seed}", text))
     return blocks
 
 
@@ -132,7 +126,7 @@ def facts(summary: Summary) -> dict[str, str]:
     """Names and values under the title."""
     done, planned = summary.num_done, len(summary.runs)
     found = {
-        "Baseline": summary.baseline,
+        "Baseline": summary.baseline_title,
         "Paired seeds": str(len(summary.seeds)),
         "Runs": str(done) if done == planned else f"{done} of {planned}",
     }

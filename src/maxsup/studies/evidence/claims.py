@@ -16,7 +16,9 @@ from statistics import fmean, linear_regression
 from typing import Any, Literal, NamedTuple
 
 from maxsup.core.config import Section
+from maxsup.core.errors import hint
 from maxsup.core.recipes import read_yaml
+from maxsup.core.validation import validated
 from maxsup.studies.evidence.pools import Row, Tables, read_tables
 from maxsup.studies.statistics.paired import PairedComparison, paired_comparison, student_interval
 from maxsup.studies.statistics.power import MIN_SEEDS
@@ -74,7 +76,8 @@ class Verdict(NamedTuple):
 
 def read_claims(folder: Path) -> dict[str, Claim]:
     """The claims of a folder of evidence, by name."""
-    return {name: Claim.model_validate(values) for name, values in read_yaml(folder / CLAIMS).items()}
+    found = read_yaml(folder / CLAIMS)
+    return {name: validated(Claim, values, source=f"claim {name}") for name, values in found.items()}
 
 
 def verdicts(folder: Path) -> dict[str, Verdict]:
@@ -85,12 +88,17 @@ def verdicts(folder: Path) -> dict[str, Verdict]:
 
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
     """Claims and verdicts as plain values, for pages and JSON."""
-    claims, found = read_claims(folder), verdicts(folder)
-    settings = {name: Setting.model_validate(values) for name, values in read_yaml(folder / SETTINGS).items()}
-    return [
-        {"name": name, **claim.model_dump(), **settings[claim.setting].model_dump(), **found[name]._asdict()}
-        for name, claim in claims.items()
-    ]
+    found, settings, entries = verdicts(folder), read_yaml(folder / SETTINGS), []
+    for name, claim in read_claims(folder).items():
+        if claim.setting not in settings:
+            raise ValueError(
+                f"setting of claim {name!r} must be one of {SETTINGS}; got {claim.setting!r}. "
+                f"{hint(claim.setting, settings)}"
+            )
+        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
+        entry = {"name": name, **claim.model_dump(), **setting.model_dump(), **found[name]._asdict()}
+        entries.append(entry | {"has_enough_seeds": found[name].num_pairs >= MIN_SEEDS})
+    return entries
 
 
 def sweep_entries(folder: Path) -> list[dict[str, Any]]:
@@ -110,7 +118,7 @@ def sweep_entries(folder: Path) -> list[dict[str, Any]]:
 
 def verdict(claim: Claim, tables: Tables) -> Verdict:
     """The verdict of a claim by the rule of the protocol; of several pools a seed's differences are averaged first."""
-    values = [_by_seed(tables.get(pool, []), claim.number, (claim.claim, claim.than)) for pool in claim.pools]
+    values = [paired_values(tables.get(pool, []), claim.number, (claim.claim, claim.than)) for pool in claim.pools]
     seeds = sorted(set.intersection(*(set(found) for found in values)))
     own, other = ([fmean(found[seed][side] for found in values) for seed in seeds] for side in (0, 1))
     found = paired_comparison(own, other, margin=claim.margin / claim.factor)
@@ -144,7 +152,6 @@ def _judged(found: PairedComparison, claim: Claim) -> tuple[Word, str]:
 class SweepPoint(NamedTuple):
     """A width of a sweep: how many training images label smoothing leaves wrong, and the difference of each seed."""
 
-    pool: str
     training_error: float
     differences: tuple[float, ...]
 
@@ -167,44 +174,27 @@ def width_sweep(tables: Tables, prefix: str, number: str = "test.accuracy") -> S
         prefix: What the pools of the sweep are called before their width, ``c10_w`` for instance.
         number: Which number differs.
     """
-    names = [pool for pool in tables if pool.startswith(prefix)]
-    numbers = {pool: _by_seed(tables[pool], number, SWEPT_LOSSES) for pool in names}
-    errors = {pool: _by_seed(tables[pool], TRAINING_ACCURACY, SWEPT_LOSSES) for pool in names}
-    points, lines = [], []
-    for pool in names:
-        shared = sorted(numbers[pool].keys() & errors[pool].keys())
-        if shared:
-            wrong = fmean(1 - errors[pool][seed][1] for seed in shared)
-            differences = tuple(own - other for own, other in (numbers[pool][seed] for seed in shared))
-            points.append(SweepPoint(pool, wrong, differences))
-    seeds = (
-        set.intersection(*(numbers[pool].keys() & errors[pool].keys() for pool in names)) if len(names) > 1 else set()
-    )
-    for seed in sorted(seeds):
-        across = [1 - errors[pool][seed][1] for pool in names]
-        up = [numbers[pool][seed][0] - numbers[pool][seed][1] for pool in names]
-        lines.append(linear_regression(across, up))
-    slope, intercept = (
-        (paired_comparison(ends, [0.0] * len(ends)) for ends in zip(*lines, strict=True))
-        if lines
-        else (
-            paired_comparison([], []),
-            paired_comparison([], []),
-        )
-    )
+    widths: list[dict[int, tuple[float, float]]] = []  # by seed: training error, and difference
+    for rows in (rows for pool, rows in tables.items() if pool.startswith(prefix)):
+        numbers, fitted = (paired_values(rows, key, SWEPT_LOSSES) for key in (number, TRAINING_ACCURACY))
+        shared = sorted(numbers.keys() & fitted.keys())
+        widths.append({seed: (1 - fitted[seed][1], numbers[seed][0] - numbers[seed][1]) for seed in shared})
+    columns = [tuple(zip(*found.values(), strict=True)) for found in widths if found]
+    points = sorted(SweepPoint(fmean(wrong), differences) for wrong, differences in columns)
+    seeds = sorted(set(widths[0]).intersection(*widths)) if len(widths) > 1 else []
+    lines = [linear_regression(*zip(*(found[seed] for found in widths), strict=True)) for seed in seeds]
+    slope, intercept = (paired_comparison([line[side] for line in lines], [0.0] * len(lines)) for side in (0, 1))
     word: Word = "undecided"
     if len(lines) >= MIN_SEEDS and slope.excludes_zero:
         word = "confirmed" if slope.low > 0 else "contradicted"
-    return Sweep(
-        tuple(sorted(points, key=lambda point: point.training_error)), word, _ends(slope), _ends(intercept), len(lines)
-    )
+    return Sweep(tuple(points), word, _ends(slope), _ends(intercept), len(lines))
 
 
 def _ends(found: PairedComparison) -> tuple[float, float, float]:
     return found.mean_difference, found.low, found.high
 
 
-def _by_seed(rows: Sequence[Row], number: str, losses: tuple[str, str]) -> dict[int, tuple[float, float]]:
+def paired_values(rows: Sequence[Row], number: str, losses: tuple[str, str]) -> dict[int, tuple[float, float]]:
     """The number of two losses for every seed that has both."""
     found = {(row["loss"], row["seed"]): row.get(number, math.nan) for row in rows}
     pairs = {

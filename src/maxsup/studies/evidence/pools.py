@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxsup.analysis import data_label, result_path
 from maxsup.core.config import LossConfig
 from maxsup.core.errors import DataError
 from maxsup.core.files.reading import as_written, read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
+from maxsup.studies.execution.study_folder import request_path
 from maxsup.studies.execution.worker import JOB, read_job
 from maxsup.studies.tuning import TUNING_SEEDS
 
@@ -92,10 +92,8 @@ def read_tables(results: Path) -> Tables:
     for path in sorted(results.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             tables[path.stem] = [
-                {
-                    key: value if key == "loss" else int(value) if key == "seed" else _float(value)
-                    for key, value in row.items()
-                }
+                {"loss": row.pop("loss"), "seed": int(row.pop("seed"))}
+                | {key: float(value or math.nan) for key, value in row.items()}
                 for row in csv.DictReader(file)
             ]
     return tables
@@ -108,16 +106,7 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
     # Also what was analysed by hand afterwards, without options.
     others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
     for request in [*job["analyses"], *others]:
-        data = request.get("data")
-        path = result_path(
-            run.path,
-            request["what"],
-            split=request["split"],
-            weights=request["weights"],
-            options=request["options"],
-            data=data_label(data["name"], data["options"]) if data else None,
-        )
-        name = _analysis_name(request)
+        path, name = request_path(run.path, request), _analysis_name(request)
         found = read_record(AnalysisResult, path).numbers if path.is_file() else {}
         numbers |= {f"{name}.{key}": entry.value for key, entry in found.items()}
     epochs = read_json_lines(run.timing) if run.timing.is_file() else []
@@ -171,10 +160,8 @@ def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
             found.setdefault(key, set()).add(str(record.get(key)))
         with as_written(run.timing):
             seconds += sum(float(line["seconds"]) for line in read_json_lines(run.timing))
-    return {key: sorted(values) for key, values in found.items()} | {
-        "num_runs": len(runs),
-        "hours": round(seconds / 3600, 2),
-    }
+    counted = {"num_runs": len(runs), "hours": round(seconds / 3600, 2)}
+    return {key: sorted(values) for key, values in found.items()} | counted
 
 
 def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int) -> dict[str, Any]:
@@ -185,7 +172,3 @@ def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int)
 
 def _cell(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.6g}"
-
-
-def _float(text: str) -> float:
-    return float(text) if text else math.nan

@@ -20,34 +20,21 @@ _SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Pulse:
-    """What a run does at the moment.
+    """What a run does at the moment."""
 
-    Args:
-        epoch: The epoch that runs, counted from 0.
-        step: Its finished steps.
-        num_steps: Steps of an epoch; 0 before the first.
-        images_per_second: Of training steps.
-        seconds_left: Until the last epoch is over, going on as since the worker began.
-        doing: What it does besides training.
-        age: Seconds since it was written.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    num_steps: int = 0
+    epoch: int = 0  # the one that runs, counted from 0
+    step: int = 0  # the last one that is finished
+    num_steps: int = 0  # of an epoch; 0 before the first
     images_per_second: float | None = None
-    seconds_left: float | None = None
-    doing: str = ""
-    age: float = field(default=0.0, compare=False)
+    seconds_left: float | None = None  # until the last epoch is over, going on as since the worker began
+    doing: str = ""  # besides training
+    age: float = field(default=0.0, compare=False)  # seconds since it was written
 
 
 class PulseReporter(Reporter):
     """Lines for the log of a worker, and a file that says how far it is.
 
-    Args:
-        stream: Where lines go.
-        folder: The run directory.
-        on_pulse: Called when the file was written, for whoever watches from the same process.
+    ``on_pulse`` is called when the file was written, for whoever watches from the same process.
     """
 
     def __init__(self, stream: TextIO, folder: Path, on_pulse: Callable[[], None] | None = None) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxsup.core.errors import Interruption
-from maxsup.core.files.reading import as_written, read_json, read_plain
+from maxsup.core.files.checkpoints import whole_lines
+from maxsup.core.files.reading import as_written, read_json
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard
@@ -26,24 +27,15 @@ from maxsup.core.registry import Registry
 from maxsup.studies.execution.heartbeat import Pulse, read_pulse
 from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
 
-LOOK_SECONDS = 0.4
-"""Time between two looks at the folders."""
-
-SETTLE_SECONDS = 30.0
-"""How long a file system may take to show what another machine has written."""
+LOOK_SECONDS = 0.4  # between two looks at the folders
+SETTLE_SECONDS = 30.0  # that a file system may take to show what another machine has written
 
 Status = Literal["queued", "running", "done", "failed"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made: its folder holds a ``job.json``.
-
-    Args:
-        name: What to call it.
-        folder: The run directory.
-        epochs: How many epochs it trains.
-    """
+    """A run to be made in a folder that holds its ``job.json``, and how many epochs it trains."""
 
     name: str
     folder: Path
@@ -52,26 +44,15 @@ class Job:
 
 @dataclass(frozen=True)
 class JobState:
-    """How far a run is.
-
-    Args:
-        job: Which run.
-        status: ``queued``, ``running``, ``done`` or ``failed``.
-        epoch: Finished epochs.
-        seconds: Spent on training, in all attempts.
-        seconds_left: Of training, as far as one can tell.
-        sentence: Why it failed, or what it does besides training.
-        log: What its worker printed; None as long as there is none.
-        pulse: What it does at the moment, where it runs.
-    """
+    """How far a run is."""
 
     job: Job
     status: Status
-    epoch: int = 0
-    seconds: float | None = None
-    seconds_left: float | None = None
-    sentence: str = ""
-    log: Path | None = None
+    epoch: int = 0  # finished
+    seconds: float | None = None  # spent on training, in all attempts
+    seconds_left: float | None = None  # of training, as far as one can tell
+    sentence: str = ""  # why it failed, or what it does besides training
+    log: Path | None = None  # what its worker printed
     pulse: Pulse = field(default_factory=Pulse)
 
     @property
@@ -84,16 +65,12 @@ OnChange = Callable[[Sequence[JobState]], None]
 
 
 def read_state(job: Job, *, ended: str = "") -> JobState:
-    """How far a run is, from its folder alone.
-
-    Args:
-        job: Which run.
-        ended: How its worker ended, where it did: what is not done then has failed.
-    """
-    folder = job.folder
+    """How far a run is, from its folder alone; ``ended`` says how its worker did: what is not done then has failed."""
+    folder, run = job.folder, RunDir(job.folder)
     log = folder / LOG if (folder / LOG).exists() else None
-    seconds = _epoch_seconds(folder)
-    epoch, spent = _num_lines(RunDir(folder).metrics), sum(seconds) if seconds else None
+    with as_written(run.timing):
+        seconds = [float(json.loads(line)["seconds"]) for line in whole_lines(run.timing)]
+    epoch, spent = len(whole_lines(run.metrics)), sum(seconds) if seconds else None
     if is_done(folder):
         return JobState(job, "done", job.epochs, spent, 0.0, log=log)
     failure = read_json(folder / FAILURE) if (folder / FAILURE).exists() else None
@@ -104,9 +81,9 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
         return JobState(job, "queued", epoch, spent, log=log)
     left = None
     if spent is not None:
-        each = spent / len(seconds)
+        each, age = spent / len(seconds), max(time.time() - run.timing.stat().st_mtime, 0.0)
         # Never less than the epochs after the one that runs: it may only be slow.
-        left = max(each * (job.epochs - epoch) - _age(RunDir(folder).timing), each * (job.epochs - epoch - 1), 0.0)
+        left = max(each * (job.epochs - epoch) - age, each * (job.epochs - epoch - 1), 0.0)
     pulse = read_pulse(folder, folder / STARTED)
     if pulse.seconds_left is not None:
         left = max(pulse.seconds_left - pulse.age, 0.0)
@@ -127,11 +104,7 @@ class Launcher(ABC):
     """Whether runs may be made on other machines, which may have data that this one lacks."""
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
-        """What is asked for each run, for people to read.
-
-        Args:
-            num_loaders: Loader processes of the run that has most of them.
-        """
+        """What is asked for each run, for people to read, if no run has more loader processes than these."""
         return {}
 
     def check_machine(self) -> None:  # noqa: B027 (most launchers need nothing)
@@ -300,23 +273,3 @@ def _interruption(number: int, states: Sequence[JobState]) -> Interruption:
         f"checkpoint to go on from, {len(left) - num_saved} have none yet. Give the same command again to go on.",
         signal_number=number,
     )
-
-
-def _epoch_seconds(folder: Path) -> list[float]:
-    path = RunDir(folder).timing
-    with as_written(path):
-        return [float(json.loads(line)["seconds"]) for line in _lines(path)]
-
-
-def _num_lines(path: Path) -> int:
-    return len(_lines(path))
-
-
-def _lines(path: Path) -> list[bytes]:
-    """Whole lines; one that is being written is none yet."""
-    content = read_plain(path) if path.exists() else b""
-    return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-
-
-def _age(path: Path) -> float:
-    return max(time.time() - path.stat().st_mtime, 0.0)

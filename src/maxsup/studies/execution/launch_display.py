@@ -24,11 +24,8 @@ _ORDER: tuple[Status, ...] = ("running", "failed", "queued", "done")
 _STYLES = {"running": "bold", "failed": "red", "queued": "dim", "done": "green"}
 _BAR_WIDTH = 20
 
-LINE_SECONDS = 15.0
-"""Time between two lines about how far a run is."""
-
-STILL_SECONDS = 60.0
-"""How long a run may stand still before it is named."""
+LINE_SECONDS = 15.0  # between two lines about how far a run is
+STILL_SECONDS = 60.0  # that a run may stand still before it is named
 
 
 class View(Display):
@@ -41,9 +38,7 @@ class View(Display):
 class LineView(View):
     """One line when a run starts or ends, and now and then how far it is; a run that does not move is named.
 
-    Args:
-        stream: Where to; standard error by default.
-        clock: Gives seconds.
+    Lines go to standard error, or to another stream; ``clock`` gives seconds.
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,11 +77,7 @@ class LineView(View):
 
 
 class TableView(View):
-    """A table of all runs, twice a second; where they do not fit, those that run and those that failed come first.
-
-    Args:
-        console: Where to; standard error by default.
-    """
+    """A table of all runs, twice a second; where they do not fit, those that run and those that failed come first."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
@@ -132,15 +123,10 @@ class NotebookView(View):
 
 def create_view() -> View:
     """A table on a terminal and in a notebook, lines elsewhere."""
-    if _is_notebook():
+    # Nothing is imported to find out whether this process is the kernel of a notebook.
+    if hasattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel"):
         return NotebookView()
     return TableView() if sys.stderr.isatty() else LineView()
-
-
-def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook; nothing is imported to find out."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and hasattr(shell, "kernel")
 
 
 def state_table(states: Sequence[JobState], height: int = 25) -> Table:
@@ -158,9 +144,8 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("status")
     table.add_column("", width=_BAR_WIDTH)
-    table.add_column("epoch", justify="right")
-    table.add_column("left", justify="right")
-    table.add_column("images/s", justify="right")
+    for name in ("epoch", "left", "images/s"):
+        table.add_column(name, justify="right")
     table.add_column("", no_wrap=True, overflow="ellipsis")
     for state in shown:
         is_running, pulse = state.status == "running", state.pulse

@@ -21,9 +21,7 @@ from maxsup.studies.execution.launch import LAUNCHERS, Job, Launcher, ending, mi
 from maxsup.studies.execution.worker import SAVE_SECONDS, attempt, read_job
 
 _LOOK_SECONDS = 0.2
-
-_MAX_TIMEOUTS = 100
-"""How often a run may reach the time limit and go on."""
+_MAX_TIMEOUTS = 100  # how often a run may reach the time limit and go on
 
 
 class Task:

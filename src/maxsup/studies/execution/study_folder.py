@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from maxsup import __version__
-from maxsup.analysis import ANALYSES
+from maxsup.analysis import ANALYSES, data_label, result_path
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import as_written
@@ -117,14 +117,7 @@ def plan_folder(
     """What a study needs and where it goes; nothing is written.
 
     A folder that already holds this study is taken up again: finished runs stay, also where seeds or losses were added.
-    One that holds runs with other settings is refused.
-
-    Args:
-        study: The study.
-        output: Its folder.
-        scale: ``full``, ``small`` or ``tiny``.
-        overrides: ``key.sub=value`` each, for every recipe.
-        data_root: Where data sets are.
+    One that holds runs with other settings is refused. Overrides are for every recipe.
     """
     words = [*overrides, *([f"data.root={Path(data_root).resolve()}"] if data_root else [])]
     for word in words:
@@ -163,15 +156,13 @@ def write_folder(folder: StudyFolder) -> None:
             others = read_job(directory.path)["analyses"]
             job["analyses"] += [request for request in others if request not in job["analyses"]]
         directory.write_json(directory.path / JOB, job)
+    runs = folder.runs.items()
     record = StudyRecord(
         version=__version__,
         study=folder.study,
         scale=folder.scale,
-        runs={
-            name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool)
-            for name, run in folder.runs.items()
-        },
-        recipes={name: run.recipe.model_dump(mode="json") for name, run in folder.runs.items()},
+        runs={name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool) for name, run in runs},
+        recipes={name: run.recipe.model_dump(mode="json") for name, run in runs},
         analyses=folder.analyses,
         missing=folder.missing,
     )
@@ -226,8 +217,15 @@ def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> di
         "split": analysis.split,
         "weights": weights,
         "options": options,
-        "data": _dumped(data),
+        "data": None if data is None else data.model_dump(mode="json"),
     }
+
+
+def request_path(run: Path, request: Mapping[str, Any]) -> Path:
+    """The file that holds the result of a request of ``job.json``."""
+    data, names = request.get("data"), ("split", "weights", "options")
+    label = data_label(data["name"], data["options"]) if data else None
+    return result_path(run, request["what"], data=label, **{name: request[name] for name in names})
 
 
 def _is_joint(analysis: PlannedAnalysis) -> bool:
@@ -270,15 +268,17 @@ def _require_same_study(folder: StudyFolder) -> None:
     left, right = (
         next(found[key] for key in found if key not in other) for found, other in ((before, now), (now, before))
     )
-    key, (old, new) = next(
-        (key, pair)
-        for key, pair in differing_keys(left, right).items()
-        if key != "seed" and not key.startswith("loss.")
-    )
+    key, (old, new) = next(iter(differing_settings(left, right).items()))
     raise MaxsupError(
         f"output must hold runs that differ in loss and seed alone; got {str(folder.path)!r}, which was made with "
         f"{key}={old!r}, for {key}={new!r}. Choose another --output."
     )
+
+
+def differing_settings(left: Recipe, right: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Keys, losses and seeds aside, in which two recipes differ, with both values."""
+    found = differing_keys(left, right).items()
+    return {key: pair for key, pair in found if key != "seed" and not key.startswith("loss.")}
 
 
 def _settings(recipes: Iterable[Recipe]) -> dict[str, Recipe]:
@@ -310,7 +310,3 @@ def _obstacle(name: str, options: str, root: str | None) -> str:
     except DataError as error:
         return str(error)
     return ""
-
-
-def _dumped(choice: DataChoice | None) -> dict[str, Any] | None:
-    return None if choice is None else choice.model_dump(mode="json")

@@ -45,12 +45,10 @@ JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker
 
 ORDERS = "--orders"
 
+# How long workers may take to save before they are killed; their last checkpoint holds.
 SAVE_SECONDS = 60.0
-"""How long workers may take to save before they are killed; their last checkpoint holds."""
-
+# How long a worker waits for another one to leave its folder: one whose launcher has died saves first.
 WAIT_SECONDS = 120.0
-"""How long a worker waits for another one to leave its folder: one whose launcher has died saves first."""
-
 _LOOK_SECONDS = 0.2
 
 
@@ -72,12 +70,7 @@ def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
 
 
 def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
-    """Whether a run is trained, where it is to be, and all analyses of a job are over.
-
-    Args:
-        folder: The run directory.
-        job: What is asked for, where that is not written down yet.
-    """
+    """Whether a run is trained, where it is to be, and all analyses of its job, or of another ``job``, are over."""
     has_summary = RunDir(folder).summary.exists()
     if job is None and not has_summary and not (folder / JOB).exists():
         return False
@@ -89,10 +82,6 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
     """Train what ``job.json`` says, then do the analyses that are not there yet.
 
     An analysis that fails does not keep the others from being made; the first error is raised at the end.
-
-    Args:
-        folder: The run directory with its ``job.json``.
-        reporter: Shows how training and analyses go; nothing by default.
     """
     import torch
 
@@ -120,7 +109,7 @@ def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
             done = _analyzed(folder, request, runs or [folder])
             for same in job["analyses"]:
                 if same | {"name": None} == request | {"name": None}:
-                    run.write_json(analysis_marker(folder, same), done | {"request": same})
+                    run.write_json(analysis_marker(folder, same), {"request": same, **done})
         except Exception as error:
             # To the log: a process that watches itself shows other things.
             print(traceback.format_exc(), file=sys.stderr) if reporter is None else reporter.say(traceback.format_exc())
@@ -136,11 +125,8 @@ def attempt(
 ) -> int:
     """:func:`run_job` on one thread, with its log, alone in its folder; what goes wrong is left in ``failure.json``.
 
-    Args:
-        folder: The run directory with its ``job.json``.
-        wait_seconds: How long to wait for another process that works there.
-        on_pulse: Called every second or so. A process that watches itself is not the worker's own: what it prints and
-            the number of its threads stay as they are.
+    Where another process works there, it is waited for. ``on_pulse`` is called every second or so; a process that
+    watches itself is not the worker's own: what it prints and the number of its threads stay as they are.
 
     Returns:
         The exit code: 0, that of the error, or 130 or 143 after a signal, which is no failure: the run is saved.
@@ -199,37 +185,23 @@ def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
 
 
 def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) -> dict[str, Any]:
-    """Make an analysis of runs; gives the content of its marker."""
+    """Make an analysis of runs; gives what its marker says of it."""
     from maxsup.analysis import analyze
     from maxsup.core.display import Display
 
-    name = request["what"]
+    name, data = request["what"], request.get("data") or {}
     done = analyze(
         runs,
         [name],
         split=request.get("split") or "test",
         weights=request.get("weights") or "last",
-        overrides=data_overrides(request.get("data")),
+        overrides=[f"data.{key}={json.dumps(value)}" for key, value in data.items() if value not in (None, {})],
         options={name: request.get("options") or {}},
         with_figures=False,
         progress=Display(),
     )
     base = folder.resolve()
-    return {
-        "request": dict(request),
-        "files": [os.path.relpath(file.resolve(), base) for file in done.files],
-        "skipped": done.skipped,
-    }
-
-
-def data_overrides(data: Mapping[str, Any] | None) -> list[str]:
-    """The choice of data of an analysis as words for the recipe.
-
-    Example:
-        >>> data_overrides({"name": "cifar10_c", "options": {"severity": 3}, "image_size": None})
-        ['data.name="cifar10_c"', 'data.options={"severity": 3}']
-    """
-    return [f"data.{key}={json.dumps(value)}" for key, value in (data or {}).items() if value not in (None, {})]
+    return {"files": [os.path.relpath(file.resolve(), base) for file in done.files], "skipped": done.skipped}
 
 
 @contextmanager

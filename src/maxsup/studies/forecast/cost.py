@@ -15,7 +15,7 @@ from maxsup.analysis.outputs import MAX_IMAGES
 from maxsup.core.config import Recipe
 from maxsup.core.recipes import load_recipe
 from maxsup.data import DATASETS
-from maxsup.models import SEGMENTERS, create_model, create_segmenter
+from maxsup.dense import create_network
 from maxsup.studies.entries import DataChoice
 from maxsup.studies.expansion import expand, planned_analyses
 from maxsup.studies.schema import ScaleName, Study
@@ -35,19 +35,12 @@ _ARCHIVES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What some runs need.
+    """What some runs need."""
 
-    Args:
-        gpu_hours: Of training, at :data:`OPERATIONS_PER_SECOND`; of runs whose data is known.
-        disk_gb: Checkpoints and outputs of all these runs.
-        data: GB of each data set to be fetched; None where that is not known.
-        num_unknown: Runs that are not counted, because the size of their data or network is not known.
-    """
-
-    gpu_hours: float
-    disk_gb: float
-    data: dict[str, float | None]
-    num_unknown: int
+    gpu_hours: float  # of training, at OPERATIONS_PER_SECOND; of runs whose data is known
+    disk_gb: float  # checkpoints and outputs of all these runs
+    data: dict[str, float | None]  # GB of each data set to be fetched; None where that is not known
+    num_unknown: int  # runs that are not counted: the size of their data or network is not known
 
     def lines(self) -> list[str]:
         """The same in words."""
@@ -67,23 +60,15 @@ class Cost:
 
 def study_cost(study: Study, scale: ScaleName) -> Cost:
     """What a study needs at a scale, with the data it asks for first, whether or not that is here."""
-    runs = expand(study, scale, is_available=_is_thought_here)
-    analyses = planned_analyses(study, scale, is_available=_is_thought_here)
+    runs = expand(study, scale, is_available=lambda choice: True)
+    analyses = planned_analyses(study, scale, is_available=lambda choice: True)
     other = [analysis.data.name for analysis in analyses if analysis.data is not None]
     other += [load_recipe(str(name)).data.name for analysis in analyses if (name := analysis.options.get("recipe"))]
     return expected_cost([run.recipe for run in runs], other)
 
 
-def _is_thought_here(choice: DataChoice) -> bool:
-    return True
-
-
 def expected_cost(recipes: Iterable[Recipe], other_data: Iterable[str] = ()) -> Cost:
-    """GPU-hours, disk and data of runs.
-
-    Args:
-        recipes: One a run.
-        other_data: Names of data that only analyses need.
+    """GPU-hours, disk and data of runs with these recipes, and other data that only analyses need.
 
     Example:
         >>> from maxsup.core.recipes import load_recipe
@@ -119,23 +104,21 @@ def _one(text: str) -> tuple[float, float] | None:
     if classes is None or size is None:
         return None
     num_classes, channels = int(classes[1].replace(",", "")), int(shape[1]) if shape else 3
-    create = create_segmenter if recipe.model.name in SEGMENTERS.names() else create_model
     try:
         with device("meta"):
-            model = create(
+            model = create_network(
                 recipe.model.name, num_classes, in_channels=channels, image_size=size, **recipe.model.options
             ).eval()
             with FlopCounterMode(display=False) as counter:
                 model(zeros(1, channels, size, size))
-    except (NotImplementedError, RuntimeError):  # a network that looks at values cannot be counted
+    except (ImportError, NotImplementedError, RuntimeError):  # not installed, or a network that looks at values
         return None
     num_images = recipe.epochs * numbers[0] if recipe.iterations is None else recipe.iterations * recipe.batch_size
     seconds = _BACKWARD * counter.get_total_flops() * num_images / OPERATIONS_PER_SECOND
     weights = sum(each.numel() for each in model.parameters()) * _FLOAT_BYTES
     copies = 1 + (1 if recipe.optimizer.name == "sgd" else 2) + (recipe.ema.decay > 0)
-    outputs = (
-        _NUM_SPLITS * min(numbers[0], MAX_IMAGES) * (num_classes + getattr(model, "num_features", 0)) * _FLOAT_BYTES
-    )
+    width = num_classes + getattr(model, "num_features", 0)
+    outputs = _NUM_SPLITS * min(numbers[0], MAX_IMAGES) * width * _FLOAT_BYTES
     return seconds, 2.0 * weights * copies + outputs
 
 

@@ -1,10 +1,10 @@
-"""What can be said of runs before they are made: what their data decides, how long they take, which of them fail."""
+"""What is said of runs before they are made: how many, how long, which of them fail, and what the seeds can show."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,12 @@ from maxsup.analysis import ANALYSES, RunOutputs
 from maxsup.core.config import Recipe, differing_keys
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
-from maxsup.data import DataBundle, MaskSplit, Split
+from maxsup.data import DataBundle, Split
+from maxsup.studies.execution.launch import Launcher
+from maxsup.studies.execution.launch_display import duration
+from maxsup.studies.execution.launch_local import num_processors
+from maxsup.studies.execution.study_folder import StudyFolder
+from maxsup.studies.statistics.power import MIN_SEEDS, POWER, detectable_difference
 from maxsup.training.builders import build_data
 from maxsup.training.preflight.defaults import fitted
 from maxsup.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
@@ -26,17 +31,13 @@ Names = dict[str, list[str]]
 class Preview:
     """What a few steps of each setting tell.
 
-    Args:
-        seconds: That training takes, one run after another; of runs that can be made here. None where none can.
-        missing: Names of runs by the sentence about their data, where that cannot be used.
-        failing: Names of runs that fail at their first step, by the sentence about it.
-        analyses: What goes wrong with analyses, by their name.
+    ``seconds`` are those of training all runs that can be made here, one after another; None where none can.
     """
 
     seconds: float | None
-    missing: Names = field(default_factory=dict)
-    failing: Names = field(default_factory=dict)
-    analyses: dict[str, str] = field(default_factory=dict)
+    missing: Names  # runs by the sentence about their data, where that cannot be used
+    failing: Names  # runs that fail at their first step, by the sentence about it
+    analyses: dict[str, str]  # what goes wrong with analyses, by their name
 
 
 def preview(
@@ -45,12 +46,9 @@ def preview(
     analyses: Mapping[str, Mapping[str, Any]] | None = None,
     is_elsewhere: bool = False,
 ) -> Preview:
-    """Make the first step of every loss, and every analysis of a few images.
+    """Make the first step of every loss, and every analysis, whose options are given by name, of a few images.
 
-    Args:
-        recipes: By name of the run.
-        analyses: Options of analyses that will be made of every run, by name.
-        is_elsewhere: Whether they may be made on machines that have data which this one lacks.
+    Runs that are made elsewhere may have data there which this machine lacks.
 
     Raises:
         Exception: What the first step raised, where no run can be made: there is nothing to begin with.
@@ -97,6 +95,76 @@ def settled_overrides(
     return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
 
 
+def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
+    """How many runs there are, how many are done, and how long training the others may take.
+
+    Raises:
+        Exception: Where no open run can be made, what its first step raised.
+    """
+    open_runs = folder.open_runs()
+    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    text = f"{len(folder.runs)} run{_s(len(folder.runs))} ({num_seeds} seed{_s(num_seeds)})"
+    if len(open_runs) < len(folder.runs):
+        text += f", {len(folder.runs) - len(open_runs)} of them done"
+    if not open_runs:
+        return "\n".join([text, *folder.missing])
+    # One that fine-tunes by a recipe of its own is a training, not a few images.
+    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
+    found = preview(
+        {name: run.recipe for name, run in open_runs.items()},
+        analyses={plan.what: plan.options for plan in tried},
+        is_elsewhere=launcher.is_elsewhere,
+    )
+    num_workers = min(launcher.num_workers or num_processors(), len(open_runs))
+    if found.seconds is None:
+        text += "; how long is unknown: their data is not here"
+    else:
+        time = duration(found.seconds / num_workers)
+        text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
+    for sentence, names in found.missing.items():
+        text += f"\n{len(names)} of them cannot be trained here ({', '.join(names)}): {sentence}"
+    for sentence, names in found.failing.items():
+        text += f"\n{len(names)} of them will fail ({', '.join(names)}): {sentence}"
+    for analysis, sentence in found.analyses.items():
+        text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
+    return "\n".join([text, *folder.missing])
+
+
+def power_text(folder: StudyFolder) -> str:
+    """What so many seeds can show."""
+    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    if num_seeds < MIN_SEEDS:
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
+        return (
+            f"{num_seeds} seed{_s(num_seeds)} cannot show a difference of any size: the smallest p that can come of "
+            f"it is above 0.05.{fix}"
+        )
+    size = detectable_difference(1.0, num_seeds)
+    return (
+        f"{num_seeds} seeds find a true difference of {size:.2f} standard deviations of the paired differences in "
+        f"{POWER:.0%} of cases; for instance {size * 0.5:.2f} points of accuracy where these differ by 0.5 points "
+        "from seed to seed"
+    )
+
+
+def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launcher) -> str:
+    """One sentence on all runs of several studies that are open, each counted once however many share it."""
+    runs = {folder.folder(name): run.recipe for folder in folders for name, run in folder.open_runs().items()}
+    seen = preview({str(path): recipe for path, recipe in runs.items()}, is_elsewhere=True)
+    num_workers = launcher.num_workers or num_processors()
+    num_missing = sum(map(len, seen.missing.values()))
+    text = f"{num_studies} studies need {len(runs)} more runs"
+    if num_missing:
+        text += f", of which {num_missing} lack their data"
+    if seen.seconds:
+        text += f"; about {duration(seen.seconds / num_workers)} of training with {num_workers} at a time"
+    return f"{text}, analyses and runs with tuned strengths not counted"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
 def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
     """Names of runs that differ in the seed alone, in lists of those that differ in the loss besides."""
     found: dict[str, dict[str, list[str]]] = {}
@@ -129,8 +197,6 @@ def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str,
 
 def _few(split: Split) -> Split:
     """Some images of some classes."""
-    if isinstance(split, MaskSplit):
-        return split
     labels: Sequence[int] = split.labels.tolist()
     kept, counts = [], dict[int, int]()
     for index, label in enumerate(labels):

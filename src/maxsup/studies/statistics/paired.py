@@ -21,7 +21,7 @@ skewed (exponential)   88.1 %  88.8 %  89.7 %  89.8 %  90.5 %
 A bootstrap (BCa) covers 85.5 % at 6 seeds of normal differences. The interval that inverts the sign-flip test covers
 96.9 % there, but is infinite below 6 seeds, and does no better where differences are skewed (93.4 % at 6 seeds, 90.2 %
 at 10). Differences of runs that share all but the loss are seldom skewed; p, which stands beside the interval, and the
-single differences in the report show where they are. ``tests/unit/studies/test_statistics.py`` repeats the simulation.
+single differences in the report show where they are. ``tests/unit/studies/statistics/test_paired.py`` simulates it.
 
 **Several losses.** Holm's correction is printed beside each p and does not decide what is bold, because it cannot be
 passed at 6 seeds: the smallest p there is 2/64 = 0.031, and two comparisons double it. ``seeds_needed`` says how many

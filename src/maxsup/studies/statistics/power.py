@@ -63,18 +63,8 @@ def detectable_difference(std_difference: float, num_seeds: int) -> float:
         )
     if num_seeds < MIN_SEEDS:
         return math.inf
-    return _t_test_size(num_seeds) * std_difference
+    from scipy.special import nctdtrinc, stdtrit
 
-
-def _t_test_size(num_seeds: int) -> float:
-    """Effect size for which a two-sided t test has the wanted power, by bisection; the other tail is negligible."""
-    from scipy.special import nctdtr, stdtrit
-
-    freedom = num_seeds - 1
-    bar = float(stdtrit(freedom, 1 - LEVEL / 2))
-    low, high = 0.0, 2.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        has_power = 1 - nctdtr(freedom, middle * math.sqrt(num_seeds), bar) >= POWER
-        low, high = (low, middle) if has_power else (middle, high)
-    return high
+    # The noncentrality for which the statistic passes its bar with the wanted power; the other tail is negligible.
+    noncentrality = nctdtrinc(num_seeds - 1, 1 - POWER, stdtrit(num_seeds - 1, 1 - LEVEL / 2))
+    return float(noncentrality) / math.sqrt(num_seeds) * std_difference

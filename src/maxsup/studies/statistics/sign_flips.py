@@ -7,7 +7,6 @@ long for the thousands of rows of a simulation: it makes the flips one by one wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -38,20 +37,15 @@ def sign_flip_p_values(differences: Array) -> Array:
     num_seeds = differences.shape[1]
     is_exact = num_seeds <= MAX_EXACT_FLIPS
     signs = _signs(num_seeds) if is_exact else _drawn_signs(num_seeds)
-    p_values = np.empty(len(differences))
-    for part in _parts(len(differences), len(signs)):
-        rows = differences[part]
+    p_values, step = np.empty(len(differences)), max(1, _NUM_HELD // len(signs))
+    for start in range(0, len(differences), step):
+        rows = differences[start : start + step]
         bar = np.abs(rows.sum(axis=1)) - _TIE * np.abs(rows).sum(axis=1)
         is_as_far = np.abs(rows @ signs.T) >= bar[:, None]
         # Drawn flips: the observed one counts as one of them, so that p is never 0.
         share = is_as_far.mean(axis=1) if is_exact else (1 + is_as_far.sum(axis=1)) / (1 + len(signs))
-        p_values[part] = share
+        p_values[start : start + step] = share
     return p_values
-
-
-def _parts(num_rows: int, num_each: int) -> Iterator[slice]:
-    step = max(1, _NUM_HELD // num_each)
-    return (slice(start, start + step) for start in range(0, num_rows, step))
 
 
 @lru_cache(maxsize=4)

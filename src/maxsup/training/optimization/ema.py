@@ -15,9 +15,7 @@ from torch import nn
 class MovingAverage:
     """Keeps ``average <- decay * average + (1 - decay) * weights``, running statistics included.
 
-    Args:
-        model: What to follow; the average starts as a copy of it.
-        decay: Share of the old average that is kept at each step.
+    It starts as a copy of ``model``.
 
     Example:
         >>> layer = nn.Linear(1, 1, bias=False)

@@ -15,18 +15,11 @@ def learning_rate(
     share: float,
     steps_per_epoch: int | None = None,
 ) -> float:
-    """The rate at a point of training.
+    """The rate at a point of training: ``share`` of the 0-based ``epoch`` is done, from 0 to below 1.
 
     With ``interval="step"`` it changes inside an epoch. With ``interval="epoch"`` it is constant there, and an epoch of
     the warm-up already has the value that its end stands for. Decays by cosine or line begin where the warm-up ends.
-
-    Args:
-        optimizer: Gives the peak.
-        schedule: Gives the form.
-        num_epochs: Length of training.
-        epoch: 0-based.
-        share: How much of the epoch is done, in [0, 1).
-        steps_per_epoch: Where training is counted in iterations, as a warm-up then may be.
+    ``steps_per_epoch`` is given where training is counted in iterations, as a warm-up then may be.
 
     Example:
         >>> form = ScheduleConfig(name="multistep", milestones=(60, 120), gamma=0.2, warmup_epochs=1)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
 from maxsup.core.config import AUTO, Recipe
 from maxsup.core.errors import DataError
 from maxsup.data import DATASETS, DataBundle, MaskSplit, Split
-from maxsup.data.masks.transforms import check_dense, check_not_dense
 from maxsup.data.pipelines.transforms import check_effective
-from maxsup.data.presence import missing_places
+from maxsup.data.registry import missing_places
 from maxsup.data.survey import survey
-from maxsup.models import SEGMENTERS, create_model, create_segmenter
-from maxsup.training.builders import build_loss, check_task, prepare_for_masks
+from maxsup.dense import SEGMENTERS, create_network
+from maxsup.dense.checks import check_dense, check_not_dense, check_task, prepare_for_masks
+from maxsup.training.builders import build_loss
 from maxsup.training.loss_inputs import Needs, check_teacher
 from maxsup.training.preflight.defaults import MAX_SIDE, network_for
 
@@ -23,11 +22,8 @@ from maxsup.training.preflight.defaults import MAX_SIDE, network_for
 def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
 
-    ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn.
-
-    Args:
-        recipe: What is looked over.
-        num_classes: Of its data, where that is known; it matters to the number of parameters alone.
+    ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn. ``num_classes``
+    matters to the number of parameters alone.
 
     Example:
         >>> check_recipe(Recipe())["loss"]
@@ -53,6 +49,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
         check_task(recipe.model, is_dense=is_dense)
     if recipe.model.name in SEGMENTERS:
         check_dense(recipe.augment, recipe.data.image_size, is_training=True)
+        prepare_for_masks(criterion)
     else:
         check_not_dense(recipe.dense)
         check_effective(recipe.augment, is_training=True)
@@ -60,18 +57,13 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
     with torch.device("meta"):
         # The number of channels comes from the data; any will do to see that the model can be built.
-        if recipe.model.name in SEGMENTERS:
-            prepare_for_masks(criterion)
-            size = recipe.data.image_size
-            model: nn.Module = create_segmenter(recipe.model.name, num_classes, image_size=size, **recipe.model.options)
-        else:
-            model = create_model(
-                name,
-                num_classes,
-                image_size=recipe.data.image_size,
-                classifier=recipe.model.classifier,
-                **recipe.model.options,
-            )
+        model = create_network(
+            name,
+            num_classes,
+            image_size=recipe.data.image_size,
+            classifier=recipe.model.classifier,
+            **recipe.model.options,
+        )
     is_generated = bool(recipe.data.options.get("is_generated"))
     missing = missing_places(recipe.data.name, recipe.data.root, is_generated=is_generated)
     return {

@@ -21,19 +21,13 @@ _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
 
 
 def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
-    """Save a picture with one row for each of some training images: the file, draws of the augmentation, evaluation.
-
-    Args:
-        recipe: Says what is done to images.
-        bundle: Its data.
-        path: A ``.png`` file.
-    """
+    """Save a picture with one row for each of some training images: the file, draws of the augmentation, evaluation."""
     from PIL import Image, ImageDraw
 
     if path.suffix.lower() != ".png":
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
     if isinstance(bundle.train, MaskSplit):
-        raise DataError("a sheet shows images with one label each, and these have masks. Leave --sheet out.")
+        raise DataError("a sheet shows images with one label each, and these have masks. Leave the sheet out.")
     split = bundle.train.subset(_chosen(bundle.train))
     alone = recipe.model_copy(
         update={
@@ -76,8 +70,6 @@ def _chosen(split: MemorySplit | FileSplit) -> Tensor:
 
 def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, epoch: int | None) -> dict[int, Any]:
     """What the network gets, by place in the split; augmented as in an epoch, or as in evaluation."""
-    from PIL import Image
-
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
     mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (bundle.mean, bundle.std))
@@ -87,20 +79,24 @@ def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, ep
     for batch in batches:
         pixels = ((batch.images * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
         for index, image in zip(batch.indices.tolist(), pixels, strict=True):
-            found[index] = Image.fromarray(image.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
+            found[index] = _picture(image)
     return found
 
 
 def _original(split: MemorySplit | FileSplit, index: int) -> Any:
-    from PIL import Image
-
     if isinstance(split, MemorySplit):
-        return Image.fromarray(split.images[index].expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
+        return _picture(split.images[index])
     source = split.samples[index][0]
     try:
         return read_image(split.opener(source) if split.opener else source)[0]
     except BadImageError:
         return None
+
+
+def _picture(pixels: Tensor) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
 
 
 def _scaled(image: Any) -> Any:

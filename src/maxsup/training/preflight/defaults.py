@@ -9,6 +9,8 @@ from __future__ import annotations
 from statistics import median
 
 from maxsup.core.config import AUTO, Recipe
+from maxsup.core.files.rundir import RunDir
+from maxsup.core.recipes import run_recipe
 from maxsup.data import DataBundle, FileSplit
 from maxsup.data.survey import shorter_sides
 from maxsup.models import MODELS
@@ -55,6 +57,20 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
         }
     )
     return settled, [*(["; ".join(words)] if words else []), *bundle.notes]
+
+
+def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
+    """The recipe with what it leaves to the data as the run has it."""
+    stored = run_recipe(run)
+    data, model = recipe.data, recipe.model
+    size, options = data.image_size or stored.data.image_size, {**stored.data.options, **data.options}
+    network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(model, key) == AUTO}
+    return recipe.model_copy(
+        update={
+            "data": data.model_copy(update={"image_size": size, "options": options}),
+            "model": model.model_copy(update=network),
+        }
+    )
 
 
 def size_for(sides: list[int]) -> int:

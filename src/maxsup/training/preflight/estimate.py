@@ -27,12 +27,7 @@ _NUM_FIRST = 2
 
 @contextmanager
 def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trainer]:
-    """A trainer that leaves nothing on disk.
-
-    Args:
-        recipe: What would be trained.
-        bundle: Its data, where that is loaded already.
-    """
+    """A trainer that leaves nothing on disk; ``bundle`` is the data where that is loaded already."""
     bundle = bundle or build_data(recipe)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
@@ -47,11 +42,6 @@ def estimated_seconds(recipe: Recipe, bundle: DataBundle | None = None, num_step
     """Seconds that all epochs of a recipe will take in one process, validation left out.
 
     The first steps, which allocate and compile, are not counted unless there are no others.
-
-    Args:
-        recipe: What would be trained.
-        bundle: Its data, where that is loaded already.
-        num_steps: How many steps are timed.
     """
     with rehearsal(recipe, bundle) as trainer:
         times = [time.perf_counter()]

@@ -24,13 +24,7 @@ FORMAT = 1
 
 
 def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, bytes]:
-    """The three files of a checkpoint by name.
-
-    Args:
-        weights: What evaluation uses.
-        tensors: All else that training goes on from.
-        values: Numbers and names, for JSON.
-    """
+    """The three files of a checkpoint by name: what evaluation uses, what else training goes on from, and numbers."""
     return {
         "model.safetensors": tensor_bytes(weights),
         "state.safetensors": tensor_bytes(tensors),
@@ -59,8 +53,7 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content: bytes = save(plain, metadata={"format": "pt"})
-    return content
+    return save(plain, metadata={"format": "pt"})
 
 
 def read_tensors(path: Path) -> Tensors:

@@ -14,17 +14,7 @@ from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import as_written, read_json_lines
 from maxsup.training.loop import Position, Trainer
 from maxsup.training.meter import EpochMeter
-from maxsup.training.state.checkpoint import (
-    Tensors,
-    load_weights,
-    optimizer_tensors,
-    packed,
-    read_tensors,
-    restore_optimizer,
-    under_prefix,
-    unpacked,
-    with_prefix,
-)
+from maxsup.training.state import checkpoint
 
 
 def save(trainer: Trainer, *, is_best: bool = False) -> None:
@@ -36,12 +26,12 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
             trainer.position.best = name
         if not trainer.processes.is_main:
             return
-        tensors = with_prefix("optimizer", optimizer_tensors(trainer.optimizer))
+        tensors = checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(trainer.optimizer))
         if trainer.ema is not None:
             kept = trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
-            tensors |= with_prefix("other_weights", kept.state_dict())
+            tensors |= checkpoint.with_prefix("other_weights", kept.state_dict())
         for rank, (own, _) in enumerate(shares):
-            tensors |= with_prefix(f"rank{rank}", own)
+            tensors |= checkpoint.with_prefix(f"rank{rank}", own)
         values = asdict(trainer.position) | {
             "meters": [meter for _, meter in shares],
             "num_processes": trainer.processes.count,
@@ -51,7 +41,7 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
         }
         for path in (trainer.run.metrics, trainer.run.timing):
             trainer.run.require_lines(path, trainer.position.epoch)
-        files = packed(trainer.evaluated_model.state_dict(), tensors, values)
+        files = checkpoint.packed(trainer.evaluated_model.state_dict(), tensors, values)
         trainer.run.save_checkpoint(name, trainer.position.best, files)
 
 
@@ -65,7 +55,7 @@ def restore(trainer: Trainer) -> bool:
     if folder is None:
         _undo_lines(trainer)
         return False
-    weights, tensors, values = unpacked(folder)
+    weights, tensors, values = checkpoint.unpacked(folder)
     with as_written(folder / "state.json"):
         _check(trainer, values)
         position = Position(**{field.name: values[field.name] for field in fields(Position)})
@@ -73,10 +63,10 @@ def restore(trainer: Trainer) -> bool:
         meter = EpochMeter(**values["meters"][rank])
     if trainer.ema is not None:
         other = trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
-        load_weights(other, under_prefix("other_weights", tensors), folder)
-    load_weights(trainer.evaluated_model, weights, folder)
-    restore_optimizer(trainer.optimizer, under_prefix("optimizer", tensors))
-    _restore_process(trainer, under_prefix(f"rank{rank}", tensors))
+        checkpoint.load_weights(other, checkpoint.under_prefix("other_weights", tensors), folder)
+    checkpoint.load_weights(trainer.evaluated_model, weights, folder)
+    checkpoint.restore_optimizer(trainer.optimizer, checkpoint.under_prefix("optimizer", tensors))
+    _restore_process(trainer, checkpoint.under_prefix(f"rank{rank}", tensors))
     trainer.meter, trainer.position = meter, position
     if trainer.position.best_epoch is not None:
         _restore_teacher(trainer)
@@ -97,14 +87,15 @@ def _undo_lines(trainer: Trainer) -> None:
             read_json_lines(path)
 
 
-def _process_tensors(trainer: Trainer) -> Tensors:
-    own = with_prefix("loss", trainer.criterion.state_dict()) | with_prefix("monitor", trainer.monitor.state_dict())
+def _process_tensors(trainer: Trainer) -> checkpoint.Tensors:
+    own = checkpoint.with_prefix("loss", trainer.criterion.state_dict())
+    own |= checkpoint.with_prefix("monitor", trainer.monitor.state_dict())
     return {name: tensor.cpu() for name, tensor in own.items()}
 
 
-def _restore_process(trainer: Trainer, tensors: Tensors) -> None:
-    trainer.criterion.load_state_dict(under_prefix("loss", tensors))
-    trainer.monitor.load_state_dict(under_prefix("monitor", tensors))
+def _restore_process(trainer: Trainer, tensors: checkpoint.Tensors) -> None:
+    trainer.criterion.load_state_dict(checkpoint.under_prefix("loss", tensors))
+    trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", tensors))
 
 
 def _restore_teacher(trainer: Trainer) -> None:
@@ -112,7 +103,7 @@ def _restore_teacher(trainer: Trainer) -> None:
         return
     path = trainer.run.weights("best")
     current = {name: tensor.clone() for name, tensor in trainer.evaluated_model.state_dict().items()}
-    load_weights(trainer.evaluated_model, read_tensors(path), path)
+    checkpoint.load_weights(trainer.evaluated_model, checkpoint.read_tensors(path), path)
     trainer.needs.set_teacher(trainer.evaluated_model)
     trainer.evaluated_model.load_state_dict(current)
 
@@ -133,7 +124,7 @@ def _check(trainer: Trainer, values: dict[str, Any]) -> None:
     if values["data"] != _fingerprint(trainer):
         raise DataError(
             f"data must be what the run began with, {values['data']}; got {_fingerprint(trainer)}. "
-            "Restore the files or start anew in another --output."
+            "Restore the files or start anew in another output."
         )
     if values["step"] and values["num_processes"] != trainer.processes.count:
         raise MaxsupError(

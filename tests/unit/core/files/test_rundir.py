@@ -170,5 +170,5 @@ def test_lines_after_the_checkpoint_are_undone(run: RunDir) -> None:
 
 def test_a_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"must be a folder that can be made; got .*Choose another --output"):
+    with pytest.raises(StorageError, match=r"must be a folder that can be made; got .*Choose another output"):
         RunDir(tmp_path / "file/run").lock()

@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence_with_the_reason(
     (tmp_path / "file").touch()
     with pytest.raises(StorageError) as caught:
         make(tmp_path / name)
-    expected = f"{tmp_path / name} must be a folder that can be made; got {reason}. Choose another --output."
+    expected = f"{tmp_path / name} must be a folder that can be made; got {reason}. Choose another output."
     assert str(caught.value) == expected
 
 
@@ -120,5 +120,5 @@ def test_a_write_that_fails_for_want_of_a_folder_says_nothing_of_bytes(tmp_path:
         (tmp_path / "file").mkdir()
     sentence = str(failed_write(tmp_path / "file", 0, 0, caught.value))
     assert sentence == f"{tmp_path / 'file'} must be a folder that can be made; got a file of that name. " + (
-        "Choose another --output."
+        "Choose another output."
     )

@@ -17,7 +17,7 @@ from maxsup.data import (
     load_data,
 )
 from maxsup.data.corruptions import distortions, weather
-from maxsup.data.pipelines.image_generators import Dice
+from maxsup.data.corruptions.distortions import Dice
 from tests.unit.data import made
 
 ALL = (*CORRUPTIONS, *EXTRA_CORRUPTIONS)

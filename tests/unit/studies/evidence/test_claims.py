@@ -22,6 +22,7 @@ from maxsup.studies.evidence.claims import (
     verdicts,
     width_sweep,
 )
+from maxsup.studies.evidence.overview import pool_entries
 from maxsup.studies.evidence.pools import collect, loss_label, read_tables
 from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.expansion import expand
@@ -183,7 +184,7 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     ]
     (results / "c100.csv").write_text("\n".join(["loss,seed,test.accuracy", *lines]) + "\n")
     for _ in range(2):
-        written = write_evidence(tmp_path, claim_entries(tmp_path), sweep_entries(tmp_path))
+        written = write_evidence(tmp_path, claim_entries(tmp_path), sweep_entries(tmp_path), pool_entries(tmp_path))
         page = (tmp_path / "README.md").read_text()
     assert page.startswith("# Ours\n")
     assert page.endswith("By hand.\n")
@@ -197,12 +198,15 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert (tmp_path / "figures" / "accuracy.svg") in written
     assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
+    (tmp_path / SETTINGS).write_text("c10: {scale: small, limits: many}\n")
+    with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
+        claim_entries(tmp_path)
 
 
 def test_a_page_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Ours\n")
     with pytest.raises(MaxsupError, match="Put the table of claims between them"):
-        write_evidence(tmp_path, [], [])
+        write_evidence(tmp_path, [], [], [])
 
 
 # --- the evidence of this package

@@ -1,1 +1,0 @@
-"""Images with masks: their sets, files, transforms and pipeline."""
