@@ -276,6 +276,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_50_000_samples_of_1_000_classes_take_seconds_and_little_memory(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     logits = np.lib.format.open_memmap(tmp_path / "l.npy", "w+", np.float32, (50_000, 1_000))
@@ -296,11 +297,13 @@ try:
           "--output", {str(tmp_path / "page.html")!r}])
 except SystemExit as leaving:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    print(leaving.code, used.ru_utime + used.ru_stime, used.ru_maxrss)
+    # Not ru_maxrss: what a process held before exec, here the memory of the test that starts it, counts there too.
+    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(leaving.code, used.ru_utime + used.ru_stime, peak)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     exit_code, seconds, kilobytes = done.stdout.splitlines()[-1].split()
     assert exit_code in ("0", "None")
-    assert int(kilobytes) < 2 * 1024**2
+    assert 200 * 1024 < int(kilobytes) < 2 * 1024**2
     # CPU time on one thread, a bound that does not depend on who else uses the machine; 13 s when it was measured.
     assert float(seconds) < 30
