@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -21,6 +20,9 @@ TUNED_FACTORS = (0.5, 1.0, 2.0)
 
 TUNING_SEEDS = (1000, 1001)
 """Seeds of the trials; evaluated seeds count from 0."""
+
+Score = tuple[float, float]
+"""Accuracy and NLL on validation images."""
 
 
 def strength_of(loss: str) -> str | None:
@@ -69,28 +71,35 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
 
 
 def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """Options of each loss in the folder of a finished :func:`tuning` whose trials are best on validation images.
-
-    The best have the highest mean accuracy, of masks mIoU; of equals the lower NLL.
-    """
-    trials: dict[str, list[Path]] = {}
+    """The options of each loss that did best on validation images, from the folder of a finished :func:`tuning`."""
+    losses = {row.name: row.loss for row in folder.study.rows if row.loss is not None}
+    trials: dict[str, dict[str, list[Score]]] = {}
     for name, run in folder.runs.items():
-        trials.setdefault(run.cells[0].row, []).append(folder.folder(name))
-    best: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {}
-    for row in folder.study.rows:
-        assert row.loss is not None
-        found = [_last_val(RunDir(path).summary) for path in trials[row.name]]
-        accuracy = fmean(entry.get("miou", entry["accuracy"]) for entry in found)
-        score = (accuracy, -fmean(entry["nll"] for entry in found))
-        if row.loss.name not in best or score > best[row.loss.name][0]:
-            best[row.loss.name] = (score, dict(row.loss.options))
-    return {name: options for name, (_, options) in best.items()}
+        row, score = run.cells[0].row, validation_score(RunDir(folder.folder(name)))
+        trials.setdefault(losses[row].name, {}).setdefault(row, []).append(score)
+    return {loss: dict(losses[best_trial(rows)].options) for loss, rows in trials.items()}
 
 
-def _last_val(path: Path) -> dict[str, float]:
-    numbers = read_record(RunSummary, path).val.get("last") or {}
-    with as_written(path):
-        return {key: float(numbers[key]) for key in ("miou", "accuracy", "nll") if key in numbers}
+def best_trial(trials: Mapping[str, Sequence[Score]]) -> str:
+    """The name whose scores have the highest mean accuracy; ties go to the lower mean NLL.
+
+    Example:
+        >>> best_trial({"0.05": [(0.8, 0.7), (0.8, 0.7)], "0.1": [(0.7, 0.5), (0.9, 0.5)]})
+        '0.1'
+    """
+
+    def quality(name: str) -> Score:
+        accuracies, nlls = zip(*trials[name], strict=True)
+        return fmean(accuracies), -fmean(nlls)
+
+    return max(trials, key=quality)
+
+
+def validation_score(run: RunDir) -> Score:
+    """Accuracy (mIoU for segmentation) and NLL of a finished run on validation images, with the last weights."""
+    numbers = read_record(RunSummary, run.summary).val.get("last") or {}
+    with as_written(run.summary):
+        return float(numbers.get("miou", numbers["accuracy"])), float(numbers["nll"])
 
 
 def with_tuned_rows(study: Study, scale: ScaleName, strengths: Mapping[str, Mapping[str, Any]]) -> Study:

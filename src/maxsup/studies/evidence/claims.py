@@ -19,9 +19,10 @@ from maxsup.core.config import Section
 from maxsup.core.errors import hint
 from maxsup.core.recipes import read_yaml
 from maxsup.core.validation import validated
-from maxsup.studies.evidence.pools import Row, Tables, read_tables
+from maxsup.studies.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
 from maxsup.studies.statistics.paired import PairedComparison, paired_comparison, student_interval
 from maxsup.studies.statistics.power import MIN_SEEDS
+from maxsup.studies.tuning import best_trial
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 
@@ -87,8 +88,9 @@ def verdicts(folder: Path) -> dict[str, Verdict]:
 
 
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
-    """Claims and verdicts as plain values, for pages and JSON."""
+    """Claims and verdicts as plain values, for pages and JSON; ``tuned`` is the same with tuned strengths, or None."""
     found, settings, entries = verdicts(folder), read_yaml(folder / SETTINGS), []
+    tables, trials = read_tables(folder / RESULTS), read_tables(folder / RESULTS / TRIALS)
     for name, claim in read_claims(folder).items():
         if claim.setting not in settings:
             raise ValueError(
@@ -97,8 +99,24 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
             )
         setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
         entry = {"name": name, **claim.model_dump(), **setting.model_dump(), **found[name]._asdict()}
+        tuned = tuned_claim(claim, trials)
+        entry["tuned"] = None if tuned is None else tuned.model_dump() | verdict(tuned, tables)._asdict()
         entries.append(entry | {"has_enough_seeds": found[name].num_pairs >= MIN_SEEDS})
     return entries
+
+
+def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:
+    """The claim about losses with tuned strengths; None where one of its losses was not tuned.
+
+    Pools that a claim reads together are also tuned together. Cross-entropy has nothing to tune.
+    """
+    chosen = []
+    for loss in (claim.claim, claim.than):
+        scores = trial_scores(trials, claim.pools, loss.split()[0])
+        if loss != "ce" and loss not in scores:
+            return None
+        chosen.append(loss if loss == "ce" else best_trial(scores))
+    return claim.model_copy(update={"claim": chosen[0], "than": chosen[1]})
 
 
 def sweep_entries(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from maxsup.studies.evidence.claims import RESULTS, paired_values, read_claims
-from maxsup.studies.evidence.pools import Row, Tables, read_tables
+from maxsup.studies.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
 from maxsup.studies.statistics.paired import student_interval
 
 NUMBERS = ("test.accuracy", "test.nll", "test.ece", "test.confidence_wrong", "collapse.train_within")
@@ -52,6 +52,23 @@ def pool_entry(pool: str, tables: Tables, asked: list[str]) -> dict[str, Any]:
         "smoothing": smoothing,
         "contrast": {number: _difference(rows, number, maxsup, smoothing) for number in numbers},
     }
+
+
+def strength_entries(folder: Path) -> list[dict[str, Any]]:
+    """Trials as plain values, one entry a pool: ``lines`` has ``(strength, accuracies of its seeds)`` for each loss."""
+    trials, entries = read_tables(folder / RESULTS / TRIALS), []
+    for pool, rows in trials.items():
+        lines = {}
+        for name in dict.fromkeys(row["loss"].split()[0] for row in rows):
+            scores = trial_scores(trials, [pool], name)
+            lines[name] = sorted((_strength(loss), [accuracy for accuracy, _ in scores[loss]]) for loss in scores)
+        entries.append({"pool": pool, "lines": lines})
+    return entries
+
+
+def _strength(loss: str) -> float:
+    """The strength comes first among the options: 0.2 of ``ls alpha=0.2 convention=k-1``."""
+    return float(loss.split()[1].partition("=")[2])
 
 
 def _contrasted(rows: list[Row]) -> tuple[str, str]:

@@ -2,8 +2,9 @@
 
 ::
 
-    POOL.csv       a line a run: its loss, its seed, one column a number
-    origin.json    commit, versions, machine and hours of each pool
+    POOL.csv          a line a run: its loss, its seed, one column a number
+    trials/POOL.csv   a line a trial of tuning: its loss, its seed, accuracy and NLL on validation images
+    origin.json       commit, versions, machine and hours of each pool
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.studies.execution.study_folder import request_path
 from maxsup.studies.execution.worker import JOB, read_job
-from maxsup.studies.tuning import TUNING_SEEDS
+from maxsup.studies.tuning import TUNING_SEEDS, Score, validation_score
 
-ORIGIN = "origin.json"
+ORIGIN, TRIALS = "origin.json", "trials"
 
 _BY_HAND = ("calibration", "collapse")
+
+VALIDATION = ("val.accuracy", "val.nll")
+"""The numbers of a trial."""
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -49,7 +53,7 @@ def loss_label(loss: LossConfig) -> str:
 
 
 def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
-    """Write the numbers of every finished run of a pool, trials of tuning left out; gives the lines of each pool.
+    """Write the numbers of every finished run of a pool, and those of trials apart; gives the lines of each pool.
 
     Args:
         runs: The folder of runs that studies share.
@@ -57,33 +61,48 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         keep: Whether lines that are there already stay, for losses and seeds of which ``runs`` holds no run: a pool
             may be trained on several machines, one after another.
     """
-    tables, origins = Tables(), dict[str, list[RunDir]]()
+    tables, trials, origins = Tables(), Tables(), dict[str, list[RunDir]]()
     for file in sorted(runs.glob(f"*/{JOB}")):
         run, job = RunDir(file.parent), read_job(file.parent)
         # Not the whole recipe: runs of an older version stay readable whatever keys it has gained since.
         loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
-        if run.summary.is_file() and seed not in TUNING_SEEDS:
-            row = {"loss": loss_label(loss), "seed": seed, **_numbers(run, job)}
-            tables.setdefault(job["name"], []).append(row)
+        row = {"loss": loss_label(loss), "seed": seed}
+        if not run.summary.is_file():
+            continue
+        if seed in TUNING_SEEDS:
+            score = dict(zip(VALIDATION, validation_score(run), strict=True))
+            trials.setdefault(job["name"], []).append(row | score)
+        else:
+            tables.setdefault(job["name"], []).append(row | _numbers(run, job))
             origins.setdefault(job["name"], []).append(run)
-    if not tables:
+    if not tables and not trials:
         raise DataError(
             f"runs must hold finished runs of pools; got {str(runs)!r}, which holds none. Run a study first."
         )
-    target = RunDir(output)
     known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
-    before = read_tables(output) if keep else {}
     found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
+    if keep:
+        for pool, rows in tables.items():
+            if _add_kept(rows, read_tables(output).get(pool, [])):
+                found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
+        for pool, rows in trials.items():
+            _add_kept(rows, read_tables(output / TRIALS).get(pool, []))
+    target = RunDir(output)
     for pool, rows in tables.items():
-        made = {(row["loss"], row["seed"]) for row in rows}
-        kept = [row for row in before.get(pool, []) if (row["loss"], row["seed"]) not in made]
-        if kept:
-            rows += kept
-            found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
         _add_relative_time(rows)
         target.write_text(output / f"{pool}.csv", _csv_text(rows))
+    for pool, rows in trials.items():
+        target.write_text(output / TRIALS / f"{pool}.csv", _csv_text(rows))
     target.write_json(output / ORIGIN, known | found)
     return {pool: len(rows) for pool, rows in tables.items()}
+
+
+def _add_kept(rows: list[Row], before: Sequence[Row]) -> bool:
+    """Add what was there before of losses and seeds that are not among the rows; says whether there was any."""
+    made = {(row["loss"], row["seed"]) for row in rows}
+    kept = [row for row in before if (row["loss"], row["seed"]) not in made]
+    rows += kept
+    return bool(kept)
 
 
 def read_tables(results: Path) -> Tables:
@@ -97,6 +116,15 @@ def read_tables(results: Path) -> Tables:
                 for row in csv.DictReader(file)
             ]
     return tables
+
+
+def trial_scores(trials: Tables, pools: Iterable[str], name: str) -> dict[str, list[Score]]:
+    """Scores of the trials of a loss in some pools, by the label of the loss with its strength."""
+    found: dict[str, list[Score]] = {}
+    for row in (row for pool in pools for row in trials.get(pool, [])):
+        if row["loss"].split()[0] == name:
+            found.setdefault(row["loss"], []).append((row[VALIDATION[0]], row[VALIDATION[1]]))
+    return found
 
 
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:

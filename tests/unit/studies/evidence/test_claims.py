@@ -18,6 +18,7 @@ from maxsup.studies.evidence.claims import (
     claim_entries,
     read_claims,
     sweep_entries,
+    tuned_claim,
     verdict,
     verdicts,
     width_sweep,
@@ -114,6 +115,27 @@ def test_the_line_of_a_sweep_is_found_and_a_sweep_without_slope_is_left_open() -
     assert width_sweep({}, "c10_w").num_seeds == 0
 
 
+def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
+    def trials(**accuracies: float) -> list[dict[str, object]]:
+        losses = {"ls_05": "ls alpha=0.05", "ls_1": "ls alpha=0.1", "maxsup_1": "maxsup alpha=0.1"}
+        return [
+            {"loss": losses[name], "seed": seed, "val.accuracy": accuracy + seed / 1e4, "val.nll": 1.0}
+            for name, accuracy in accuracies.items()
+            for seed in (1000, 1001)
+        ]
+
+    def tuned(loss: str, made: Tables) -> tuple[str, str] | None:
+        found = tuned_claim(claim(pools=["a", "b"], claim=loss, than="ls alpha=0.1"), made)
+        return None if found is None else (found.claim, found.than)
+
+    # 0.1 is better in one pool, 0.05 in both together.
+    made = {"a": trials(ls_05=0.5, ls_1=0.8, maxsup_1=0.5), "b": trials(ls_05=0.9, ls_1=0.5, maxsup_1=0.5)}
+    assert tuned("maxsup alpha=0.1", made) == ("maxsup alpha=0.1", "ls alpha=0.05")
+    assert tuned("ce", made) == ("ce", "ls alpha=0.05")
+    assert tuned("reg_only alpha=0.1", made) is None
+    assert tuned("maxsup alpha=0.1", {}) is None
+
+
 # --- from runs to results
 
 
@@ -139,6 +161,9 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
     assert rows[-1]["timing.relative_seconds"] == 1.0
     origin = json.loads((tmp_path / "results" / "origin.json").read_text())["c10"]
     assert (origin["torch"], origin["num_runs"]) == (["2"], len(names) - 1)
+    trial = (tmp_path / "results" / "trials" / "c10.csv").read_text().splitlines()
+    assert trial[0] == "loss,seed,val.accuracy,val.nll"
+    assert [line.rsplit(",", 2)[0] for line in trial[1:3]] == ["ls alpha=0.05,1000", "ls alpha=0.05,1001"]
     before = (tmp_path / "results" / "c10.csv").read_bytes()
     collect(tmp_path / "runs", tmp_path / "results")
     assert (tmp_path / "results" / "c10.csv").read_bytes() == before
