@@ -14,29 +14,15 @@ from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = {
-    "losses": losses.run,
-    "catalogue": catalogue.run,
-    "device": device.run,
-    "head": head.run,
-    "lm_head": lm_head.run,
-    "z_loss": z_loss.run,
-    "train_loop": train_loop.run,
-    "metrics": metrics.run,
-    "probe": probe.run,
-    "launch": launch.run,
-}
+MODULES = (losses, catalogue, device, head, lm_head, z_loss, train_loop, metrics, probe, launch)
+PARTS = {module.__name__.rpartition(".")[2]: module.run for module in MODULES}
 
 
 def main() -> None:
     """Run the parts that are asked for; exits with 0 whether goals are met or not."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "part", nargs="?", choices=[*PARTS, "all"], default="all", help="what to measure (default: all)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="small batches, to see that it runs; written only with --output"
-    )
+    parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all", help="what to measure")
+    parser.add_argument("--quick", action="store_true", help="small batches, as a test; written only with --output")
     parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn (default: 15, quick: 3)")
     parser.add_argument("--output", type=Path, help="folder of the results (default: benchmarks/results)")
     options = parser.parse_args()
@@ -44,27 +30,19 @@ def main() -> None:
     folder = options.output or (None if options.quick else RESULTS)
 
     torch.set_num_threads(1)
-    if os.getloadavg()[0] > 0.5:
-        print(
-            f"Others use this machine (load average {os.getloadavg()[0]:.1f}): expect wide quartiles.", file=sys.stderr
-        )
+    if (load := os.getloadavg()[0]) > 0.5:
+        print(f"Others use this machine (load average {load:.1f}): expect wide quartiles.", file=sys.stderr)
     for name in PARTS if options.part == "all" else [options.part]:
         before = surroundings()
         result = PARTS[name](is_quick=options.quick, rounds=rounds, show=lambda text: print(text, flush=True))
-        print("", *goal_table(result["goals"]), sep="\n", flush=True)
+        print(f"\n{goal_table(result['goals'])}", flush=True)
         if options.quick:
             print("(quick: smaller batches than the goals are about)")
-        if folder is None:
-            continue
-        result = {
-            "environment": before,
-            "load_average_after": list(os.getloadavg()),
-            "is_quick": options.quick,
-            **result,
-        }
-        print(f"written: {write_result(folder, name, result)}")
-        if name == "losses":
-            draw(result, folder / "losses.png")
+        if folder is not None:
+            facts = {"environment": before, "load_average_after": list(os.getloadavg()), "is_quick": options.quick}
+            print(f"written: {write_result(folder, name, facts | result)}")
+            if name == "losses":
+                draw(result, folder / "losses.png")
 
 
 if __name__ == "__main__":

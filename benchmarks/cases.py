@@ -43,7 +43,7 @@ class Case:
         return noise.mul_(scale).to(getattr(torch, self.dtype)).requires_grad_()
 
     def target(self) -> Tensor:
-        """Labels; a tenth of them is to be ignored where the case has a label for that."""
+        """Labels; a tenth of them is ignored where the case has a label for that."""
         generator = torch.Generator().manual_seed(1)
         shape = (self.shape[0], *self.shape[2:])
         labels = torch.randint(self.num_classes, shape, generator=generator)

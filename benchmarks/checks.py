@@ -12,18 +12,18 @@ from torch import Tensor
 from benchmarks.cases import Case
 from benchmarks.peers import Candidate
 
-# Where the true class has next to no probability, some, or all of it: a gradient may be wrong at one of them only.
+# The true class has next to no probability, some, or all of it: a gradient may be wrong at only one of them.
 SCALES = (0.05, 3.0, 30.0)
 ALPHA = 0.1
 FORMULAS = ("ce", "ls", "maxsup")
-# Of a large batch the gradients of some rows are compared, spread from the first to the last.
+# In a large batch only the gradients of some rows are compared, spread from the first to the last.
 CHECKED_ELEMENTS = 1 << 20
 MIN_CHECKED_ROWS = 32
-# What float64 arithmetic works on at a time; it should fit the cache.
+# Elements that float64 arithmetic works on at a time; they should fit the cache.
 BLOCK_ELEMENTS = 1 << 16
 
 # Loss and gradient (against its largest entry). Others may round more: torch's label smoothing loses two digits of a
-# float32 gradient where classes are many, and row arithmetic in bfloat16 has three digits to begin with.
+# float32 gradient with many classes, and row arithmetic in bfloat16 has only three digits.
 OUR_LIMITS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-5, 8e-3)}
 PEER_LIMITS = {"float32": (1e-4, 1e-3), "bfloat16": (5e-2, 5e-2)}
 

@@ -1,8 +1,8 @@
 """What a linear head moves on a GPU, counted: ours, Liger's scheme, and logits that are held.
 
 Liger's scheme is written from its description: blocks of rows whose number is the ratio of classes to width, rounded to
-a power of two; a kernel that reads the logits of a block twice and writes the gradient over them; the gradient of the
-weight summed in the precision of the weight. The kernels that stand in for it are ours, which move the same.
+a power of two; a kernel that reads the logits of a block twice and overwrites them with the gradient; the gradient of
+the weight summed in the precision of the weight. Our kernels stand in for its own, because they move the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.report import lined_up
 from maxsup.bench.baselines import torch_label_smoothing
-from maxsup.bench.traffic import traffic
+from maxsup.bench.traffic import Traffic, traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
 from maxsup.losses.head.blocks import Head, Objective, Plan, head_loss
@@ -26,7 +26,6 @@ from maxsup.losses.head.blocks import Head, Objective, Plan, head_loss
 SHAPES = [(4096, 768, 32000), (16384, 4096, 128256)]
 # Bytes a second that the makers state.
 BANDWIDTHS = {"A100": 2.04e12, "H100": 3.35e12, "MI300X": 5.3e12}
-Tensors = tuple[Tensor, Tensor, Tensor]
 
 
 def counted(show: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -37,22 +36,28 @@ def counted(show: Callable[[str], None]) -> list[dict[str, Any]]:
         tensors = of(num_rows, width), of(num_classes, width), torch.empty(num_rows, dtype=torch.int64, device="meta")
         logits_bytes = 2 * num_rows * num_classes
         show(f"\nhead N={num_rows}, D={width}, K={num_classes}, bf16: counted, products included (not measured)")
-        rows = []
-        for name, head in HEADS.items():
-            moved = traffic(partial(head, *tensors))
-            ratio = moved.num_bytes / logits_bytes
-            bounds = [f"{1000 * moved.num_bytes / bandwidth:.2f}" for bandwidth in BANDWIDTHS.values()]
-            rows.append([name, f"{ratio:.2f}", str(len(moved.kernels)), *bounds])
-            found.append(
-                {
-                    "head": [num_rows, width, num_classes],
-                    "name": name,
-                    "num_bytes": moved.num_bytes,
-                    "num_kernels": len(moved.kernels),
-                }
-            )
-        show("\n".join(lined_up(["head", "logits", "kernels", *(f"{gpu} ms" for gpu in BANDWIDTHS)], rows)))
+        counts = {name: traffic(partial(head, *tensors)) for name, head in HEADS.items()}
+        show(counted_table("head", counts, logits_bytes, digits=2))
+        size = {"head": [num_rows, width, num_classes]}
+        for name, moved in counts.items():
+            found.append({**size, "name": name, "num_bytes": moved.num_bytes, "num_kernels": len(moved.kernels)})
     return found
+
+
+def counted_table(what: str, counts: dict[str, Traffic], logits_bytes: int, *, digits: int) -> str:
+    """Logits moved, kernels, and the least milliseconds that each memory allows."""
+    rows = [
+        [name, f"{moved.num_bytes / logits_bytes:.2f}", str(len(moved.kernels)),
+         *(f"{1000 * moved.num_bytes / bandwidth:.{digits}f}" for bandwidth in BANDWIDTHS.values())]
+        for name, moved in counts.items()
+    ]  # fmt: skip
+    return lined_up([what, "logits", "kernels", *(f"{gpu} ms" for gpu in BANDWIDTHS)], rows)
+
+
+def maxsup_in_form(form: str, logits: Tensor, target: Tensor) -> Tensor:
+    """Our loss as one of its implementations."""
+    with implementation(form):
+        return maxsup_cross_entropy(logits, target)
 
 
 def _ours(form: str, hidden: Tensor, weight: Tensor, target: Tensor) -> object:
@@ -83,14 +88,9 @@ def _held(loss: Callable[[Tensor, Tensor], Tensor], hidden: Tensor, weight: Tens
     return torch.autograd.grad(loss(F.linear(hidden, weight), target), (hidden, weight))
 
 
-def _through_kernels(logits: Tensor, target: Tensor) -> Tensor:
-    with implementation("triton"):
-        return maxsup_cross_entropy(logits, target)
-
-
 HEADS: dict[str, Callable[..., object]] = {
     "logits held, torch label smoothing": partial(_held, torch_label_smoothing),
-    "logits held, maxsup, Triton": partial(_held, _through_kernels),
+    "logits held, maxsup, Triton": partial(_held, partial(maxsup_in_form, "triton")),
     "Liger's scheme": _liger,
     "maxsup head, few operators": partial(_ours, "eager"),
     "maxsup head, Triton": partial(_ours, "triton"),

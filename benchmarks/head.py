@@ -14,16 +14,17 @@ from torch import Tensor
 from benchmarks.checks import SCALES, relative_error
 from benchmarks.goals import HEAD_GOALS
 from benchmarks.memory import resident_peak
-from benchmarks.report import judged, lined_up, spread
+from benchmarks.report import judged, lined_up, spread, time_columns
 from maxsup.bench.baselines import naive_maxsup, torch_label_smoothing
 from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times, time_ratio
+from maxsup.bench.timing import interleaved_times
 from maxsup.functional import linear_maxsup_cross_entropy, maxsup_cross_entropy
 
 FUSED = "fused maxsup"
 YARDSTICK = "unfused torch label smoothing"
 NAIVE = "unfused naive MaxSup"
-HEADS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+Tensors = tuple[Tensor, Tensor, Tensor]
+HEADS: dict[str, Callable[..., Tensor]] = {
     FUSED: linear_maxsup_cross_entropy,
     YARDSTICK: lambda hidden, weight, target: torch_label_smoothing(F.linear(hidden, weight), target),
     NAIVE: lambda hidden, weight, target: naive_maxsup(F.linear(hidden, weight), target),
@@ -45,7 +46,7 @@ class Head(NamedTuple):
     def __str__(self) -> str:
         return f"N={self.num_rows}, D={self.width}, K={self.num_classes}"
 
-    def tensors(self, scale: float = 3.0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, scale: float = 3.0, dtype: torch.dtype = torch.float32) -> Tensors:
         """Hidden states, weight and labels; the logits have a spread of ``scale``."""
         generator = torch.Generator().manual_seed(0)
         hidden = torch.randn(self.num_rows, self.width, generator=generator) * scale
@@ -67,7 +68,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     error = gradient_error(QUICK_TIMED if is_quick else CHECKED)
     if error > GRADIENT_LIMIT:
         raise RuntimeError(f"gradients of the fused head must agree with float64; they are off by {error:.0e}.")
-    # The large one first: memory that earlier work has given back would be taken again and not count as growth.
+    # The large one first: memory that earlier work has freed would be used again and not count as growth.
     large = measured_large(QUICK_LARGE if is_quick else LARGE)
     usual = measured_heads(QUICK_TIMED if is_quick else TIMED, rounds)
     show("\n".join(_table(usual, large, error)))
@@ -90,24 +91,22 @@ def gradient_error(head: Head) -> float:
     """Largest difference between fused gradients and those of the formula in float64, over all scales."""
     worst = 0.0
     for scale in SCALES:
-        fused = _gradients(FUSED, head.tensors(scale))
-        exact = _gradients(NAIVE, head.tensors(scale, torch.float64))
-        for own, other in zip(fused, exact, strict=True):
-            worst = max(worst, relative_error(own, other))
+        fused = gradients(HEADS[FUSED], head.tensors(scale))
+        exact = gradients(HEADS[NAIVE], head.tensors(scale, torch.float64))
+        worst = max(worst, *map(relative_error, fused, exact))
     return worst
 
 
 def measured_heads(head: Head, rounds: int) -> dict[str, Any]:
     """Time and peak memory of each way to compute the head, gradients of hidden states and weight included."""
     tensors = head.tensors()
-    steps: dict[str, Callable[[], object]] = {name: partial(_gradients, name, tensors) for name in HEADS}
+    steps: dict[str, Callable[[], object]] = {name: partial(gradients, loss, tensors) for name, loss in HEADS.items()}
     products = {"limit: three products": partial(_three_products, tensors)}
     times = interleaved_times(steps | products, rounds=rounds, budget=BUDGET)
     rows = [
         {
             "head": name,
-            "milliseconds": 1000 * min(times[name]),
-            "time_ratio": time_ratio(times, name, YARDSTICK)._asdict(),
+            **time_columns(times, name, YARDSTICK),
             "peak_bytes": peak_memory(steps[name]) if name in steps else None,
         }
         for name in times
@@ -118,25 +117,23 @@ def measured_heads(head: Head, rounds: int) -> dict[str, Any]:
 def measured_large(head: Head) -> dict[str, Any]:
     """One step of a large head: seconds, and growth of the process beyond the inputs and the weight's gradient."""
     tensors = head.tensors()
-    # Loads what is loaded on first use.
-    _gradients(FUSED, QUICK_TIMED.tensors())
+    gradients(HEADS[FUSED], QUICK_TIMED.tensors())  # loads what is loaded on first use
     begin = time.thread_time()
-    grown = resident_peak(partial(_gradients, FUSED, tensors))
-    seconds = time.thread_time() - begin
+    grown = resident_peak(partial(gradients, HEADS[FUSED], tensors))
     return {
         "size": str(head),
-        "seconds": seconds,
+        "seconds": time.thread_time() - begin,
         "extra_bytes": grown - tensors[1].nbytes,
         "logits_bytes": 4 * head.num_rows * head.num_classes,
     }
 
 
-def _gradients(name: str, tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
-    hidden, weight, _ = tensors
-    return torch.autograd.grad(HEADS[name](*tensors), (hidden, weight))
+def gradients(loss: Callable[..., Tensor], tensors: Tensors) -> tuple[Tensor, ...]:
+    """Those of hidden states and weight."""
+    return torch.autograd.grad(loss(*tensors), tensors[:2])
 
 
-def _three_products(tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _three_products(tensors: Tensors) -> tuple[Tensor, Tensor]:
     hidden, weight = (tensor.detach() for tensor in tensors[:2])
     logits = hidden @ weight.T
     return logits @ weight, logits.T @ hidden
@@ -144,16 +141,12 @@ def _three_products(tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Ten
 
 def _table(usual: dict[str, Any], large: dict[str, Any], error: float) -> Iterable[str]:
     yield f"\nHead {usual['size']}, float32: {usual['rounds']} rounds; fused gradients off by {error:.0e}"
+    peaks = ["" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:.0f}" for row in usual["heads"]]
     rows = [
-        [
-            row["head"],
-            f"{row['milliseconds']:.1f}",
-            spread(row["time_ratio"]),
-            "" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:.0f}",
-        ]
-        for row in usual["heads"]
+        [row["head"], f"{row['milliseconds']:.1f}", spread(row["time_ratio"]), peak]
+        for row, peak in zip(usual["heads"], peaks, strict=True)
     ]
-    yield from lined_up(["", "best ms", "time / LS", "peak MB"], rows)
+    yield lined_up(["", "best ms", "time / LS", "peak MB"], rows)
     yield (
         f"\nHead {large['size']}: {large['seconds']:.1f} s, {large['extra_bytes'] / 1e9:.2f} GB beyond inputs and "
         f"weight gradient; the logits alone would be {large['logits_bytes'] / 1e9:.2f} GB"

@@ -1,7 +1,7 @@
-"""The Triton kernels compiled for GPUs that are not here, and what the compiler says of them.
+"""The Triton kernels compiled for GPUs that are not here, and what the compilers report.
 
-A compilation needs a target, not a device. Registers and spills come from the assemblers' own reports, the width of
-loads from the code they made.
+A compilation needs a target, not a device. Registers and spills come from the reports of the assemblers, the width of
+loads from the code.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _type_of(name: str, dtype: str) -> str:
 def _read_nvidia(code: str, capability: int) -> Compiled:
     architecture = re.findall(r"\.target (sm_\w+)", code)[0]
     folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    # The name of the newer one is older than what it serves.
+    # The newer assembler also serves GPUs that are older than its name says.
     assembler = folder / ("ptxas-blackwell" if capability >= 90 else "ptxas")
     with tempfile.TemporaryDirectory() as place:
         source = Path(place, "kernel.ptx")

@@ -22,11 +22,11 @@ from maxsup.training import train
 from maxsup.training.progress import Reporter
 
 NUM_RUNS = 12
-# Those of the recipe. With fewer, what is measured is the import of torch in each worker (3 epochs: a ratio of 1.2).
+# As in the recipe. With fewer, the import of torch in each worker dominates (3 epochs: a ratio of 1.2).
 NUM_EPOCHS = 20
 LIMIT = 0.6
 ALL_THREADS = "one after another, all threads"
-# Threads of one run wait for each other where others use the machine; this line is what remains without that.
+# Without threads that wait for each other, as they do where others use the machine.
 ONE_THREAD = "one after another, one thread"
 # Each round makes all runs three times, by the clock on the wall: a few rounds take minutes.
 MAX_ROUNDS = 3
@@ -68,7 +68,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     times: dict[str, list[float]] = {ALL_THREADS: [], ONE_THREAD: [], "launched": []}
     try:
         with TemporaryDirectory() as scratch:
-            # What a process imports late is paid for before the clock starts, to the launcher's disadvantage.
+            # Late imports happen before the clock starts, to the launcher's disadvantage.
             one_after_another(Path(scratch) / "warm", 1, 1, 1)
             for index in range(min(rounds, MAX_ROUNDS)):
                 folder = Path(scratch) / str(index)
@@ -80,7 +80,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     ratios = {name: _ratio(times["launched"], times[name]) for name in (ALL_THREADS, ONE_THREAD)}
     rows = [[name, f"{min(seconds):.1f}", f"{statistics.median(seconds):.1f}"] for name, seconds in times.items()]
     title = f"{num_runs} runs of digits_cnn, {epochs} epochs, {num_processors()} processors"
-    show("\n".join(["", title, *lined_up(["", "best s", "median s"], rows)]))
+    show(f"\n{title}\n{lined_up(['', 'best s', 'median s'], rows)}")
     for name, ratio in ratios.items():
         show(f"launched takes {spread(ratio)} of {name}")
     goal = "time of many runs against one after another with all threads"
@@ -89,6 +89,6 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
-    """Median over rounds; of so few the extremes take the place of quartiles."""
+    """Median over rounds, with the extremes in place of quartiles: there are only a few."""
     ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
     return {"low": min(ratios), "median": statistics.median(ratios), "high": max(ratios)}

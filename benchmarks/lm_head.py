@@ -1,7 +1,7 @@
 """One training step of a causal language model under Trainer and TRL: growth of the process, time, gradients.
 
-``python -m benchmarks.lm_head WAY FOLDER`` takes the step of one way in a process of its own, because memory that
-earlier work has given back would be taken again and not count as growth.
+``python -m benchmarks.lm_head WAY FOLDER`` takes one step in a process of its own, because memory that earlier work has
+freed would be used again and not count as growth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.checks import relative_error
 from benchmarks.goals import LM_HEAD_GOALS
@@ -27,27 +27,20 @@ from benchmarks.report import judged, lined_up
 ALPHA = 0.1
 OWN, LINEAR, LOGITS = "Trainer, the model's own loss", "Trainer, use_linear_loss", "Trainer, TrainerLoss"
 OWN_TRL, LINEAR_TRL = "TRL, its own loss", "TRL, LinearSFTTrainer"
-WAYS = (
-    OWN,
-    "Trainer, label_smoothing_factor",
-    LOGITS,
-    "Trainer, TrainerLoss(monitor=False)",
-    LINEAR,
-    OWN_TRL,
-    LINEAR_TRL,
-)
+SMOOTHED, UNMONITORED = "Trainer, label_smoothing_factor", "Trainer, TrainerLoss(monitor=False)"
+WAYS = (OWN, SMOOTHED, LOGITS, UNMONITORED, LINEAR, OWN_TRL, LINEAR_TRL)
 # Rows, tokens a row, vocabulary, width.
 FULL, QUICK = (8, 256, 32_000, 64), (4, 64, 2_000, 16)
 
 
 def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str, Any]:
     """Every way in its own process; gradients of the heads against those of the same loss from logits."""
-    del rounds  # memory does not vary, and time is told beside it
+    del rounds  # memory does not vary
     if not PROCESS.exists():
         show("\nlm_head is measured on Linux only, where a process can be asked for its peak")
         return {"goals": []}
     with TemporaryDirectory() as folder:
-        # To see that it runs one process is enough; its growth means nothing.
+        # One process is enough to see that it runs; its growth means nothing.
         ways = [take_step(way, folder, QUICK) if is_quick else _in_a_new_process(way, folder) for way in WAYS]
         gradients = {way: torch.load(_file(folder, way), weights_only=True) for way in (LOGITS, LINEAR, LINEAR_TRL)}
     grown = {row["way"]: row["grown_bytes"] for row in ways}
@@ -56,7 +49,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     size = f"{num_rows * length} tokens, K={vocabulary}, D={width}"
     show(f"\nOne training step of a causal model, {size}; gradients of the heads off by {error:.0e}")
     rows = [[row["way"], f"{row['grown_bytes'] / 2**20:.0f}", f"{row['seconds']:.2f}"] for row in ways]
-    show("\n".join(lined_up(["", "growth, MiB", "CPU s"], rows)))
+    show(lined_up(["", "growth, MiB", "CPU s"], rows))
     values = {
         "peak_ratio": grown[LINEAR] / max(grown[OWN], 1),
         "peak_ratio_trl": grown[LINEAR_TRL] / max(grown[OWN], 1),
@@ -112,20 +105,17 @@ def _watch(file: Path) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Notes growth, time and gradients of the step that was last."""
+        """Notes growth, time and gradients of the last step."""
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
             self.peak, self.begin = PeakSince(), time.process_time()
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, *, model: Any, **others: Any) -> None:
             self.found = {"grown_bytes": self.peak.grown(), "seconds": time.process_time() - self.begin}
-            torch.save(_gradient(model), file)
+            gradients = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+            torch.save(torch.cat(gradients), file)
 
     return Watch()
-
-
-def _gradient(model: nn.Module) -> Tensor:
-    return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
 
 
 def _trainer(way: str, model: nn.Module, folder: str, rows: Any, watch: Any) -> Any:
@@ -158,11 +148,11 @@ def _trainer(way: str, model: nn.Module, folder: str, rows: Any, watch: Any) -> 
     callbacks = [watch]
     if way == LINEAR:
         callbacks.append(use_linear_loss(model, MaxSupLoss(alpha=ALPHA)).callback())
-    elif "TrainerLoss" in way:
+    elif way in (LOGITS, UNMONITORED):
         loss = TrainerLoss(alpha=ALPHA)
         more["compute_loss_func"] = loss
         callbacks.append(loss.callback(monitor=way == LOGITS))
-    elif "smoothing" in way:
+    elif way == SMOOTHED:
         options["label_smoothing_factor"] = ALPHA
     return Trainer(model, TrainingArguments(folder, **options), train_dataset=rows, callbacks=callbacks, **more)
 

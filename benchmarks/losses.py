@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks.cases import CASES, QUICK_CASES, Case
-from benchmarks.checks import errors, is_right
+from benchmarks.checks import Errors, errors, is_right
 from benchmarks.goals import goals_for
-from benchmarks.peers import OURS, YARDSTICK, Loss, candidates
-from benchmarks.report import judged, lined_up, spread
+from benchmarks.peers import OURS, YARDSTICK, Candidate, candidates, gradient
+from benchmarks.report import judged, lined_up, spread, time_columns
 from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times, time_ratio
+from maxsup.bench.timing import interleaved_times
 
 # Seconds of CPU time after which a case begins no further round.
 BUDGET = 15.0
@@ -37,19 +36,12 @@ def measured_case(case: Case, rounds: int) -> dict[str, Any]:
     torch.compiler.reset()
     served = candidates(case)
     found = errors(served, case)
-    left_out = {}
-    for candidate in served:
-        error = found[candidate.name]
-        if not is_right(candidate, case, error):
-            reason = f"loss off by {error.loss:.0e}, gradient by {error.gradient:.0e}"
-            if candidate.is_ours or candidate.name == YARDSTICK:
-                raise RuntimeError(f"{candidate.name} must agree with the reference on {case.name}; {reason}.")
-            left_out[candidate.name] = reason
+    left_out = dict(_wrong_losses(served, case, found))
     served = [candidate for candidate in served if candidate.name not in left_out]
 
     logits, target = case.logits(scale=3.0), case.target()
     steps: dict[str, Callable[[], object]] = {
-        candidate.name: partial(_forward_and_backward, candidate.loss, logits, target) for candidate in served
+        candidate.name: partial(gradient, candidate.loss, logits, target) for candidate in served
     }
     warm = torch.empty_like(logits, requires_grad=False)
     limits = {"copy_": lambda: warm.copy_(logits.detach()), "clone": lambda: logits.detach().clone()}
@@ -61,7 +53,7 @@ def measured_case(case: Case, rounds: int) -> dict[str, Any]:
             "loss_error": found[candidate.name].loss,
             "gradient_error": found[candidate.name].gradient,
             "peak_memory_ratio": peak_memory(steps[candidate.name]) / logits.nbytes,
-            **_time_columns(times, candidate.name),
+            **time_columns(times, candidate.name, YARDSTICK),
         }
         for candidate in served
     ]
@@ -74,17 +66,20 @@ def measured_case(case: Case, rounds: int) -> dict[str, Any]:
         "ignore_index": case.ignore_index,
         "rounds": len(times[YARDSTICK]),
         "losses": rows,
-        "copies": [{"copy": name, **_time_columns(times, name)} for name in limits],
+        "copies": [{"copy": name, **time_columns(times, name, YARDSTICK)} for name in limits],
         "left_out": left_out,
     }
 
 
-def _forward_and_backward(loss: Loss, logits: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(loss(logits, target), logits)
-
-
-def _time_columns(times: dict[str, list[float]], name: str) -> dict[str, Any]:
-    return {"milliseconds": 1000 * min(times[name]), "time_ratio": time_ratio(times, name, YARDSTICK)._asdict()}
+def _wrong_losses(served: list[Candidate], case: Case, found: dict[str, Errors]) -> Iterator[tuple[str, str]]:
+    """Names of losses that are off, with the reason; ours and the yardstick must not be among them."""
+    for candidate in served:
+        error = found[candidate.name]
+        if not is_right(candidate, case, error):
+            reason = f"loss off by {error.loss:.0e}, gradient by {error.gradient:.0e}"
+            if candidate.is_ours or candidate.name == YARDSTICK:
+                raise RuntimeError(f"{candidate.name} must agree with the reference on {case.name}; {reason}.")
+            yield candidate.name, reason
 
 
 def _table(measured: dict[str, Any]) -> Iterable[str]:
@@ -105,7 +100,7 @@ def _table(measured: dict[str, Any]) -> Iterable[str]:
         [f"limit: {row['copy']}", f"{row['milliseconds']:.3f}", spread(row["time_ratio"]), "", "", ""]
         for row in measured["copies"]
     ]
-    yield from lined_up(header, rows + copies)
+    yield lined_up(header, rows + copies)
     for name, reason in measured["left_out"].items():
         yield f"left out, wrong here: {name} ({reason})"
 
@@ -114,5 +109,4 @@ def _verdicts(measured: dict[str, Any]) -> Iterable[dict[str, Any]]:
     for row in measured["losses"]:
         if row["loss"] == OURS:
             for goal in goals_for(measured["num_classes"], measured["dtype"], measured["layout"], row["form"]):
-                case = f"{measured['case']}, {row['form']}"
-                yield judged(goal.text, case, row[goal.quantity], goal.limit)
+                yield judged(goal.text, f"{measured['case']}, {row['form']}", row[goal.quantity], goal.limit)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.report import judged, lined_up, spread
-from maxsup.bench.timing import quartiles
+from benchmarks.report import judged, lined_up
+from maxsup.bench.timing import quartiles, time_ratio
 from maxsup.metrics import class_separation
 
 # Rows of the pairwise matrix that are computed; the time of all rows is extrapolated from them.
@@ -19,7 +19,7 @@ TIMED_ROWS = 200
 
 
 def pairwise_rows(features: Tensor, labels: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-    """Sums of cosine distances from some rows to all others, by class: what the definition asks for."""
+    """Sums of cosine distances from some rows to all others, by class, as in the definition."""
     units = F.normalize(features, dim=1)
     distances = 1.0 - units[:num_rows] @ units.t()
     num_classes = int(labels.max()) + 1
@@ -46,17 +46,17 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
             work()
             times[name].append(time.thread_time() - begin)
     factor = num_samples / rows
-    closed, pairwise, read = times.values()
+    closed, pairwise, _ = times.values()
     speed = quartiles([other * factor / own for own, other in zip(closed, pairwise, strict=True)])
-    reads = quartiles([own / other for own, other in zip(closed, read, strict=True)])
+    reads = time_ratio(times, "closed form", "one read")
     show(f"\nclass separation, {num_samples:,} x {width:,}, {num_classes:,} classes, one thread")
     lines = [
         ["closed form", f"{min(closed):.3f} s"],
         [f"pairwise, {rows} rows timed, all {num_samples:,} extrapolated", f"{min(pairwise) * factor:.1f} s"],
-        ["closed form is faster by", spread(speed._asdict())],
-        ["closed form / one read of the features", spread(reads._asdict())],
+        ["closed form is faster by", str(speed)],
+        ["closed form / one read of the features", str(reads)],
     ]
-    show("\n".join(lined_up(["", "measured"], lines)))
+    show(lined_up(["", "measured"], lines))
     share = quartiles([own / (other * factor) for own, other in zip(closed, pairwise, strict=True)])
     goal = judged("class separation, time / pairwise", f"{num_samples} x {width}", share._asdict(), 0.001)
     return {"shape": [num_samples, width, num_classes], "times": times, "speed": speed._asdict(), "goals": [goal]}

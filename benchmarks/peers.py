@@ -24,6 +24,11 @@ OTHERS = {
 }
 
 
+def gradient(loss: Loss, logits: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    """Forward and backward."""
+    return torch.autograd.grad(loss(logits, target), logits)
+
+
 class Candidate(NamedTuple):
     """A loss as it is timed; ``formula`` names the reference that it must agree with."""
 
@@ -42,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(case: Case) -> list[Candidate]:
-    """All losses that claim to serve a case, eager ones first."""
+    """All losses that support a case, eager ones first."""
     losses: dict[str, tuple[str, Loss]] = {
         "torch cross-entropy": ("ce", torch_cross_entropy),
         YARDSTICK: ("ls", torch_label_smoothing),

@@ -18,7 +18,7 @@ DTYPES = ("float32", "bfloat16")
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw what :func:`benchmarks.losses.run` returned; of several batches with the same K, the largest."""
+    """Draw what :func:`benchmarks.losses.run` returned; the largest batch represents those with the same K."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -42,16 +42,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
                 if (row["loss"], row["form"]) == key
             }
             style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "linewidth": 1.4}
-            ratios = [row["time_ratio"] for row in rows.values()]
-            time.plot(list(rows), [ratio["median"] for ratio in ratios], label=label, **style)
-            time.fill_between(
-                list(rows),
-                [ratio["low"] for ratio in ratios],
-                [ratio["high"] for ratio in ratios],
-                color=colour,
-                alpha=0.15,
-                linewidth=0,
-            )
+            low, median, high = ([row["time_ratio"][key] for row in rows.values()] for key in ("low", "median", "high"))
+            time.plot(list(rows), median, label=label, **style)
+            time.fill_between(list(rows), low, high, color=colour, alpha=0.15, linewidth=0)
             memory.plot(list(rows), [row["peak_memory_ratio"] for row in rows.values()], **style)
         time.set_title(dtype, fontsize=10)
         memory.set_xlabel("number of classes K")

@@ -1,14 +1,15 @@
-"""Verdicts, tables in plain text, and the file that keeps the numbers with what they were measured on."""
+"""Verdicts, tables in plain text, and files that keep the numbers with the environment they were measured in."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from maxsup.bench.timing import Quartiles, time_ratio
 from maxsup.core.files.storage import json_text
 from maxsup.core.repro import environment
 
@@ -17,39 +18,39 @@ PACKAGES = ("torch", "timm", "torch-uncertainty", "numpy")
 
 def spread(quartiles: dict[str, float]) -> str:
     """Median [quartiles]."""
-    return f"{quartiles['median']:.2f} [{quartiles['low']:.2f}-{quartiles['high']:.2f}]"
+    return str(Quartiles(**quartiles))
+
+
+def time_columns(times: Mapping[str, Sequence[float]], name: str, baseline: str) -> dict[str, Any]:
+    """Best time of a candidate, and its ratio to the baseline."""
+    return {"milliseconds": 1000 * min(times[name]), "time_ratio": time_ratio(times, name, baseline)._asdict()}
 
 
 def judged(goal: str, case: str, measured: Any, limit: float) -> dict[str, Any]:
-    """One goal in one case; of a ratio with quartiles the median counts."""
+    """One goal in one case; the median decides where there are quartiles."""
     value = measured["median"] if isinstance(measured, dict) else measured
     return {"goal": goal, "case": case, "measured": measured, "limit": limit, "is_met": value <= limit}
 
 
-def lined_up(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def lined_up(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose first column is text and whose others are numbers."""
-    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    for line in [header, *rows]:
-        first, *rest = (
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield "  ".join([first, *rest]).rstrip()
-
-
-def goal_table(goals: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Measured, goal, verdict: one line a goal and case, and how many are met."""
-    rows = [
-        [
-            f"{row['goal']}: {row['case']}",
-            _measured(row["measured"]),
-            f"<= {row['limit']:g}",
-            "met" if row["is_met"] else "missed",
-        ]
-        for row in goals
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        for line in [header, *rows]
     ]
-    yield from lined_up(["goal: case", "measured", "limit", "verdict"], rows)
-    yield f"{sum(row['is_met'] for row in goals)} of {len(goals)} met"
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def goal_table(goals: Sequence[dict[str, Any]]) -> str:
+    """Measured, goal, verdict: one line for each goal and case, and how many are met."""
+    rows = [
+        [f"{goal['goal']}: {goal['case']}", _measured(goal["measured"]), f"<= {goal['limit']:g}",
+         "met" if goal["is_met"] else "missed"]
+        for goal in goals
+    ]  # fmt: skip
+    table = lined_up(["goal: case", "measured", "limit", "verdict"], rows)
+    return f"{table}\n{sum(goal['is_met'] for goal in goals)} of {len(goals)} met"
 
 
 def _measured(value: Any) -> str:
@@ -59,7 +60,7 @@ def _measured(value: Any) -> str:
 
 
 def surroundings() -> dict[str, Any]:
-    """What the numbers depend on: versions, processor, threads, and how busy the machine is."""
+    """What the numbers depend on: versions, processor, threads, and the load of the machine."""
     known = environment()
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

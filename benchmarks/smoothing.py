@@ -2,7 +2,7 @@
 
 Trains the same network with several losses, strengths and seeds, and estimates the strength from the logits of training
 and test images: as they are, and under temperatures, where the estimate should refuse to answer or see nothing. Sets
-that are not under the data root are left out. Runs that are already in ``--runs`` are used as they are.
+that are not under the data root are left out. Runs that ``--runs`` holds already are not trained again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ def main() -> None:
     for name in options.sets.split(","):
         for seed in range(options.seeds):
             for loss, alpha in ARMS:
-                folder = options.runs / f"{name}-{loss}-{alpha or 0}-seed{seed}"
                 try:
-                    found = estimates(name, loss, alpha, seed, folder, options)
+                    found = estimates(name, loss, alpha, seed, options)
                 except DataError as error:
                     print(f"{name}: {error}")
                     break
@@ -62,50 +61,38 @@ def main() -> None:
 
 
 def estimates(
-    name: str, loss: str, alpha: float | None, seed: int, folder: Path, options: argparse.Namespace
+    name: str, loss: str, alpha: float | None, seed: int, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """One row a split and temperature."""
+    """One row for each split and temperature."""
+    folder = options.runs / f"{name}-{loss}-{alpha or 0}-seed{seed}"
+    root = f"data.root={options.data_root.resolve()}"
     if not (folder / "summary.json").is_file():
         if options.only_finished:
             return []
         recipe, changes = SETTINGS[name]
         strength = [] if alpha is None else [f"loss.alpha={alpha}"]
-        root = f"data.root={options.data_root.resolve()}"
         train(load_recipe(recipe, [*changes, root, f"loss.name={loss}", *strength, f"seed={seed}"]), folder)
-    run = RunOutputs(folder, overrides=[f"data.root={options.data_root.resolve()}"])
+    run = RunOutputs(folder, overrides=[root])
     rows = []
     for split in ("train", "test"):
         outputs = run.split(split)
         for temperature in (1.0, *TEMPERATURES):
             if temperature != 1 and loss != "ce":
-                continue  # a smoothed model under a temperature is, to its logits, one of another strength
+                continue  # the logits of a smoothed model under a temperature look like another strength
             found = estimate_alpha(outputs.logits / temperature, outputs.labels)
-            true = alpha or 0.0
+            is_near = abs((found.alpha or 0.0) - (alpha or 0.0)) <= TOLERANCE
             rows.append(
-                {
-                    "data": name,
-                    "loss": loss,
-                    "alpha": true,
-                    "seed": seed,
-                    "split": split,
-                    "temperature": temperature,
-                    "accuracy": float((outputs.logits.argmax(dim=1) == outputs.labels).double().mean()),
-                    "verdict": found.verdict,
-                    "estimate": found.alpha,
-                    "low": found.low,
-                    "high": found.high,
-                    "by_scale": found.by_scale,
-                    "by_gap": found.by_gap,
-                    "unevenness": found.unevenness,
-                    "is_right": found.verdict == ("smoothed" if alpha else "none")
-                    and abs((found.alpha or 0.0) - true) <= TOLERANCE,
-                }
-            )
+                {"data": name, "loss": loss, "alpha": alpha or 0.0, "seed": seed, "split": split,
+                 "temperature": temperature,
+                 "accuracy": float((outputs.logits.argmax(dim=1) == outputs.labels).double().mean()),
+                 "verdict": found.verdict, "estimate": found.alpha, "low": found.low, "high": found.high,
+                 "by_scale": found.by_scale, "by_gap": found.by_gap, "unevenness": found.unevenness,
+                 "is_right": found.verdict == ("smoothed" if alpha else "none") and is_near}
+            )  # fmt: skip
     return rows
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row for people."""
     estimate = "" if row["estimate"] is None else f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
     return (
         f"{row['data']:<14} {row['loss']:<7} {row['alpha']:<4g} seed {row['seed']} {row['split']:<5} "

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from benchmarks.report import judged, lined_up, spread
+from benchmarks.report import judged, lined_up
 from maxsup.bench.timing import interleaved_times, time_ratio
 from maxsup.core.config import Recipe
 from maxsup.core.files.rundir import RunDir
@@ -31,7 +31,7 @@ BUDGET = 90.0
 
 
 class PlainImages(Dataset[tuple[Tensor, int]]):
-    """Images as an image folder gives them: one PIL image at a time, transformed one at a time."""
+    """Images as an image folder yields them: one PIL image at a time, transformed one at a time."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
         self.images, self.labels = images, labels
@@ -97,8 +97,8 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     data = time_ratio(times, "plain batch", "our batch")
     step = time_ratio(times, "our step", "plain step")
     rows = [[name, f"{1000 * min(seconds):.2f}"] for name, seconds in times.items()]
-    show("\n".join(["", f"training, ResNet-20, 32 x 32, batch {BATCH_SIZE}", *lined_up(["", "best ms"], rows)]))
-    show(f"a plain batch costs {spread(data._asdict())} of ours; our step {spread(step._asdict())} of a plain step")
+    show(f"\ntraining, ResNet-20, 32 x 32, batch {BATCH_SIZE}\n{lined_up(['', 'best ms'], rows)}")
+    show(f"a plain batch costs {data} of ours; our step {step} of a plain step")
     per_image = time_ratio(times, "our batch", "plain batch")._asdict()
     goals = [
         judged("time of a batch against per-image transforms", "in memory", per_image, 0.1),
@@ -113,17 +113,9 @@ def _times(
     bundle = build_data(recipe)
     loader = DataLoader(PlainImages(images, labels), BATCH_SIZE, shuffle=True)
     with SignalGuard() as guard:
-        trainer = Trainer(
-            recipe,
-            run_dir,
-            create_accelerator(recipe, run_dir),
-            bundle,
-            build_model(recipe, bundle),
-            build_loss(recipe.loss),
-            guard,
-            Reporter(),
-        )
-        ours = our_steps(trainer)
+        accelerator, model = create_accelerator(recipe, run_dir), build_model(recipe, bundle)
+        loss = build_loss(recipe.loss)
+        ours = our_steps(Trainer(recipe, run_dir, accelerator, bundle, model, loss, guard, Reporter()))
         plain = plain_steps(build_model(recipe, bundle), endless(lambda epoch: iter(loader)))
         our_batches = endless(split_pipeline(recipe, bundle, bundle.train, is_training=True).epoch)
         plain_batches = endless(lambda epoch: iter(loader))

@@ -20,7 +20,7 @@ NUM_CLASSES, ACCUMULATION = 4, 2
 
 
 def data(num_samples: int) -> TensorDataset:
-    """Points around a centre for each class; the labels of some are not known."""
+    """Points around a centre for each class; some have no label."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(NUM_CLASSES, (num_samples,), generator=generator)
     points = 3 * nn.functional.one_hot(labels, 8) + torch.randn(num_samples, 8, generator=generator)
@@ -54,5 +54,4 @@ def main(num_epochs: int = 3) -> list[float]:
 
 
 if __name__ == "__main__":
-    result = main()
-    print(f"loss of step 1: {result[0]:.3f}, of step {len(result)}: {result[-1]:.3f}")
+    print("loss of every step:", [round(loss, 3) for loss in main()])

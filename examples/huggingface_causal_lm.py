@@ -18,7 +18,7 @@ LENGTH, VOCABULARY = 16, 24
 
 
 def texts(num_samples: int, seed: int) -> list[dict[str, torch.Tensor]]:
-    """Rows that count upwards; the first tokens are a prompt that is not learnt, of a length that differs."""
+    """Rows that count upwards; each begins with a prompt of random length that is not learnt."""
     generator = torch.Generator().manual_seed(seed)
     start = torch.randint(VOCABULARY, (num_samples, 1), generator=generator)
     tokens = (start + torch.arange(LENGTH)) % VOCABULARY
@@ -47,5 +47,4 @@ def main(num_epochs: int = 3) -> list[float]:
 
 
 if __name__ == "__main__":
-    losses = main()
-    print(f"loss of step 1: {losses[0]:.3f}, of step {len(losses)}: {losses[-1]:.3f}")
+    print("loss of every step:", [round(loss, 3) for loss in main()])

@@ -45,5 +45,4 @@ def main(num_epochs: int = 3) -> list[float]:
 
 
 if __name__ == "__main__":
-    losses = main()
-    print(f"loss of step 1: {losses[0]:.3f}, of step {len(losses)}: {losses[-1]:.3f}")
+    print("loss of every step:", [round(loss, 3) for loss in main()])

@@ -29,11 +29,7 @@ def make_model() -> keras.Model:
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Input((NUM_FEATURES,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(NUM_CLASSES)]
     model = keras.Sequential(layers)
-    model.compile(
-        optimizer=keras.optimizers.Adam(0.02),
-        loss=MaxSupLoss(alpha=Linear(0.1, 0.2)),
-        metrics=["accuracy"],
-    )
+    model.compile(keras.optimizers.Adam(0.02), loss=MaxSupLoss(alpha=Linear(0.1, 0.2)), metrics=["accuracy"])
     return model
 
 

@@ -47,5 +47,4 @@ def main(num_steps: int = 12) -> list[float]:
 
 
 if __name__ == "__main__":
-    result = main()
-    print(f"loss of step 1: {result[0]:.3f}, of step {len(result)}: {result[-1]:.3f}")
+    print("loss of every step:", [round(loss, 3) for loss in main()])

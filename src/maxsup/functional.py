@@ -31,34 +31,15 @@ from maxsup.losses.relatives.poly1 import poly1_cross_entropy
 from maxsup.losses.relatives.zipf_label_smoothing import dense_votes, zipf_label_smoothing_cross_entropy
 
 __all__ = [
-    "LabelSmoothingTerms",
-    "acls_cross_entropy",
-    "adaptive_alpha",
-    "adaptive_label_smoothing_cross_entropy",
-    "confidence_penalty_cross_entropy",
-    "cross_entropy",
-    "dense_votes",
-    "distillation_cross_entropy",
-    "dual_focal_cross_entropy",
-    "error_amplification_max_cross_entropy",
-    "error_amplification_mean_cross_entropy",
-    "focal_cross_entropy",
-    "focal_label_smoothing_cross_entropy",
-    "focal_maxsup_cross_entropy",
-    "implementation",
-    "label_smoothing_cross_entropy",
-    "label_smoothing_terms",
-    "linear_maxsup_cross_entropy",
-    "logit_norm_cross_entropy",
-    "logit_penalty_cross_entropy",
-    "maxsup_cross_entropy",
-    "maxsup_penalty",
-    "mbls_cross_entropy",
-    "online_label_smoothing_cross_entropy",
-    "poly1_cross_entropy",
-    "regularization_only_cross_entropy",
+    "LabelSmoothingTerms", "acls_cross_entropy", "adaptive_alpha", "adaptive_label_smoothing_cross_entropy",
+    "confidence_penalty_cross_entropy", "cross_entropy", "dense_votes", "distillation_cross_entropy",
+    "dual_focal_cross_entropy", "error_amplification_max_cross_entropy", "error_amplification_mean_cross_entropy",
+    "focal_cross_entropy", "focal_label_smoothing_cross_entropy", "focal_maxsup_cross_entropy", "implementation",
+    "label_smoothing_cross_entropy", "label_smoothing_terms", "linear_maxsup_cross_entropy", "logit_norm_cross_entropy",
+    "logit_penalty_cross_entropy", "maxsup_cross_entropy", "maxsup_penalty", "mbls_cross_entropy",
+    "online_label_smoothing_cross_entropy", "poly1_cross_entropy", "regularization_only_cross_entropy",
     "zipf_label_smoothing_cross_entropy",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor
 from maxsup.functional import implementation
 from maxsup.losses import create_loss
 from maxsup.reports.explore import explore_page
+from tests.browser.conftest import watch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -54,14 +55,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(browser: Any, path: Path) -> Iterator[Any]:
     """The page; a complaint on its console, an error or a request fails the test."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda asked: complaints.append(asked.url))
+    complaints, requests = watch(page)
     page.goto(path.as_uri())
     yield page
     page.close()
-    assert [words for words in complaints if not words.startswith("data:")] == [path.as_uri()]
+    assert (complaints, requests) == ([], [path.as_uri()])
 
 
 def python_loss(name: str, logits: Tensor, target: Tensor, alpha: float, margin: float = 0.0) -> Tensor:

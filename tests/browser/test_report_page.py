@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from maxsup.reports import write_report
+from tests.browser.conftest import watch
 from tests.unit.reports.made import hostile_names, make_folder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -104,16 +107,19 @@ def wide_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(folder)[0]
 
 
-def opened(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") -> Opened:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else 0)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(path.as_uri())
-    return Opened(page, complaints, [url for url in requests if not url.startswith("data:")])
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens a report; its page is closed after the test."""
+    with ExitStack() as stack:
+
+        def opening(path: Path, *, width: int = 1280, scheme: str = "light") -> Opened:
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            stack.callback(page.close)
+            watched = watch(page)
+            page.goto(path.as_uri())
+            return Opened(page, *watched)
+
+        yield opening
 
 
 def column(page: Any, place: int) -> list[str]:
@@ -122,15 +128,14 @@ def column(page: Any, place: int) -> list[str]:
     return [row.locator("th, td").nth(place).inner_text().splitlines()[0] for row in cells]
 
 
-def test_nothing_is_complained_about_and_nothing_leaves_the_page(browser: Any, report: Path) -> None:
-    found = opened(browser, report)
+def test_nothing_is_complained_about_and_nothing_leaves_the_page(opened: Any, report: Path) -> None:
+    found = opened(report)
     assert found.complaints == []
     assert found.requests == [report.as_uri()]
-    found.page.close()
 
 
-def test_every_figure_is_drawn(browser: Any, report: Path) -> None:
-    page = opened(browser, report).page
+def test_every_figure_is_drawn(opened: Any, report: Path) -> None:
+    page = opened(report).page
     boxes = [plot.bounding_box() for plot in page.locator("svg.plot").all()]
     assert len(boxes) >= 9
     assert all(box["width"] > 200 and box["height"] > 80 for box in boxes)
@@ -139,11 +144,10 @@ def test_every_figure_is_drawn(browser: Any, report: Path) -> None:
     sizes = page.eval_on_selector_all("img.plot", "all => all.map(image => image.naturalWidth)")
     assert len(sizes) == 2
     assert min(sizes) > 200
-    page.close()
 
 
-def test_tables_sort_by_mouse_and_by_keyboard(browser: Any, report: Path) -> None:
-    page = opened(browser, report).page
+def test_tables_sort_by_mouse_and_by_keyboard(opened: Any, report: Path) -> None:
+    page = opened(report).page
     head = page.locator("table.results thead th", has_text="NLL")
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
@@ -156,12 +160,11 @@ def test_tables_sort_by_mouse_and_by_keyboard(browser: Any, report: Path) -> Non
     page.locator("table.results thead th button").first.click()
     names = column(page, 0)
     assert names == sorted(names)
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_that_is_read_stands_out(browser: Any, report: Path, scheme: str) -> None:
-    page = opened(browser, report, scheme=scheme).page
+def test_everything_that_is_read_stands_out(opened: Any, report: Path, scheme: str) -> None:
+    page = opened(report, scheme=scheme).page
     page.eval_on_selector_all("details", "all => all.forEach(item => item.open = true)")
     rows = page.evaluate(CONTRAST)
     assert len(rows) > 150
@@ -169,11 +172,10 @@ def test_everything_that_is_read_stands_out(browser: Any, report: Path, scheme: 
     assert [row for row in rows if row["ratio"] < (3.0 if row["isDrawn"] else 4.5)] == []
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(int(value) for value in paper[4:-1].split(",")) < 200) == (scheme == "dark")
-    page.close()
 
 
-def test_lines_of_figures_stand_out_in_the_dark(browser: Any, report: Path) -> None:
-    page = opened(browser, report, scheme="dark").page
+def test_lines_of_figures_stand_out_in_the_dark(opened: Any, report: Path) -> None:
+    page = opened(report, scheme="dark").page
     colors = page.eval_on_selector_all(
         "svg.plot [stroke^='#']", "all => [...new Set(all.map(item => getComputedStyle(item).stroke))]"
     )
@@ -181,11 +183,10 @@ def test_lines_of_figures_stand_out_in_the_dark(browser: Any, report: Path) -> N
     for color in colors:
         red, green, blue = (int(value) for value in color[4:-1].split(","))
         assert 0.2126 * red + 0.7152 * green + 0.0722 * blue > 90, color
-    page.close()
 
 
-def test_two_hundred_hostile_names_stay_text(browser: Any, hostile_report: Path) -> None:
-    found = opened(browser, hostile_report)
+def test_two_hundred_hostile_names_stay_text(opened: Any, hostile_report: Path) -> None:
+    found = opened(hostile_report)
     page = found.page
     rows = page.locator("table.runs tbody tr")
     assert rows.count() == 200
@@ -199,29 +200,26 @@ def test_two_hundred_hostile_names_stay_text(browser: Any, hostile_report: Path)
     assert page.locator("script").count() == 1
     assert found.complaints == []
     assert found.requests == [hostile_report.as_uri()]
-    page.close()
 
 
 @pytest.mark.parametrize("width", [1200, 800])
-def test_a_table_of_six_losses_and_nine_numbers_is_seen_whole(browser: Any, wide_report: Path, width: int) -> None:
-    page = opened(browser, wide_report, width=width).page
+def test_a_table_of_six_losses_and_nine_numbers_is_seen_whole(opened: Any, wide_report: Path, width: int) -> None:
+    page = opened(wide_report, width=width).page
     scroll = page.locator(".scroll", has=page.locator("table.results"))
     assert scroll.evaluate("item => item.scrollWidth - item.clientWidth") <= 0
     assert page.locator("table.results thead th").count() == 7
     assert page.locator("table.results tbody tr").count() == 9
     # Numbers of several kinds under one another have no order.
     assert page.locator("table.results button").count() == 0
-    page.close()
 
 
-def test_the_page_fits_a_telephone(browser: Any, report: Path) -> None:
-    page = opened(browser, report, width=390).page
+def test_the_page_fits_a_telephone(opened: Any, report: Path) -> None:
+    page = opened(report, width=390).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.close()
 
 
-def test_the_page_prints_on_white_with_all_that_was_folded(browser: Any, report: Path) -> None:
-    page = opened(browser, report, scheme="dark").page
+def test_the_page_prints_on_white_with_all_that_was_folded(opened: Any, report: Path) -> None:
+    page = opened(report, scheme="dark").page
     content = page.pdf(format="A4")
     assert content.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", content)) >= 3
@@ -231,21 +229,19 @@ def test_the_page_prints_on_white_with_all_that_was_folded(browser: Any, report:
     folded = page.eval_on_selector_all("details", "all => all.map(item => item.lastElementChild.checkVisibility())")
     assert len(folded) == 2
     assert all(folded)
-    page.close()
 
 
-def test_data_behind_a_figure_can_be_downloaded(browser: Any, report: Path) -> None:
-    page = opened(browser, report).page
+def test_data_behind_a_figure_can_be_downloaded(opened: Any, report: Path) -> None:
+    page = opened(report).page
     with page.expect_download() as download:
         page.locator("figure a[download='seeds.csv']").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert lines[0] == "metric,loss,seed,value"
     assert len(lines) == 1 + 2 * 3 * 2
-    page.close()
 
 
-def test_keys_alone_lead_through_the_page(browser: Any, report: Path) -> None:
-    page = opened(browser, report).page
+def test_keys_alone_lead_through_the_page(opened: Any, report: Path) -> None:
+    page = opened(report).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
@@ -257,4 +253,3 @@ def test_keys_alone_lead_through_the_page(browser: Any, report: Path) -> None:
     )
     assert unnamed == 0
     assert page.eval_on_selector_all("h1", "all => all.length") == 1
-    page.close()

@@ -1,4 +1,4 @@
-"""Ready-made calls of any registered loss: a configured module, logits without ties, targets, and what it needs."""
+"""Ready-made calls of any registered loss, as a configured module or as a function."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 import maxsup
 import maxsup.functional
+from tests.contract.samples import NUM_CLASSES, needs_of, soft_matrix
 from tests.reference.cases import CASE_OF, CASES
 
-NUM_CLASSES = 4
 NAMES = [case.name for case in CASES]
-TAKES_PROBABILITIES = [case.name for case in CASES if case.takes_probabilities]
-REFUSES_PROBABILITIES = [case.name for case in CASES if not case.takes_probabilities]
+MIXABLE = [case.name for case in CASES if case.takes_probabilities]
+UNMIXABLE = [case.name for case in CASES if not case.takes_probabilities]
 SCHEDULED = {
     name: option
     for name in NAMES
@@ -21,45 +21,6 @@ SCHEDULED = {
 }
 """Losses that have a strength, which may be a schedule, with the name of that option (``alpha`` before ``gamma``)."""
 SWITCHABLE = [case.name for case in CASES if case.off is not None]
-
-
-def logits_without_ties(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Logits whose classes lie at least 0.1 apart, so that a finite difference crosses no tie."""
-    num_classes = shape[0] if len(shape) == 1 else shape[1]
-    axis = 0 if len(shape) == 1 else 1
-    order = torch.rand(*shape, dtype=torch.float64).argsort(axis).double()
-    spread = order - (num_classes - 1) / 2
-    return (spread + 0.3 * torch.rand(*shape, dtype=torch.float64)).to(dtype)
-
-
-def labels_for(logits: Tensor) -> Tensor:
-    """Labels that visit all classes, some predicted correctly and some not."""
-    shape = logits.shape[:1] + logits.shape[2:] if logits.dim() > 1 else ()
-    return (torch.arange(max(1, shape.numel() if shape else 1)) % NUM_CLASSES).reshape(shape)
-
-
-def probabilities_for(logits: Tensor) -> Tensor:
-    """Mixed targets: two classes share the mass of a sample, the others have none."""
-    axis = 0 if logits.dim() == 1 else 1
-    one_hot = torch.nn.functional.one_hot(labels_for(logits), NUM_CLASSES).movedim(-1, axis).to(logits.dtype)
-    return 0.75 * one_hot + 0.25 * one_hot.roll(1, axis)
-
-
-def scattered(shape: tuple[int, ...]) -> Tensor:
-    """Numbers between -2 and 2 without a random generator, which vmap does not allow."""
-    # Not by arange: torch 2.4 cannot export one whose length is not known.
-    numbers = torch.ones(shape, dtype=torch.float64).flatten().cumsum(0) - 1.0
-    return 2.0 * (1.7 * numbers + 0.3).sin().reshape(shape)
-
-
-def soft_matrix(dtype: torch.dtype = torch.float64) -> Tensor:
-    """A row-stochastic matrix for online label smoothing."""
-    return scattered((NUM_CLASSES, NUM_CLASSES)).softmax(-1).to(dtype)
-
-
-def needs_of(name: str, logits: Tensor) -> dict[str, Tensor]:
-    """What the module takes besides logits and targets, shaped like the logits."""
-    return {need: scattered(logits.shape).to(logits.dtype) for need in CASE_OF[name].needs}
 
 
 def make_loss(name: str, dtype: torch.dtype = torch.float64, **options: Any) -> torch.nn.Module:
@@ -78,3 +39,19 @@ def call_function(name: str, logits: Tensor, target: Tensor, **options: Any) -> 
     if name == "ols":
         keywords["matrix"] = soft_matrix(torch.float32 if logits.element_size() == 2 else logits.dtype)
     return getattr(maxsup.functional, CASE_OF[name].function)(logits, target, **keywords)
+
+
+def call_with_head(name: str, logits: Tensor, target: Tensor, **options: Any) -> Tensor:
+    """The same; ``"head"`` is MaxSup on a linear head that multiplies by 1."""
+    if name != "head":
+        return call_function(name, logits, target, **options)
+    head = torch.eye(NUM_CLASSES, dtype=torch.float64)
+    return maxsup.functional.linear_maxsup_cross_entropy(logits, head, target, **{"alpha": 0.3, **options})
+
+
+def value_and_gradient(name: str, logits: Tensor, target: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """The value of ``call_function``, and the gradient of its sum."""
+    leaf = logits.detach().requires_grad_()
+    value = call_function(name, leaf, target, **options)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), gradient

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 from maxsup.functional import linear_maxsup_cross_entropy
 from tests.conftest import IS_INTERPRETED
-from tests.contract.calls import NAMES, call_function, labels_for, logits_without_ties
+from tests.contract.calls import call_function
+from tests.contract.samples import WEIGHT, distinct_logits, labels_for
 
-WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
 OPTIONS = [
     {},
     {"weight": WEIGHT},
@@ -21,10 +21,10 @@ OPTIONS = [
     {"reduction": "sum"},
     {"reduction": "none"},
 ]
-# Fewer where every kernel takes a twentieth of a second.
+# Fewer in the interpreter, where every kernel takes a twentieth of a second.
 SHAPES = [(2, 4, 3)] if IS_INTERPRETED else [(3, 4), (2, 4, 3), (4,)]
 UPSTREAMS = [3.0, math.inf] if IS_INTERPRETED else [1.0, 3.0, math.inf, math.nan]
-"""What reaches the loss; a sum that is divided by the 0 targets of the batch sends back what is not finite."""
+"""Upstream gradients; a sum that is divided by 0 targets sends back infinities."""
 
 
 def all_ignored(logits: torch.Tensor, label: int) -> torch.Tensor:
@@ -36,10 +36,9 @@ def gradient(loss: torch.Tensor, leaf: torch.Tensor, upstream: float) -> torch.T
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_a_batch_in_which_nothing_counts_has_gradient_zero(name: str):
     for shape in SHAPES:
-        logits = logits_without_ties(*shape).requires_grad_()
+        logits = distinct_logits(*shape).requires_grad_()
         for options in OPTIONS:
             loss = call_function(name, logits, all_ignored(logits, 255), ignore_index=255, **options)
             for upstream in UPSTREAMS:
@@ -53,7 +52,7 @@ def test_a_batch_in_which_nothing_counts_has_gradient_zero(name: str):
 @pytest.mark.parametrize("options", [{}, {"weight": WEIGHT}, {"reduction": "sum"}, {"reduction": "none"}], ids=str)
 def test_torch_itself_gives_gradient_zero(options: dict):
     for shape in SHAPES:
-        logits = logits_without_ties(*shape).requires_grad_()
+        logits = distinct_logits(*shape).requires_grad_()
         loss = F.cross_entropy(logits, all_ignored(logits, -100), **options)
         assert loss.isnan().all() == (options.get("reduction", "mean") == "mean")
         for upstream in UPSTREAMS:
@@ -61,9 +60,8 @@ def test_torch_itself_gives_gradient_zero(options: dict):
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_an_ignored_row_stays_at_zero_when_what_comes_back_is_not_finite(name: str):
-    logits = logits_without_ties(5, 4).requires_grad_()
+    logits = distinct_logits(5, 4).requires_grad_()
     target = labels_for(logits)
     target[2] = -100
     loss = call_function(name, logits, target, reduction="none")

@@ -17,7 +17,7 @@ from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figure
 from maxsup.core.files.storage import json_text
 from maxsup.figures.style import LOOKS, save, styled
 from maxsup.metrics.facts import fact
-from tests.unit.analysis.made import long_tail, make_run
+from tests.unit.analysis.made import special_runs
 
 pytestmark = pytest.mark.slow
 
@@ -41,18 +41,11 @@ FIGURES = {
     "repair": {"repair"},
     "segmentation": {"segmentation", "segmentation-classes"},
 }
-MASKS = ["data.options={by_digit: false, num_train: 20, num_test: 6}", "model.options.channels=8"]
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run with known factors and objects, one with a long tail, one on masks."""
-    folder = tmp_path_factory.mktemp("contract")
-    return {
-        "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
-        "tail": make_run(folder / "tail", "ls", f"data.name=arrays:{long_tail(folder)}"),
-        "masks": make_run(folder / "masks", "ce", *MASKS, recipe="synthetic_upernet"),
-    }
+    return special_runs(tmp_path_factory.mktemp("contract"))
 
 
 def run_for(name: str, made: dict[str, Path]) -> Path:

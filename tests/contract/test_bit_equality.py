@@ -70,16 +70,17 @@ def test_the_grid_has_several_hundred_cases():
     assert sum(1 for dtype in DTYPES for _ in grid(dtype)) == NUM_CASES
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_function_at_alpha_zero_is_cross_entropy(dtype: torch.dtype):
-    seen, difference = first_difference(lambda z, y, options: maxsup_cross_entropy(z, y, 0.0, **options), dtype)
-    assert difference == []
-    assert seen == NUM_CASES // len(DTYPES)
+OFF = {
+    "the function at alpha 0": lambda z, y, options: maxsup_cross_entropy(z, y, 0.0, **options),
+    "the module at alpha 0": lambda z, y, options: maxsup.MaxSupLoss(0.0, **options)(z, y),
+    "the module in evaluation": lambda z, y, options: maxsup.MaxSupLoss(0.1, **options).eval()(z, y),
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_module_at_alpha_zero_is_cross_entropy(dtype: torch.dtype):
-    seen, difference = first_difference(lambda z, y, options: maxsup.MaxSupLoss(0.0, **options)(z, y), dtype)
+@pytest.mark.parametrize("loss", OFF.values(), ids=OFF)
+def test_maxsup_that_is_off_is_cross_entropy(loss, dtype: torch.dtype):
+    seen, difference = first_difference(loss, dtype)
     assert difference == []
     assert seen == NUM_CASES // len(DTYPES)
 
@@ -92,10 +93,3 @@ def test_the_rule_for_empty_means_leaves_the_others_alone(dtype: torch.dtype):
         target = torch.randint(NUM_CLASSES, (size,))
         expected = F.cross_entropy(logits, target, weight)
         assert same_bits(maxsup_cross_entropy(logits, target, 0.0, weight=weight, empty="zero"), expected)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_module_in_eval_mode_is_cross_entropy(dtype: torch.dtype):
-    seen, difference = first_difference(lambda z, y, options: maxsup.MaxSupLoss(0.1, **options).eval()(z, y), dtype)
-    assert difference == []
-    assert seen == NUM_CASES // len(DTYPES)

@@ -8,11 +8,12 @@ from torch import nn
 
 import maxsup
 from maxsup.schedules import Linear
-from tests.contract.calls import NAMES, NUM_CLASSES, SCHEDULED, needs_of
+from tests.contract.calls import SCHEDULED
+from tests.contract.samples import NUM_CLASSES, needs_of
 from tests.reference.cases import CASE_OF
 
 NUM_SAMPLES = 1200
-"""Of each class more than 256, where counting by one stops in bfloat16."""
+"""More than 256 per class, where counting by one stops in bfloat16."""
 TOLERANCE = 1e-6
 """Relative; both twins compute in float32 at least."""
 
@@ -65,7 +66,6 @@ def assert_twins(loss: nn.Module, values: list[torch.Tensor], name: str) -> None
         assert torch.allclose(state.double(), expected_state[key].double(), rtol=TOLERANCE, atol=1e-9), key
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_cast_loss_trains_and_counts_like_its_uncast_twin(name: str):
     for cast in CASTS.values():
         loss = loss_of(name)
@@ -81,7 +81,6 @@ def another_default(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("another_default")
-@pytest.mark.parametrize("name", NAMES)
 def test_a_loss_built_under_another_default_dtype_trains_like_its_twin(name: str):
     loss = loss_of(name)
     values = trained(loss, name)

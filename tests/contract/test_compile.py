@@ -11,17 +11,8 @@ from torch.func import grad, vmap
 import maxsup
 from maxsup.functional import linear_maxsup_cross_entropy
 from maxsup.schedules import Linear
-from tests.contract.calls import (
-    NAMES,
-    SCHEDULED,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    make_loss,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, NAMES, SCHEDULED, call_function, make_loss
+from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
 pytestmark = pytest.mark.slow
@@ -70,33 +61,32 @@ def partly_ignored(logits: torch.Tensor) -> torch.Tensor:
 
 def test_compiled_losses_match_eager_on_labels():
     compiled = torch.compile(Losses(NAMES), fullgraph=True, backend="aot_eager")
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     assert_agree(NAMES, compiled, logits, partly_ignored(logits))
     values, gradient = values_and_gradient(compiled, NAMES, logits, torch.full((6,), -100))
     assert values.isnan().all()
     assert torch.equal(gradient, torch.zeros_like(logits))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_loss_compiled_for_all_shapes_matches_eager(name: str):
     counter = CompileCounter()
     compiled = torch.compile(Losses([name]), fullgraph=True, backend=counter, dynamic=True)
     counts = []
     for num_rows in (6, 9, 5):
-        logits = logits_without_ties(num_rows, 4)
+        logits = distinct_logits(num_rows, 4)
         assert_agree([name], compiled, logits, partly_ignored(logits))
         counts.append(counter.frame_count)
     assert len(set(counts)) == 1
 
 
 def test_compiled_losses_with_a_z_loss_match_eager_on_probabilities():
-    logits, options = logits_without_ties(6, 4), {"z_loss": 0.03}
-    compiled = torch.compile(Losses(TAKES_PROBABILITIES, **options), fullgraph=True, backend="aot_eager")
-    assert_agree(TAKES_PROBABILITIES, compiled, logits, probabilities_for(logits), **options)
+    logits, options = distinct_logits(6, 4), {"z_loss": 0.03}
+    compiled = torch.compile(Losses(MIXABLE, **options), fullgraph=True, backend="aot_eager")
+    assert_agree(MIXABLE, compiled, logits, mixed_for(logits), **options)
 
 
 def test_maxsup_compiled_to_machine_code_matches_eager_and_is_mbls_with_margin_0_to_the_bit():
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     losses = Losses(["maxsup"])
     compiled = torch.compile(losses, fullgraph=True, backend="inductor")
     assert_agree(["maxsup"], compiled, logits, partly_ignored(logits))
@@ -109,7 +99,7 @@ def test_maxsup_compiled_to_machine_code_matches_eager_and_is_mbls_with_margin_0
 
 def test_compiled_losses_in_eval_mode_are_cross_entropy():
     compiled = torch.compile(Losses(NAMES).eval(), fullgraph=True, backend="aot_eager")
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     expected = torch.nn.functional.cross_entropy(logits, labels_for(logits))
     values = compiled(logits, labels_for(logits), {name: {} for name in NAMES})
     assert torch.allclose(values, expected.expand_as(values), rtol=1e-12, atol=0)
@@ -120,7 +110,7 @@ def test_a_changing_strength_does_not_recompile_and_leaves_a_pending_backward_as
     counter = CompileCounterWithBackend("aot_eager")
     loss = maxsup.create_loss(name, **{**CASE_OF[name].strength, SCHEDULED[name]: Linear(0.1, 0.3)})
     compiled = torch.compile(loss, fullgraph=True, backend=counter)
-    logits = logits_without_ties(6, 4, dtype=torch.float32).requires_grad_()
+    logits = distinct_logits(6, 4, dtype=torch.float32).requires_grad_()
     batch, needs = (logits, labels_for(logits)), needs_of(name, logits)
     loss.set_progress(0.0)
     loss.end_epoch()
@@ -145,7 +135,7 @@ def test_a_changing_strength_does_not_recompile_and_leaves_a_pending_backward_as
 def test_num_items_that_changes_every_step_compiles_once():
     counter = CompileCounter()
     compiled = torch.compile(maxsup.MaxSupLoss(0.1), fullgraph=True, backend=counter)
-    logits = logits_without_ties(6, 4, dtype=torch.float32)
+    logits = distinct_logits(6, 4, dtype=torch.float32)
     values = {compiled(logits, labels_for(logits), num_items=torch.tensor(float(n))).item() for n in (3, 6, 9, 12)}
     assert counter.frame_count == 1
     assert len(values) == 4
@@ -156,7 +146,7 @@ def test_gradients_of_single_samples_compile():
     def value(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return sum(call_function(name, logits, target) for name in ("maxsup", "ls"))
 
-    logits = logits_without_ties(5, 4)
+    logits = distinct_logits(5, 4)
     compiled = torch.compile(vmap(grad(value)), fullgraph=True, backend="aot_eager")
     expected = vmap(grad(value))(logits, labels_for(logits))
     assert torch.allclose(compiled(logits, labels_for(logits)), expected, rtol=0, atol=1e-12)

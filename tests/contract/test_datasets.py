@@ -19,6 +19,7 @@ from maxsup.data import (
 from maxsup.data.registry import missing_places
 from maxsup.dense.pipeline import MaskPipeline
 from tests.unit.data import made
+from tests.unit.data.batches import SETTINGS
 
 NAMES = DATASETS.names()
 EMBEDDED = ["digits", "synthetic", "synthetic_masks"]
@@ -63,6 +64,11 @@ def _write_table(home) -> None:
         for split, count in (("train", 20), ("test", 6))
     }
     datasets.DatasetDict(parts).save_to_disk(str(home))
+
+
+def settings(data: DataBundle, part: str) -> dict:
+    own = {"mean": data.mean, "std": data.std, "num_classes": data.num_classes}
+    return SETTINGS | own | {"batch_size": 2, "is_training": part == "train"}
 
 
 @pytest.fixture(scope="module")
@@ -114,19 +120,10 @@ def test_a_validation_split_is_held_out_of_the_training_data(loaded: dict[str, D
 def test_a_split_gives_batches(loaded: dict[str, DataBundle], name: str, part: str) -> None:
     data = loaded[name]
     split = getattr(data, part)
-    image_size = None if isinstance(split, MemorySplit) else 16
-    pipeline = build_pipeline(
-        split.subset(torch.arange(min(len(split), 8))),
-        batch_size=2,
-        mean=data.mean,
-        std=data.std,
-        seed=0,
-        is_training=part == "train",
-        augment=AugmentConfig(crop_padding=2, flip=True),
-        image_size=image_size,
-        num_classes=data.num_classes,
-    )
-    batch = next(pipeline.epoch(0))
+    options = settings(data, part) | {"augment": AugmentConfig(crop_padding=2, flip=True)}
+    if isinstance(split, MemorySplit):
+        options["image_size"] = None
+    batch = next(build_pipeline(split.subset(torch.arange(min(len(split), 8))), **options).epoch(0))
     assert batch.images.dtype == torch.float32
     assert batch.images.shape == (2, *(data.image_shape or (3, 16, 16)))
     assert torch.equal(batch.labels, split.labels[batch.indices])
@@ -138,19 +135,7 @@ def test_a_split_gives_batches(loaded: dict[str, DataBundle], name: str, part: s
 def test_a_split_with_masks_gives_batches(loaded: dict[str, DataBundle], name: str, part: str) -> None:
     data = loaded[name]
     split = getattr(data, part)
-    pipeline = MaskPipeline(
-        split,
-        batch_size=2,
-        mean=data.mean,
-        std=data.std,
-        seed=0,
-        is_training=part == "train",
-        augment=AugmentConfig(flip=True),
-        image_size=16,
-        num_classes=data.num_classes,
-        dense=DenseConfig(),
-    )
-    batch = next(pipeline.epoch(0))
+    batch = next(MaskPipeline(split, dense=DenseConfig(), **settings(data, part)).epoch(0))
     assert split.num_classes == data.num_classes
     assert batch.images.dtype == torch.float32
     assert batch.labels.dtype == torch.int64

@@ -9,26 +9,18 @@ from torch.autograd import gradgradcheck
 
 import maxsup
 from tests.conftest import IS_INTERPRETED
-from tests.contract.calls import (
-    NAMES,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, NAMES, call_function
+from tests.contract.samples import WEIGHT, distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF, NUM_LOSSES
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
-# One random direction where every call of a loss takes a twentieth of a second.
+# One random direction in the interpreter, where every call of a loss takes a twentieth of a second.
 gradcheck = partial(torch_gradcheck, fast_mode=IS_INTERPRETED)
 # A part of the value is a constant of the gradient, so finite differences of the value do not apply.
 DETACHED = {"adaptive_ls", "acls"}
 CHECKED = [name for name in NAMES if name not in DETACHED]
 SMOOTH = [name for name in NAMES if CASE_OF[name].is_smooth]
-WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
 
 
 def test_every_loss_has_its_gradient_checked():
@@ -38,23 +30,23 @@ def test_every_loss_has_its_gradient_checked():
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.parametrize("shape", [(4,), (6, 4), (3, 4, 2)], ids=str)
 def test_the_gradient_on_labels_is_the_finite_difference(name: str, shape: tuple[int, ...]):
-    logits = logits_without_ties(*shape).requires_grad_()
+    logits = distinct_logits(*shape).requires_grad_()
     target = labels_for(logits)
     if target.dim() > 0:
         target.view(-1)[1] = -100
     assert gradcheck(lambda z: call_function(name, z, target, weight=WEIGHT), (logits,))
 
 
-@pytest.mark.parametrize("name", [name for name in TAKES_PROBABILITIES if name not in DETACHED])
+@pytest.mark.parametrize("name", [name for name in MIXABLE if name not in DETACHED])
 def test_the_gradient_on_probabilities_is_the_finite_difference(name: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
-    target = probabilities_for(logits)
+    logits = distinct_logits(6, 4).requires_grad_()
+    target = mixed_for(logits)
     assert gradcheck(lambda z: call_function(name, z, target, weight=WEIGHT), (logits,))
 
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_the_gradient_holds_for_uneven_upstream_gradients(name: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     target = labels_for(logits)
     upstream = torch.tensor([0.3, -2.0, 0.0, 5.0, 1.0, -0.7], dtype=torch.float64)
     assert gradcheck(lambda z: call_function(name, z, target, weight=WEIGHT, reduction="none") * upstream, (logits,))
@@ -65,11 +57,10 @@ def test_the_gradient_holds_for_uneven_upstream_gradients(name: str):
         assert torch.allclose(whole[row], upstream[row] * single[row], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3)], ids=str)
 def test_values_and_a_loss_may_be_changed_in_place(name: str, shape: tuple[int, ...]):
     found = []
-    logits = logits_without_ties(*shape).requires_grad_()
+    logits = distinct_logits(*shape).requires_grad_()
     factors = torch.rand(shape[:1] + shape[2:], dtype=torch.float64)
     for is_in_place in (True, False):
         values = call_function(name, logits, labels_for(logits), reduction="none")
@@ -83,9 +74,8 @@ def test_values_and_a_loss_may_be_changed_in_place(name: str, shape: tuple[int, 
     assert torch.allclose(*found, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_that_is_kept_gives_its_gradient_as_often_as_asked(name: str):
-    logits = logits_without_ties(5, 4).requires_grad_()
+    logits = distinct_logits(5, 4).requires_grad_()
     loss = call_function(name, logits, labels_for(logits))
     first, second, scaled = (
         torch.autograd.grad(loss, logits, torch.tensor(scale, dtype=torch.float64), retain_graph=True)[0]
@@ -95,9 +85,8 @@ def test_a_graph_that_is_kept_gives_its_gradient_as_often_as_asked(name: str):
     assert torch.equal(1024.0 * first, scaled)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_loss_scaled_before_backward_scales_the_gradient(name: str):
-    logits = logits_without_ties(5, 4).requires_grad_()
+    logits = distinct_logits(5, 4).requires_grad_()
     (plain,) = torch.autograd.grad(call_function(name, logits, labels_for(logits)), logits)
     (scaled,) = torch.autograd.grad(1024.0 * call_function(name, logits, labels_for(logits)), logits)
     assert torch.equal(1024.0 * plain, scaled)
@@ -105,15 +94,15 @@ def test_a_loss_scaled_before_backward_scales_the_gradient(name: str):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_second_derivative_is_the_finite_difference_of_the_first(name: str):
-    logits = logits_without_ties(5, 4).requires_grad_()
+    logits = distinct_logits(5, 4).requires_grad_()
     target = labels_for(logits)
     assert gradgradcheck(lambda z: call_function(name, z, target, weight=WEIGHT), (logits,))
 
 
 @pytest.mark.parametrize("as_probabilities", [False, True], ids=["labels", "probabilities"])
 def test_adaptive_ls_pulls_towards_the_mixed_target(as_probabilities: bool):
-    logits = logits_without_ties(6, 4).requires_grad_()
-    target = probabilities_for(logits) if as_probabilities else labels_for(logits)
+    logits = distinct_logits(6, 4).requires_grad_()
+    target = mixed_for(logits) if as_probabilities else labels_for(logits)
     teacher = needs_of("adaptive_ls", logits)["teacher_logits"]
     values = call_function("adaptive_ls", logits, target, reduction="none")
     upstream = torch.tensor([0.3, -2.0, 0.0, 5.0, 1.0, -0.7], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Class indices of every integer dtype are what they are in int64, in value, gradient and refusal."""
+"""Class indices of every integer dtype act like int64, in value, gradient and refusal."""
 
 from collections.abc import Callable
 
@@ -9,14 +9,15 @@ from torch import Tensor
 import maxsup
 from maxsup.functional import linear_maxsup_cross_entropy
 from tests.conftest import IS_INTERPRETED
-from tests.contract.calls import NAMES, needs_of
+from tests.contract.calls import NAMES
+from tests.contract.samples import needs_of
 from tests.reference.cases import CASE_OF
 
 DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64]
-# One of them, and int8 below, where every kernel takes a twentieth of a second.
+# In the interpreter, where every kernel takes a twentieth of a second, one of them and int8 below.
 TRIED = DTYPES[:1] if IS_INTERPRETED else DTYPES
 NUM_CLASSES = 200
-"""More than an int8 can name, and -100 as an uint8 (156) is one of them."""
+"""More than an int8 can hold; -100 as a uint8 (156) is one of them."""
 FORMS = ["training", "evaluation", "pixels", "linear head"]
 BAD = {torch.uint8: [200, 255], torch.int8: [-1, -99], torch.int16: [200, -1], torch.int32: [200, 2**31 - 1]}
 
@@ -40,7 +41,7 @@ def form_of(name: str, form: str, **options: object) -> Callable[[Tensor], tuple
 
 
 def assert_same(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
-    # In another dtype a small batch goes another way, which rounds otherwise.
+    # Other dtypes take another path in a small batch, which rounds differently.
     for left, right in zip(found, expected, strict=True):
         assert torch.allclose(left, right, rtol=1e-5, atol=1e-7)
 
@@ -80,7 +81,6 @@ def test_what_is_no_class_is_named_in_every_integer(name: str, form: str):
                 call(target.to(dtype))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_byte_that_minus_a_hundred_becomes_is_no_ignored_target(name: str):
     logits, loss = torch.randn(2, 10), maxsup.create_loss(name)
     loss.end_epoch()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import maxsup.functional
-from tests.contract.calls import NAMES, scattered
+from tests.contract.samples import scattered
 from tests.reference.cases import CASE_OF
 from tests.reference.gradients import ls_gradient, maxsup_gradient
 from tests.reference.losses import REFERENCES
@@ -26,7 +26,6 @@ def call(name: str, logits: torch.Tensor, target: torch.Tensor, needs: dict, **o
 
 
 @pytest.mark.parametrize("num_classes", CLASS_COUNTS)
-@pytest.mark.parametrize("name", NAMES)
 def test_many_classes_match_the_plain_loop(name: str, num_classes: int):
     logits = 3.0 * torch.randn(2, num_classes, dtype=torch.float64)
     target = torch.tensor([0, num_classes - 1])
@@ -54,7 +53,6 @@ def test_the_gradient_of_many_classes_is_the_closed_form_even_with_ties(name: st
 
 
 @pytest.mark.parametrize("shape", [(1500, 100), (2, 100, 1500), (300, 700)], ids=str)
-@pytest.mark.parametrize("name", NAMES)
 def test_many_samples_are_so_many_single_samples(name: str, shape: tuple[int, ...]):
     logits = 2.0 * torch.randn(shape, dtype=torch.float64)
     target = torch.randint(shape[1], shape[:1] + shape[2:])
@@ -72,7 +70,6 @@ def test_many_samples_are_so_many_single_samples(name: str, shape: tuple[int, ..
         assert torch.allclose(gradient[where], single, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_memory_layout_does_not_matter(name: str):
     logits = torch.randn(2, 7, 5, 6, dtype=torch.float64)
     target = torch.randint(7, (2, 5, 6))

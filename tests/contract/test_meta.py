@@ -9,7 +9,8 @@ from torch import nn
 import maxsup
 from maxsup.losses import LOSSES, LinearMaxSupLoss
 from maxsup.schedules import Linear
-from tests.contract.calls import NAMES, NUM_CLASSES, SCHEDULED, labels_for, logits_without_ties, needs_of
+from tests.contract.calls import NAMES, SCHEDULED
+from tests.contract.samples import NUM_CLASSES, distinct_logits, labels_for, needs_of
 from tests.reference.cases import CASE_OF
 
 NAME_OF = {LOSSES[name]: name for name in NAMES}
@@ -58,13 +59,12 @@ WAYS: list[Callable[[nn.Module], nn.Module]] = [
 
 
 @pytest.mark.parametrize("is_scheduled", [False, True], ids=["constant", "scheduled"])
-@pytest.mark.parametrize("name", NAMES)
 def test_a_materialised_loss_trains_like_one_built_on_the_device(name: str, is_scheduled: bool):
     for way in WAYS:
         with torch.device("meta"):
             loss = loss_of(name, is_scheduled=is_scheduled)
         loss, twin = way(loss), loss_of(name, is_scheduled=is_scheduled)
-        logits = logits_without_ties(8, NUM_CLASSES, dtype=torch.float32)
+        logits = distinct_logits(8, NUM_CLASSES, dtype=torch.float32)
         if loss.schedule is not None:
             with pytest.raises(RuntimeError, match="set_progress must be called"):
                 loss(logits, labels_for(logits), **needs_of(name, logits))
@@ -89,7 +89,6 @@ def test_the_linear_head_with_a_schedule_is_built_on_meta():
     assert torch.equal(loss(hidden, weight, target), LinearMaxSupLoss(0.2)(hidden, weight, target))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_what_is_real_survives_when_the_model_around_it_is_materialised(name: str):
     loss = loss_of(name, is_scheduled=True)
     loss.weight = torch.tensor([1.0, 2.0, 3.0, 4.0])

@@ -6,25 +6,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import maxsup
-from tests.contract.calls import (
-    NAMES,
-    SWITCHABLE,
-    labels_for,
-    logits_without_ties,
-    make_loss,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import SWITCHABLE, make_loss
+from tests.contract.samples import WEIGHT, distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
 
-def targets_for(name: str, logits: Tensor) -> list[Tensor]:
+def targets_for(logits: Tensor) -> list[Tensor]:
     labels = labels_for(logits)
     ignored = labels.clone()
     ignored.view(-1)[0] = -100
-    return [labels, ignored, probabilities_for(logits)]
+    return [labels, ignored, mixed_for(logits)]
 
 
 def is_cross_entropy(
@@ -44,18 +37,16 @@ def is_cross_entropy(
 
 
 def test_only_two_losses_have_no_strength_that_switches_them_off():
-    assert set(NAMES) - set(SWITCHABLE) == {"adaptive_ls", "logit_norm"}
+    assert set(CASE_OF) - set(SWITCHABLE) == {"adaptive_ls", "logit_norm"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("name", SWITCHABLE)
 def test_strength_zero_is_cross_entropy(name: str, reduction: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, 2, dtype=dtype)
-    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=dtype)
-    options = {"weight": weight, "reduction": reduction}
-    targets = targets_for(name, logits) if CASE_OF[name].takes_probabilities else targets_for(name, logits)[:2]
-    for target in targets:
+    logits = distinct_logits(6, 4, 2, dtype=dtype)
+    options = {"weight": WEIGHT.to(dtype), "reduction": reduction}
+    for target in targets_for(logits)[: 3 if CASE_OF[name].takes_probabilities else 2]:
         loss = maxsup.create_loss(name, **CASE_OF[name].off, **options)
         loss.end_epoch()
         assert is_cross_entropy(loss, logits, target, needs_of(name, logits), **options)
@@ -63,19 +54,17 @@ def test_strength_zero_is_cross_entropy(name: str, reduction: str, dtype: torch.
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("name", NAMES)
 def test_eval_mode_is_cross_entropy(name: str, reduction: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, 2, dtype=dtype)
-    options = {"weight": torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=dtype), "reduction": reduction}
+    logits = distinct_logits(6, 4, 2, dtype=dtype)
+    options = {"weight": WEIGHT.to(dtype), "reduction": reduction}
     loss = make_loss(name, torch.float32, **options).eval()
-    for target in targets_for(name, logits):
+    for target in targets_for(logits):
         assert is_cross_entropy(loss, logits, target, {}, **options)
         assert is_cross_entropy(loss, logits, target, needs_of(name, logits), **options)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_training_mode_is_not_cross_entropy(name: str):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     loss = make_loss(name)(logits, labels_for(logits), **needs_of(name, logits))
     differs = (loss - F.cross_entropy(logits, labels_for(logits))).abs() > 1e-3
     assert bool(differs) == (name != "ce")

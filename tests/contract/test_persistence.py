@@ -8,12 +8,13 @@ import torch
 
 import maxsup
 from maxsup.schedules import Linear
-from tests.contract.calls import NAMES, SCHEDULED, labels_for, make_loss, needs_of
+from tests.contract.calls import SCHEDULED, make_loss
+from tests.contract.samples import WEIGHT, labels_for, needs_of
 
 
 def trained(name: str) -> torch.nn.Module:
     """A weighted loss that has seen a batch and an end of epoch."""
-    loss = make_loss(name, weight=torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64))
+    loss = make_loss(name, weight=WEIGHT.clone())
     value_of(loss, name)
     loss.end_epoch()
     value_of(loss, name)
@@ -29,13 +30,11 @@ def logits_of_a_fixed_batch() -> torch.Tensor:
     return torch.linspace(-1, 1, 16, dtype=torch.float64).reshape(4, 4)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_pickled_loss_computes_the_same(name: str):
     loss = trained(name)
     assert torch.equal(value_of(pickle.loads(pickle.dumps(loss)), name), value_of(loss, name))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_copied_loss_computes_the_same_and_shares_nothing(name: str):
     loss = trained(name)
     twin = copy.deepcopy(loss)
@@ -44,11 +43,10 @@ def test_a_copied_loss_computes_the_same_and_shares_nothing(name: str):
     assert loss.weight.sum() == 6.5
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_state_dict_restores_the_loss(name: str):
     loss = trained(name)
     state = pickle.loads(pickle.dumps(loss.state_dict()))
-    fresh = make_loss(name, weight=torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64))
+    fresh = make_loss(name, weight=WEIGHT.clone())
     fresh.load_state_dict(state)
     assert torch.equal(value_of(fresh, name), value_of(loss, name))
 

@@ -4,53 +4,25 @@ import pytest
 import torch
 
 import maxsup
-from tests.contract.calls import (
-    NAMES,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    make_loss,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, make_loss, value_and_gradient
+from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
+from tests.reference.cases import CASE_OF
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
-REGULARISED = [name for name in NAMES if name != "ce"]
 HALVES = [torch.bfloat16, torch.float16]
-
-
-def value_and_gradient(
-    name: str, logits: torch.Tensor, target: torch.Tensor, **options
-) -> tuple[torch.Tensor, torch.Tensor]:
-    leaf = logits.clone().requires_grad_()
-    value = call_function(name, leaf, target, **options)
-    (gradient,) = torch.autograd.grad(value, leaf)
-    return value.detach(), gradient
+KINDS = [*((name, labels_for) for name in CASE_OF), *((name, mixed_for) for name in MIXABLE)]
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("name", REGULARISED)
-def test_half_logits_with_labels_are_computed_in_float32(name: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, dtype=dtype)
-    needs = {key: value.float() for key, value in needs_of(name, logits).items()}
-    value, gradient = value_and_gradient(name, logits, labels_for(logits), **needs)
-    expected, expected_gradient = value_and_gradient(name, logits.float(), labels_for(logits), **needs)
-    assert value.dtype == torch.float32
-    assert torch.allclose(value, expected, rtol=1e-6, atol=0)
-    assert gradient.dtype == dtype
-    assert torch.allclose(gradient.float(), expected_gradient, rtol=torch.finfo(dtype).eps, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("name", [name for name in TAKES_PROBABILITIES if name != "ce"])
-def test_half_logits_with_half_probabilities_are_computed_in_float32(name: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, dtype=dtype)
-    target = probabilities_for(logits)
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in KINDS if name != "ce"])
+def test_half_logits_and_half_probabilities_are_computed_in_float32(name: str, kind, dtype: torch.dtype):
+    logits = distinct_logits(6, 4, dtype=dtype)
+    target = kind(logits)
     needs = {key: value.float() for key, value in needs_of(name, logits).items()}
     value, gradient = value_and_gradient(name, logits, target, **needs)
-    expected, expected_gradient = value_and_gradient(name, logits.float(), target.float(), **needs)
+    wide_target = target.float() if kind is mixed_for else target
+    expected, expected_gradient = value_and_gradient(name, logits.float(), wide_target, **needs)
     assert value.dtype == torch.float32
     assert torch.allclose(value, expected, rtol=1e-6, atol=0)
     assert gradient.dtype == dtype
@@ -58,9 +30,8 @@ def test_half_logits_with_half_probabilities_are_computed_in_float32(name: str, 
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("name", NAMES)
 def test_a_module_takes_half_logits_beside_float32_weights_and_needs(name: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, dtype=dtype).requires_grad_()
+    logits = distinct_logits(6, 4, dtype=dtype).requires_grad_()
     loss = make_loss(name, torch.float32, weight=torch.tensor([0.5, 2.0, 1.0, 3.0]))
     needs = {key: value.float() for key, value in needs_of(name, logits).items()}
     value = loss(logits, labels_for(logits), **needs)
@@ -71,16 +42,14 @@ def test_a_module_takes_half_logits_beside_float32_weights_and_needs(name: str, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", NAMES)
 def test_full_precision_stays_what_it_is(name: str, dtype: torch.dtype):
-    logits = logits_without_ties(6, 4, dtype=dtype)
+    logits = distinct_logits(6, 4, dtype=dtype)
     value, gradient = value_and_gradient(name, logits, labels_for(logits))
     assert value.dtype == gradient.dtype == dtype
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_autocast_changes_nothing_for_logits_that_are_half_already(name: str):
-    logits = logits_without_ties(6, 4, dtype=torch.bfloat16)
+    logits = distinct_logits(6, 4, dtype=torch.bfloat16)
     needs = {key: value.float() for key, value in needs_of(name, logits).items()}
     loss = make_loss(name, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -90,7 +59,6 @@ def test_autocast_changes_nothing_for_logits_that_are_half_already(name: str):
     assert torch.allclose(inside, outside, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_model_trains_under_autocast(name: str):
     model = torch.nn.Linear(3, 4)
     loss = make_loss(name, torch.float32)
@@ -103,7 +71,6 @@ def test_a_model_trains_under_autocast(name: str):
     assert model.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_mean_over_many_half_precision_samples_does_not_overflow(name: str):
     num_samples = 2_000
     logits = torch.zeros(1, 4, num_samples, dtype=torch.float16)
@@ -127,7 +94,7 @@ def test_a_very_large_vocabulary_does_not_overflow_in_fp16():
 
 
 # The state of ols is quadratic in the number of classes.
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "ols"])
+@pytest.mark.parametrize("name", [name for name in CASE_OF if name != "ols"])
 def test_no_loss_overflows_on_a_large_vocabulary_in_fp16(name: str):
     logits = torch.linspace(-10, 10, 70_000, dtype=torch.float32).half().reshape(1, -1)
     needs = needs_of(name, logits.float())

@@ -6,52 +6,40 @@ import pytest
 import torch
 
 import maxsup
-from tests.contract.calls import (
-    NAMES,
-    REFUSES_PROBABILITIES,
-    SCHEDULED,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    make_loss,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, SCHEDULED, UNMIXABLE, call_function, make_loss
+from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
+OPTIONS = ("alpha", "beta", "gamma", "tau", "epsilon")
 SENTENCE = re.compile(r"^.+ must .+; got .+\. .+\.$", re.DOTALL)
 """``{what} must {rule}; got {value}. {how to fix it}.``"""
 
 
 def refusal(name: str, logits: torch.Tensor, target: torch.Tensor, **options) -> str:
-    with pytest.raises(ValueError) as error:  # noqa: PT011, the callers look at the message
+    with pytest.raises(ValueError, match=SENTENCE) as error:
         make_loss(name, **options)(logits, target, **needs_of(name, logits))
     return str(error.value)
 
 
 def test_three_losses_and_zipf_ls_need_a_single_label():
-    assert sorted(REFUSES_PROBABILITIES) == ["err_amp_max", "err_amp_mean", "reg_only", "zipf_ls"]
+    assert sorted(UNMIXABLE) == ["err_amp_max", "err_amp_mean", "reg_only", "zipf_ls"]
 
 
-@pytest.mark.parametrize("name", REFUSES_PROBABILITIES)
+@pytest.mark.parametrize("name", UNMIXABLE)
 def test_a_loss_that_needs_labels_refuses_probabilities(name: str):
-    logits = logits_without_ties(6, 4)
-    message = refusal(name, logits, probabilities_for(logits))
-    assert SENTENCE.match(message)
+    logits = distinct_logits(6, 4)
+    message = refusal(name, logits, mixed_for(logits))
     assert name in message
     assert "\n" not in message
 
 
 def test_ground_truth_modulated_focal_label_smoothing_refuses_probabilities():
-    logits = logits_without_ties(6, 4)
-    message = refusal("focal_ls", logits, probabilities_for(logits), mode="gt_modulated")
-    assert SENTENCE.match(message)
+    logits = distinct_logits(6, 4)
+    assert "class indices" in refusal("focal_ls", logits, mixed_for(logits), mode="gt_modulated")
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_list_is_no_target(name: str):
-    logits = logits_without_ties(2, 4)
+    logits = distinct_logits(2, 4)
     with pytest.raises(TypeError) as error:
         make_loss(name)(logits, [0, 1], **needs_of(name, logits))
     assert SENTENCE.match(str(error.value))
@@ -59,22 +47,19 @@ def test_a_list_is_no_target(name: str):
 
 
 @pytest.mark.parametrize("bad", [4, 17, -3, -1])
-@pytest.mark.parametrize("name", NAMES)
 def test_a_target_out_of_range_names_the_first_bad_row(name: str, bad: int):
-    logits = logits_without_ties(8, 4)
+    logits = distinct_logits(8, 4)
     target = labels_for(logits)
     target[1] = -100
     target[5] = bad
     target[6] = 99
     message = refusal(name, logits, target)
-    assert SENTENCE.match(message)
     assert re.search(rf"got {bad}\b", message)
     assert re.search(r"row 5\b", message)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_target_out_of_range_is_named_in_eval_mode_too(name: str):
-    logits = logits_without_ties(8, 4)
+    logits = distinct_logits(8, 4)
     target = labels_for(logits)
     target[5] = 4
     with pytest.raises(ValueError, match=r"got 4\b.*row 5\b"):
@@ -82,9 +67,8 @@ def test_a_target_out_of_range_is_named_in_eval_mode_too(name: str):
     assert make_loss(name).eval()(logits, labels_for(logits)) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_target_out_of_range_in_a_picture_names_its_position(name: str):
-    logits = logits_without_ties(2, 4, 3)
+    logits = distinct_logits(2, 4, 3)
     target = labels_for(logits)
     target[1, 2] = 9
     message = refusal(name, logits, target)
@@ -92,55 +76,46 @@ def test_a_target_out_of_range_in_a_picture_names_its_position(name: str):
     assert re.search(r"\b1, 2\b", message)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_sample_without_a_label_is_refused(name: str):
-    message = refusal(name, logits_without_ties(6, 4), torch.zeros(5, dtype=torch.long))
-    assert SENTENCE.match(message)
+    message = refusal(name, distinct_logits(6, 4), torch.zeros(5, dtype=torch.long))
     assert "(6,)" in message
 
 
-@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+@pytest.mark.parametrize("name", MIXABLE)
 def test_probabilities_of_another_shape_are_refused(name: str):
-    message = refusal(name, logits_without_ties(6, 4), torch.eye(6, 3, dtype=torch.float64))
-    assert SENTENCE.match(message)
+    message = refusal(name, distinct_logits(6, 4), torch.eye(6, 3, dtype=torch.float64))
     assert "(6, 4)" in message
 
 
-@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+@pytest.mark.parametrize("name", MIXABLE)
 def test_probabilities_cannot_be_ignored_by_a_class_index(name: str):
-    logits = logits_without_ties(6, 4)
-    message = refusal(name, logits, probabilities_for(logits), ignore_index=1)
-    assert SENTENCE.match(message)
+    logits = distinct_logits(6, 4)
+    message = refusal(name, logits, mixed_for(logits), ignore_index=1)
     assert "ignore_index" in message
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_integer_logits_are_refused(name: str):
-    needs = needs_of(name, logits_without_ties(6, 4))
+    needs = needs_of(name, distinct_logits(6, 4))
     with pytest.raises(ValueError, match=r"input must be floating-point .*; got int64") as error:
         make_loss(name)(torch.ones(6, 4, dtype=torch.long), torch.zeros(6, dtype=torch.long), **needs)
     assert SENTENCE.match(str(error.value))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_weight_for_another_number_of_classes_is_refused(name: str):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     message = refusal(name, logits, labels_for(logits), weight=torch.ones(3, dtype=torch.float64))
-    assert SENTENCE.match(message)
     assert "weight" in message
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum"])
-@pytest.mark.parametrize("name", NAMES)
 def test_num_items_is_refused_where_there_is_no_mean(name: str, reduction: str):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     with pytest.raises(ValueError, match=r"num_items must .*; got") as error:
         make_loss(name, reduction=reduction)(logits, labels_for(logits), num_items=6, **needs_of(name, logits))
     assert "mean" in str(error.value)
 
 
 @pytest.mark.parametrize("option", ["reduction", "empty"])
-@pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_choice_is_refused_when_the_loss_is_made(name: str, option: str):
     with pytest.raises(ValueError, match=rf"{option} must be one of .*; got 'avarage'") as error:
         maxsup.create_loss(name, **{option: "avarage"})
@@ -148,14 +123,12 @@ def test_an_unknown_choice_is_refused_when_the_loss_is_made(name: str, option: s
 
 
 @pytest.mark.parametrize("option", ["label_smoothing", "smoothing"])
-@pytest.mark.parametrize("name", NAMES)
 def test_label_smoothing_is_not_combined_with_another_loss(name: str, option: str):
     with pytest.raises(ValueError, match=option) as error:
         maxsup.create_loss(name, **{option: 0.1})
     assert SENTENCE.match(str(error.value))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_mistyped_option_is_answered_with_the_nearest_one(name: str):
     with pytest.raises(TypeError) as error:
         maxsup.create_loss(name, ignore_indx=1)
@@ -163,15 +136,10 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(name: str):
     assert "'ignore_index'" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        (name, option)
-        for name in NAMES
-        for option in ("alpha", "beta", "gamma", "tau", "epsilon")
-        if option in CASE_OF[name].strength
-    ],
-)
+STRENGTHS = [(name, option) for name, case in CASE_OF.items() for option in case.strength if option in OPTIONS]
+
+
+@pytest.mark.parametrize(("name", "option"), STRENGTHS)
 def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str):
     with pytest.raises(ValueError, match=rf"{option} must be .*; got -0.1"):
         maxsup.create_loss(name, **{option: -0.1})
@@ -187,7 +155,7 @@ def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number_is_not(name: str):
-    logits, option = logits_without_ties(6, 4), SCHEDULED[name]
+    logits, option = distinct_logits(6, 4), SCHEDULED[name]
     for options in ({}, {"weight": torch.ones(4, dtype=torch.float64)}):
         with pytest.raises(ValueError, match=rf"{option} must be one number for all samples; got .*\(6,\)") as error:
             call_function(name, logits, labels_for(logits), **{option: torch.full((6,), 0.3)}, **options)
@@ -200,7 +168,7 @@ def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number
 
 @pytest.mark.slow
 def test_a_compiled_loss_refuses_a_tensor_of_one_strength_a_sample():
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     compiled = torch.compile(call_function, backend="eager")
     with pytest.raises(ValueError, match="alpha must be one number for all samples"):
         compiled("maxsup", logits, labels_for(logits), alpha=torch.full((6,), 0.3))

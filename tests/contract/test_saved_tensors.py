@@ -6,17 +6,11 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from maxsup.bench.peak_memory import peak_memory
-from maxsup.functional import linear_maxsup_cross_entropy
-from tests.contract.calls import NAMES, call_function, scattered
+from tests.contract.calls import NAMES, call_with_head
+from tests.contract.samples import scattered
 
 ROWS = 5000
 FORMS = [*NAMES, "head"]
-
-
-def loss_of(name: str, logits: torch.Tensor, target: torch.Tensor, **options) -> torch.Tensor:
-    if name == "head":
-        return linear_maxsup_cross_entropy(logits, torch.eye(4, dtype=torch.float64), target, 0.3, **options)
-    return call_function(name, logits, target, **options)
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,7 +21,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 def gradients(name: str, upstreams: tuple[float, ...], **options) -> list[torch.Tensor]:
     logits, target = batch()
-    loss = loss_of(name, logits, target, **options)
+    loss = call_with_head(name, logits, target, **options)
     return [
         torch.autograd.grad(loss, logits, torch.full_like(loss, upstream), retain_graph=True)[0]
         for upstream in upstreams
@@ -49,7 +43,7 @@ def test_hooks_that_keep_copies_leave_every_backward_right(name: str, options: d
         found = gradients(name, upstreams, **options)
     for upstream, gradient in zip(upstreams, found, strict=True):
         assert torch.allclose(gradient, upstream * expected, rtol=1e-12, atol=1e-15)
-    # What a hook has stored is the hook's: nobody writes into it.
+    # The loss must not write into what a hook has stored.
     assert all(torch.equal(stored, original) for stored, original in kept)
 
 
@@ -57,10 +51,10 @@ def test_hooks_that_keep_copies_leave_every_backward_right(name: str, options: d
 def test_a_checkpointed_or_offloaded_loss_gives_the_same_gradient(name: str):
     expected = gradients(name, (1.0,))[0]
     logits, target = batch()
-    loss = checkpoint(loss_of, name, logits, target, use_reentrant=False)
+    loss = checkpoint(call_with_head, name, logits, target, use_reentrant=False)
     assert torch.equal(torch.autograd.grad(loss, logits)[0], expected)
     with save_on_cpu():
-        loss = loss_of(name, logits, target)
+        loss = call_with_head(name, logits, target)
     assert torch.equal(torch.autograd.grad(loss, logits)[0], expected)
 
 
@@ -70,9 +64,9 @@ def test_checkpointed_chunks_keep_nothing_until_backward(name: str):
     num_chunks = 8
 
     def forward() -> list[torch.Tensor]:
-        return [checkpoint(loss_of, name, logits, target, use_reentrant=False) for _ in range(num_chunks)]
+        return [checkpoint(call_with_head, name, logits, target, use_reentrant=False) for _ in range(num_chunks)]
 
     forward()
-    one = peak_memory(lambda: checkpoint(loss_of, name, logits, target, use_reentrant=False))
-    # Less than one further chunk, and not seven.
+    one = peak_memory(lambda: checkpoint(call_with_head, name, logits, target, use_reentrant=False))
+    # Less than one more chunk, and not seven.
     assert peak_memory(forward) < one + logits.nbytes

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch.autograd import gradgradcheck
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
-from tests.contract.calls import NAMES, call_function, labels_for, logits_without_ties
+from tests.contract.calls import call_function
+from tests.contract.samples import distinct_logits, labels_for
 
 REDUCTIONS = ["mean", "sum", "none"]
 SHAPES = [(6, 4), (5, 4, 3)]
@@ -20,10 +21,9 @@ def penalty_gradient(loss: torch.Tensor, tensors: list[torch.Tensor]) -> list[to
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_a_gradient_penalty_is_that_of_the_formula(name: str):
     for shape in SHAPES:
-        logits = logits_without_ties(*shape).requires_grad_()
+        logits = distinct_logits(*shape).requires_grad_()
         target = labels_for(logits)
         target.view(-1)[1] = -100
         for reduction in REDUCTIONS:
@@ -87,7 +87,7 @@ def test_compiled_losses_refuse_second_derivatives():
         head = linear_maxsup_cross_entropy(logits, torch.eye(4, dtype=torch.float64), target, 0.3)
         return maxsup_cross_entropy(logits, target, 0.3) + head
 
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     loss = torch.compile(both, fullgraph=True, backend="aot_eager")(logits, labels_for(logits))
     with pytest.raises(RuntimeError, match="double backward"):
         penalty_gradient(loss, [logits])

@@ -6,29 +6,21 @@ import pytest
 import torch
 
 import maxsup
-from maxsup.functional import linear_maxsup_cross_entropy
 from maxsup.losses import LinearMaxSupLoss
 from maxsup.schedules import Linear
-from tests.contract.calls import NAMES, SCHEDULED, call_function, labels_for, logits_without_ties, needs_of
+from tests.contract.calls import NAMES, SCHEDULED, call_with_head
+from tests.contract.samples import WEIGHT, distinct_logits, labels_for, needs_of
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
 REDUCTIONS = ["mean", "none"]
 FORMS = [*NAMES, "head"]
-# What stands in the way where a schedule refills its tensor.
+# Where a schedule refills its tensor, autograd refuses the backward pass.
 IS_REFILLED = torch.__version__ < "2.5"
 
 
-def loss_of(name: str, logits: torch.Tensor, target: torch.Tensor, **options) -> torch.Tensor:
-    if name == "head":
-        return linear_maxsup_cross_entropy(
-            logits, torch.eye(4, dtype=torch.float64), target, **{"alpha": 0.3, **options}
-        )
-    return call_function(name, logits, target, **options)
-
-
 def gradients(loss: torch.Tensor, logits: torch.Tensor, meanwhile: Callable[[], object]) -> list[torch.Tensor]:
-    """Of a first backward, of one after ``meanwhile``, and of one that could be differentiated again."""
+    """Gradients of a first backward, of one after ``meanwhile``, and of one that can be differentiated again."""
     upstream = torch.ones_like(loss)
     found = [torch.autograd.grad(loss, logits, upstream, retain_graph=True)[0]]
     meanwhile()
@@ -51,36 +43,35 @@ def assert_right_or_refused(loss: torch.Tensor, logits: torch.Tensor, meanwhile:
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", FORMS)
 def test_labels_that_change_are_noticed(name: str, reduction: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     target = labels_for(logits)
-    loss = loss_of(name, logits, target, reduction=reduction)
+    loss = call_with_head(name, logits, target, reduction=reduction)
     assert_right_or_refused(loss, logits, lambda: target.fill_(2))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("name", NAMES)
 def test_class_weights_that_change_are_noticed(name: str, reduction: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
-    weight = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
-    loss = loss_of(name, logits, labels_for(logits), weight=weight, reduction=reduction)
+    logits = distinct_logits(6, 4).requires_grad_()
+    weight = WEIGHT.clone()
+    loss = call_with_head(name, logits, labels_for(logits), weight=weight, reduction=reduction)
     assert_right_or_refused(loss, logits, lambda: weight.fill_(7))
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_number_of_items_that_changes_is_noticed(name: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     num_items = torch.tensor(12.0)
-    loss = loss_of(name, logits, labels_for(logits), num_items=num_items)
+    loss = call_with_head(name, logits, labels_for(logits), num_items=num_items)
     assert_right_or_refused(loss, logits, lambda: num_items.fill_(1))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", [*SCHEDULED, "head"])
 def test_a_strength_that_changes_is_noticed(name: str, reduction: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     strength = torch.tensor(0.3, dtype=torch.float64)
     options = {SCHEDULED.get(name, "alpha"): strength, "reduction": reduction}
-    loss = loss_of(name, logits, labels_for(logits), **options)
+    loss = call_with_head(name, logits, labels_for(logits), **options)
     assert_right_or_refused(loss, logits, lambda: strength.fill_(0.9))
 
 
@@ -88,7 +79,7 @@ def test_a_strength_that_changes_is_noticed(name: str, reduction: str):
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", [*SCHEDULED, "head"])
 def test_a_schedule_that_moves_leaves_a_pending_backward_as_it_was(name: str, reduction: str):
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     schedule = {SCHEDULED.get(name, "alpha"): Linear(0.1, 0.9), "reduction": reduction}
     batch = (logits, labels_for(logits))
     if name == "head":
@@ -105,7 +96,7 @@ def test_a_schedule_that_moves_leaves_a_pending_backward_as_it_was(name: str, re
 
 
 def test_torch_refuses_labels_that_have_changed():
-    logits = logits_without_ties(6, 4).requires_grad_()
+    logits = distinct_logits(6, 4).requires_grad_()
     target = labels_for(logits)
     loss = torch.nn.functional.cross_entropy(logits, target)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

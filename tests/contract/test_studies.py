@@ -23,32 +23,7 @@ from maxsup.training.progress import Reporter
 
 pytestmark = pytest.mark.slow
 
-STUDIES = [
-    "app_tab_comparison_new",
-    "distillation",
-    "fig_comparison",
-    "fig_gradcam",
-    "fig_logit_analysis",
-    "ours_epochs_cifar10",
-    "ours_width_cifar10",
-    "ours_width_cifar100",
-    "ours_width_digits",
-    "tab_ablation_alpha",
-    "tab_alpha",
-    "tab_comparison_new",
-    "tab_complexity",
-    "tab_corrupted",
-    "tab_deit_small_comparison",
-    "tab_extended_feature",
-    "tab_feature",
-    "tab_feature2",
-    "tab_fine_grained",
-    "tab_general_training",
-    "tab_lt",
-    "tab_miou",
-    "tab_pre",
-    "tab_validation_performance",
-]
+STUDIES = study_names()
 NUM_PUBLISHED = 263
 
 # How the note of the small scale says what follows from its numbers.
@@ -78,18 +53,7 @@ def distinct(scale: ScaleName, section: str) -> list[Recipe]:
     return list(found.values())
 
 
-def is_complete(study: Study) -> bool:
-    """Whether every comparison has the runs of every seed in each of its cells."""
-    for scale in SCALES:
-        served = {(cell, run.seed) for run in planned(study.name, scale) for cell in run.cells}
-        for table in comparisons(study, scale):
-            if not {(cell, seed) for cell in table.cells.values() for seed in study.scales[scale].seeds} <= served:
-                return False
-    return True
-
-
 def test_all_studies_were_seen() -> None:
-    assert study_names() == STUDIES
     assert len(STUDIES) == 24
     assert sum(len(load_study(name).published_numbers()) for name in STUDIES) == NUM_PUBLISHED
 
@@ -110,8 +74,10 @@ def test_a_study_says_what_it_asks_and_what_was_chosen(name: str) -> None:
 @each_study
 def test_every_comparison_has_all_its_runs(name: str) -> None:
     study = load_study(name)
-    assert is_complete(study)
-    assert comparisons(study, "full")
+    for scale in SCALES:
+        served = {(cell, run.seed) for run in planned(name, scale) for cell in run.cells}
+        for table in comparisons(study, scale):
+            assert {(cell, seed) for cell in table.cells.values() for seed in study.scales[scale].seeds} <= served
     assert len(comparisons(study, "full")) >= len(comparisons(study, "tiny")) > 0
 
 
@@ -133,7 +99,6 @@ def test_runs_that_are_compared_differ_in_the_loss_alone(name: str, scale: Scale
     assert num_pairs > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "num_models"), [("full", 23), ("small", 15), ("tiny", 14)])
 def test_every_model_can_be_built(scale: ScaleName, num_models: int) -> None:
     checked = [check_recipe(recipe) for recipe in distinct(scale, "model")]
@@ -196,12 +161,7 @@ def test_a_pool_is_one_setting() -> None:
             settings.setdefault(run.pool, set()).add(json.dumps(values))
             losses.setdefault(run.pool, set()).add(run.recipe.loss.model_dump_json())
     assert all(len(found) == 1 for found in settings.values())
-    assert {pool: len(losses[pool]) for pool in ("c10", "c100", "vit", "lt_50")} == {
-        "c10": 8,
-        "c100": 15,
-        "vit": 3,
-        "lt_50": 4,
-    }
+    assert [len(losses[pool]) for pool in ("c10", "c100", "vit", "lt_50")] == [8, 15, 3, 4]
 
 
 @each_study
@@ -228,25 +188,21 @@ def test_numbers_of_the_test_split_are_those_that_evaluation_gives(name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("part", "whole"),
+    ("whole", "parts"),
     [
-        ("tab_feature", "tab_comparison_new"),
-        ("tab_feature2", "tab_comparison_new"),
-        ("tab_validation_performance", "tab_comparison_new"),
-        ("tab_extended_feature", "tab_comparison_new"),
-        ("tab_complexity", "tab_comparison_new"),
-        ("fig_logit_analysis", "tab_comparison_new"),
-        ("fig_gradcam", "tab_deit_small_comparison"),
+        ("tab_comparison_new", "tab_feature tab_feature2 tab_validation_performance tab_extended_feature"),
+        ("tab_comparison_new", "tab_complexity fig_logit_analysis"),
+        ("tab_deit_small_comparison", "fig_gradcam"),
     ],
 )
-def test_studies_of_the_same_networks_share_their_runs(part: str, whole: str) -> None:
+def test_studies_of_the_same_networks_share_their_runs(whole: str, parts: str) -> None:
     def experiments(name: str) -> set[str]:
         return {json.dumps(flat_items(run.recipe.model_dump(mode="json"))) for run in planned(name, "full")}
 
-    assert experiments(part) <= experiments(whole)
+    for part in parts.split():
+        assert experiments(part) <= experiments(whole), part
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STUDIES if shows_analyses(load_study(name))])
 def test_analyses_give_the_numbers_that_cells_show(name: str, tmp_path: Path) -> None:
     study = load_study(name)

@@ -7,16 +7,15 @@ import pytest
 import torch
 import torch._dynamo.testing
 
-from maxsup.functional import linear_maxsup_cross_entropy
-from tests.contract.calls import NAMES, call_function, labels_for, logits_without_ties
+from tests.contract.calls import NAMES, call_with_head
+from tests.contract.samples import distinct_logits, labels_for
 
 pytestmark = pytest.mark.slow
 
 
 def all_losses(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Every loss of these logits, and the head that multiplies by 1."""
-    head = linear_maxsup_cross_entropy(logits, torch.eye(4, dtype=torch.float64), target, 0.3)
-    return torch.stack([*(call_function(name, logits, target) for name in NAMES), head])
+    return torch.stack([call_with_head(name, logits, target) for name in (*NAMES, "head")])
 
 
 class AllLosses(torch.nn.Module):
@@ -39,7 +38,7 @@ def test_losses_of_rows_that_a_mask_picks_compile():
         return all_losses(logits[mask], target[mask])
 
     compiled = torch.compile(picked, fullgraph=True, backend="aot_eager")
-    logits = logits_without_ties(8, 4)
+    logits = distinct_logits(8, 4)
     for mask in (torch.arange(8) % 2 == 0, torch.arange(8) < 3, torch.arange(8) == 5):
         found, expected = (values_and_gradients(f, logits, labels_for(logits), mask) for f in (compiled, picked))
         assert all(torch.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(found, expected, strict=True))
@@ -49,7 +48,7 @@ def test_losses_of_a_marked_size_compile_once():
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(all_losses, fullgraph=True, backend=counter)
     for num_rows in (6, 9):
-        logits = logits_without_ties(num_rows, 4)
+        logits = distinct_logits(num_rows, 4)
         target = labels_for(logits)
         torch._dynamo.mark_dynamic(logits, 0)
         torch._dynamo.mark_dynamic(target, 0)
@@ -69,12 +68,12 @@ def test_losses_of_a_marked_size_compile_once():
     ],
 )
 def test_exported_losses_serve_batches_of_any_size(strict: bool):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     batch = torch.export.Dim("batch")
     program = torch.export.export(
         AllLosses(), (logits, labels_for(logits)), dynamic_shapes=({0: batch}, {0: batch}), strict=strict
     )
     for num_rows in (6, 9):
-        logits = logits_without_ties(num_rows, 4)
+        logits = distinct_logits(num_rows, 4)
         found, expected = (values_and_gradients(f, logits, labels_for(logits)) for f in (program.module(), all_losses))
         assert all(torch.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(found, expected, strict=True))

@@ -8,8 +8,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
-from maxsup.functional import linear_maxsup_cross_entropy
-from tests.contract.calls import NAMES, call_function, scattered
+from tests.contract.calls import NAMES, call_with_head
+from tests.contract.samples import scattered
 
 SHAPES = [(6, 4), (5000, 4), (2, 4, 2500)]
 """Few samples, and more logits than a small batch has, as rows and as planes."""
@@ -49,13 +49,8 @@ def batch(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, target
 
 
-def head(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """MaxSup on a linear head that multiplies by 1."""
-    return linear_maxsup_cross_entropy(logits, torch.eye(4, dtype=torch.float64), target, 0.3)
-
-
 def loss_of(name: str):
-    return head if name == "head" else lambda logits, target: call_function(name, logits, target)
+    return lambda logits, target: call_with_head(name, logits, target)
 
 
 def cases() -> list:
@@ -84,7 +79,6 @@ def test_a_subclass_gives_the_loss_of_the_tensor_it_is(name: str, shape: tuple[i
     assert torch.allclose(gradient, expected_gradient, rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_subclass_without_memory_gives_the_loss_of_what_it_holds(name: str):
     logits, target = batch(SHAPES[1])
     expected, expected_gradient = plain_result(name, logits, target)

@@ -5,27 +5,13 @@ import torch
 from torch.autograd.functional import jacobian
 from torch.func import grad, hessian, vmap
 
-from tests.contract.calls import (
-    NAMES,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, NAMES, call_function, value_and_gradient
+from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
 SMOOTH = [name for name in NAMES if CASE_OF[name].is_smooth]
-
-
-def batched(name: str, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    leaf = logits.clone().requires_grad_()
-    values = call_function(name, leaf, target, reduction="none")
-    (gradient,) = torch.autograd.grad(values.sum(), leaf)
-    return values.detach(), gradient
 
 
 def single(name: str):
@@ -37,26 +23,24 @@ def single(name: str):
     return value
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_vmapped_labels_give_the_values_and_gradients_of_the_batch(name: str):
-    logits = logits_without_ties(5, 4)
+    logits = distinct_logits(5, 4)
     target, needs = labels_for(logits), needs_of(name, logits)
-    values, gradients = batched(name, logits, target)
+    values, gradients = value_and_gradient(name, logits, target, reduction="none")
     assert torch.allclose(vmap(single(name))(logits, target, needs), values, rtol=1e-12, atol=1e-13)
     assert torch.allclose(vmap(grad(single(name)))(logits, target, needs), gradients, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+@pytest.mark.parametrize("name", MIXABLE)
 def test_vmapped_probabilities_give_the_gradients_of_the_batch(name: str):
-    logits = logits_without_ties(5, 4)
-    target, needs = probabilities_for(logits), needs_of(name, logits)
-    _, gradients = batched(name, logits, target)
+    logits = distinct_logits(5, 4)
+    target, needs = mixed_for(logits), needs_of(name, logits)
+    _, gradients = value_and_gradient(name, logits, target, reduction="none")
     assert torch.allclose(vmap(grad(single(name)))(logits, target, needs), gradients, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_vectorised_jacobian_is_the_plain_one(name: str):
-    logits = logits_without_ties(3, 4)
+    logits = distinct_logits(3, 4)
     target = labels_for(logits)
 
     def values(z: torch.Tensor) -> torch.Tensor:
@@ -68,7 +52,7 @@ def test_a_vectorised_jacobian_is_the_plain_one(name: str):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_hessian_is_symmetric(name: str):
-    logits = logits_without_ties(4)
+    logits = distinct_logits(4)
     matrix = hessian(single(name))(logits, torch.tensor(1), needs_of(name, logits))
     assert matrix.shape == (4, 4)
     assert torch.allclose(matrix, matrix.T, rtol=0, atol=1e-12)

@@ -30,7 +30,7 @@ TESTS = (
     "tests/contract/test_z_loss.py",
     "tests/properties",
 )
-# What the files hold for the losses with kernels; fewer would mean that the selection has come apart.
+# The number of tests in these files for losses with kernels; fewer would mean that the selection is broken.
 LEAST = 550
 MARK = 'usefixtures("each_implementation")'
 

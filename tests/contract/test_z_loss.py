@@ -9,25 +9,10 @@ from torch import Tensor
 import maxsup
 from maxsup.functional import linear_maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.losses import LinearMaxSupLoss
-from tests.contract.calls import (
-    NAMES,
-    TAKES_PROBABILITIES,
-    call_function,
-    labels_for,
-    logits_without_ties,
-    make_loss,
-    needs_of,
-    probabilities_for,
-)
+from tests.contract.calls import MIXABLE, call_function, make_loss, value_and_gradient
+from tests.contract.samples import WEIGHT, distinct_logits, labels_for, mixed_for, needs_of
 
 FACTOR = 0.03
-WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
-
-
-def value_and_gradient(name: str, logits: Tensor, target: Tensor, **options) -> tuple[Tensor, Tensor]:
-    leaf = logits.clone().requires_grad_()
-    loss = call_function(name, leaf, target, **options)
-    return loss.detach(), torch.autograd.grad(loss.sum(), leaf)[0]
 
 
 def term_and_gradient(logits: Tensor, scale: Tensor, denominator: float | Tensor) -> tuple[Tensor, Tensor]:
@@ -39,9 +24,8 @@ def term_and_gradient(logits: Tensor, scale: Tensor, denominator: float | Tensor
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_value_and_gradient_are_those_of_the_formula_on_labels(name: str):
-    for logits in (logits_without_ties(6, 4), logits_without_ties(3, 4, 2)):
+    for logits in (distinct_logits(6, 4), distinct_logits(3, 4, 2)):
         target = labels_for(logits)
         target.view(-1)[1] = -100
         valid = target != -100
@@ -53,10 +37,10 @@ def test_value_and_gradient_are_those_of_the_formula_on_labels(name: str):
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", TAKES_PROBABILITIES)
+@pytest.mark.parametrize("name", MIXABLE)
 def test_value_and_gradient_are_those_of_the_formula_on_probabilities(name: str):
-    logits = logits_without_ties(6, 4)
-    target = probabilities_for(logits)
+    logits = distinct_logits(6, 4)
+    target = mixed_for(logits)
     target[2] = 0  # such a row counts nothing
     scale = (target * WEIGHT).sum(1)
     without = value_and_gradient(name, logits, target, weight=WEIGHT)
@@ -66,9 +50,8 @@ def test_value_and_gradient_are_those_of_the_formula_on_probabilities(name: str)
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_a_factor_of_zero_changes_no_bit(name: str):
-    logits = logits_without_ties(6, 4, dtype=torch.float32)
+    logits = distinct_logits(6, 4, dtype=torch.float32)
     target = labels_for(logits)
     for options in ({}, {"weight": WEIGHT.float()}, {"reduction": "none"}):
         pairs = zip(
@@ -80,9 +63,8 @@ def test_a_factor_of_zero_changes_no_bit(name: str):
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.parametrize("name", NAMES)
 def test_a_masked_class_stays_out_and_an_ignored_row_may_hold_anything(name: str):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     target = labels_for(logits) % 2
     target[3] = -100
     expected = value_and_gradient(name, logits, target, z_loss=FACTOR)
@@ -98,9 +80,8 @@ def test_a_masked_class_stays_out_and_an_ignored_row_may_hold_anything(name: str
     assert torch.equal(gradient[:, 3], torch.zeros(6, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_term_is_for_training_alone_and_is_printed(name: str):
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     loss = make_loss(name, z_loss=FACTOR)
     assert f"z_loss={FACTOR}" in repr(loss)
     trained = loss(logits, labels_for(logits), **needs_of(name, logits))

@@ -1,16 +1,15 @@
 """The command line in this process, which holds torch already."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maxsup.cli import main
-from tests.integration.command import Outcome
+from tests.integration.command import Cli, Outcome
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     """Runs one command in an empty folder, as if not on a terminal; keywords are set in its environment."""
     monkeypatch.chdir(tmp_path)
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR"):

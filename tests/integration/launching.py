@@ -45,9 +45,8 @@ def complaints(states: list[JobState]) -> list[str]:
 
 def main(folder: str, num_workers: str, address: str = "") -> None:
     """Local workers, or with an address a Ray cluster."""
-    launcher = (
-        create_launcher("ray", address=address) if address else create_launcher("local", num_workers=int(num_workers))
-    )
+    options = {"address": address} if address else {"num_workers": int(num_workers)}
+    launcher = create_launcher("ray" if address else "local", **options)
     try:
         states = launcher.launch(planned(Path(folder)), LineView().update)
     except Interruption as stop:

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maxsup.analysis import ANALYSES
-from tests.integration.command import Outcome
+from tests.integration.command import Cli
 from tests.unit.analysis.made import make_run
 
 pytestmark = pytest.mark.slow
@@ -23,14 +22,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def cli(cli: Callable[..., Outcome], made: list[Path], tmp_path: Path) -> Callable[..., Outcome]:
+def cli(cli: Cli, made: list[Path], tmp_path: Path) -> Cli:
     """Runs one command in a folder that holds the runs ce, ls and maxsup."""
     for path in made:
         shutil.copytree(path, tmp_path / path.name, symlinks=True)
     return cli
 
 
-def test_tables_line_up_and_say_where_everything_went(cli: Callable[..., Outcome]) -> None:
+def test_tables_line_up_and_say_where_everything_went(cli: Cli) -> None:
     outcome = cli("analyze", "ce", "ls", "maxsup", "--what", "logits,repair")
     lines = outcome.out.splitlines()
     assert outcome.code == 0
@@ -45,7 +44,7 @@ def test_tables_line_up_and_say_where_everything_went(cli: Callable[..., Outcome
     assert json.loads(Path("ls/analysis/logits-test.json").read_text())["facts"]["loss"] == "ls"
 
 
-def test_one_run_shows_intervals(cli: Callable[..., Outcome]) -> None:
+def test_one_run_shows_intervals(cli: Cli) -> None:
     outcome = cli("analyze", "maxsup", "--what", "calibration", "--split", "val", "calibration.num_resamples=20")
     assert outcome.code == 0
     assert outcome.out.splitlines()[1].split() == ["MaxSup", "95", "%", "interval", "better"]
@@ -57,8 +56,7 @@ def test_one_run_shows_intervals(cli: Callable[..., Outcome]) -> None:
     assert Path("maxsup/figures/reliability-val-num_resamples=20.png").is_file()
 
 
-@pytest.mark.slow
-def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: Callable[..., Outcome]) -> None:
+def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: Cli) -> None:
     outcome = cli("analyze", "ce", "ls", "maxsup", "--output", "pictures", *CHEAP)
     assert outcome.code == 0
     applied = set(ANALYSES) - {"distillation", "longtail", "segmentation"}
@@ -68,7 +66,8 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
         assert stems == applied
     told = [line for line in outcome.err.splitlines() if line.startswith("maxsup: ")]
     assert told == [
-        "maxsup: longtail does not apply to ce, ls, maxsup: all classes have alike many training images (139 to 146).",
+        "maxsup: longtail does not apply to ce, ls, maxsup: all classes have about equally many training images (139 "
+        "to 146).",
         "maxsup: segmentation does not apply to ce, ls, maxsup: its data has no masks; give "
         "segmentation.recipe=ade20k_upernet_deit_small or another to fine-tune it.",
     ]
@@ -77,15 +76,7 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
     assert "CE, LS, MaxSup: corrupted images" in outcome.err.splitlines()
 
 
-def test_nothing_that_applies_is_an_error_with_the_reason(cli: Callable[..., Outcome]) -> None:
-    outcome = cli("analyze", "ls", "--what", "longtail")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == (
-        "maxsup: longtail does not apply to ls: all classes have alike many training images (139 to 146).\n"
-    )
-
-
-def test_json_holds_numbers_files_and_what_was_left_out(cli: Callable[..., Outcome]) -> None:
+def test_json_holds_numbers_files_and_what_was_left_out(cli: Cli) -> None:
     outcome = cli("analyze", "ce", "ls", "--what", "longtail,logits", "--json")
     found = json.loads(outcome.out)
     assert outcome.code == 0
@@ -96,7 +87,7 @@ def test_json_holds_numbers_files_and_what_was_left_out(cli: Callable[..., Outco
     assert all(Path(file).is_file() for file in found["files"])
 
 
-def test_options_of_an_analysis_and_of_the_recipe_are_words(cli: Callable[..., Outcome]) -> None:
+def test_options_of_an_analysis_and_of_the_recipe_are_words(cli: Cli) -> None:
     words = ("projection.classes=[1, 7, 8]", "projection.num_samples=9", "data.tolerance=0.1")
     outcome = cli("analyze", "ce", *words, "--what", "projection", "--json")
     [result] = json.loads(outcome.out)["results"]["projection"].values()
@@ -111,49 +102,45 @@ def test_options_of_an_analysis_and_of_the_recipe_are_words(cli: Callable[..., O
         (["ce", "--what", "logits", "--weights", "first"], 2, "weights must be one of 'last', 'best'; got 'first'"),
         (["ce", "--what", "logits", "prob.target=digits"], 2, "got 'prob.target'. Did you mean 'probe'?"),
         (["ce", "--what", "probe", "probe.tarjet=digits"], 2, "got 'tarjet'. Did you mean 'target'?"),
-        (
-            ["ce", "--what", "gradcam", "gradcam.num_images=-1"],
-            2,
-            "gradcam.num_images must be a whole number of at least",
-        ),
+        (["ce", "--what", "gradcam", "gradcam.num_images=-1"], 2, "gradcam.num_images must be a whole number of at"),
         (["ce", "--what", "logits", "logits.near_zero=-1"], 2, "logits.near_zero must be a number above 0; got -1"),
-        (["probe.target=digits"], 2, "RUN must be given at least once; got none"),
+        (["ce", "--what", "logits", "epochs=3"], 2, "key must be one that evaluation looks at; got 'epochs'."),
+        (
+            ["ls", "--what", "longtail"],
+            2,
+            "longtail does not apply to ls: all classes have about",
+        ),
+        (["probe.target=digits"], 2, "analyze needs a run."),
         (["elsewhere", "--what", "logits"], 2, "got 'elsewhere', which has no config.yaml"),
         (["ce", "--what", "probe", "probe.target=cifar100"], 4, "data set 'cifar100' must be at"),
+        (["ce", "--what", "logits", "data.name=fashion_mnist", "--data-root", "no"], 4, "'fashion_mnist' must be at"),
         (["ce", "--what", "projection", "projection.classes=[1, 2, cat]"], 2, "class must be one of the data"),
     ],
 )
-def test_a_mistake_is_one_sentence(cli: Callable[..., Outcome], words: list[str], code: int, sentence: str) -> None:
+def test_a_mistake_is_one_sentence(cli: Cli, words: list[str], code: int, sentence: str) -> None:
     outcome = cli("analyze", *words)
     assert outcome.code == code
     assert outcome.out == ""
     last = outcome.err.splitlines()[-1]
     assert last.startswith("maxsup: ")
     assert sentence in last
+    assert not Path("ce/analysis").exists()
 
 
-def test_missing_data_of_a_run_is_one_sentence(cli: Callable[..., Outcome], tmp_path: Path) -> None:
-    words = ["data.name=fashion_mnist", "--data-root", str(tmp_path / "nothing")]
-    outcome = cli("analyze", "ce", "--what", "logits", *words)
-    assert outcome.code == 4
-    assert "data set 'fashion_mnist' must be at" in outcome.err
-
-
-def test_an_unfinished_run_is_one_sentence(cli: Callable[..., Outcome]) -> None:
+def test_an_unfinished_run_is_one_sentence(cli: Cli) -> None:
     shutil.rmtree("ce/checkpoints")
     outcome = cli("analyze", "ce", "--what", "logits")
     assert outcome.code == 2
     assert "must have a checkpoint 'last'; got none" in outcome.err
 
 
-def test_analyses_are_listed(cli: Callable[..., Outcome]) -> None:
+def test_analyses_are_listed(cli: Cli) -> None:
     rows = json.loads(cli("ls", "analyses", "--json").out)
     assert [row["name"] for row in rows] == ANALYSES.names()
     assert "tab:extended_feature" in cli("ls", "analyses").out
 
 
-@pytest.mark.slow
-def test_trained_runs_are_analysed_from_training_to_pictures(cli: Callable[..., Outcome]) -> None:
+def test_trained_runs_are_analysed_from_training_to_pictures(cli: Cli) -> None:
     quick = ["digits_cnn", "epochs=3", "batch_size=128", "model.options.widths=[8, 16]"]
     for loss in ("ce", "ls", "maxsup"):
         assert cli("train", *quick, f"loss.name={loss}", "--output", f"trained_{loss}").code == 0
@@ -168,14 +155,3 @@ def test_trained_runs_are_analysed_from_training_to_pictures(cli: Callable[..., 
     for name in ("accuracy", "nll", "ece"):
         # The same images, weights and arithmetic as at the end of training.
         assert numbers[name]["value"] == pytest.approx(summary[name], abs=1e-6)
-
-
-def test_a_key_that_changes_nothing_about_a_trained_run_is_refused(cli: Callable[..., Outcome]) -> None:
-    outcome = cli("analyze", "ce", "--what", "logits", "epochs=3")
-    assert outcome.code == 2
-    assert "key must be one that evaluation looks at; got 'epochs'." in outcome.err
-
-
-def test_an_option_that_is_refused_leaves_no_result_behind(cli: Callable[..., Outcome]) -> None:
-    assert cli("analyze", "ce", "--what", "gradcam", "gradcam.num_images=0").code == 2
-    assert not Path("ce/analysis").exists()

@@ -9,9 +9,10 @@ import pytest
 
 from maxsup.cli import main
 from maxsup.studies.study_files import study_names
-from tests.integration.command import Outcome, run_command
+from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
 
+METRICS = {"accuracy", "nll", "ece", "aurc", "confidence_wrong", "within", "r_squared"}
 QUICK = ["--data", "digits", "--workers", "1", "epochs=1", "batch_size=256", "model.options.widths=[8, 16]"]
 
 
@@ -37,15 +38,7 @@ def test_a_comparison_ends_with_a_table_a_summary_and_a_report(compared: tuple[P
     summary = json.loads((output / "summary.json").read_text())
     assert [entry["loss"] for entry in summary["losses"]] == ["ce", "ls", "maxsup"]
     for entry in summary["losses"]:
-        assert set(entry["metrics"]) == {
-            "accuracy",
-            "nll",
-            "ece",
-            "aurc",
-            "confidence_wrong",
-            "within",
-            "r_squared",
-        }
+        assert set(entry["metrics"]) == METRICS
         assert all(len(metric["values"]) == 2 and metric["mean"] is not None for metric in entry["metrics"].values())
     for word in ("accuracy", "maxsup", "Nothing can be concluded", str(output / "report.html")):
         assert word in outcome.out
@@ -155,14 +148,11 @@ def test_tuning_says_what_it_chose_and_compares_with_that(tmp_path: Path) -> Non
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence_and_nothing_is_trained(
-    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], message: str, tmp_path: Path, cli: Cli
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = run_command(*words)
+    outcome = cli(*words)
     assert outcome.code in (2, 4)
-    assert message in outcome.err
-    assert "Traceback" not in outcome.err
-    assert outcome.err.count("\n") == 1
+    assert_refused(outcome, outcome.code, message)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,6 +20,7 @@ from maxsup.cli.examples import EXAMPLES
 from maxsup.cli.listings import FILE, KINDS, registry_rows
 from maxsup.core.recipes import list_recipes
 from maxsup.studies.study_files import study_names
+from tests.integration.command import Outcome, run_python
 
 # Of CPU time; `ls losses` took 0.36 s on a busy machine, 2.2 s with torch.
 MAX_SECONDS = 0.5
@@ -48,20 +49,14 @@ def parsed(words: list[str]) -> None:
         command.make_context("maxsup", words)
 
 
-def run_module(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "maxsup", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COLUMNS": "80"} | environment,
-    )
+def run_module(*words: str, **environment: str) -> Outcome:
+    return run_python("-m", "maxsup", *words, **{"COLUMNS": "80"} | environment)
 
 
 def completions(*words: str) -> set[str]:
     """What bash would offer for the last of these words."""
     typed = {"_MAXSUP_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return set(run_module(**typed).stdout.split())
+    return set(run_module(**typed).out.split())
 
 
 def test_every_command_has_examples() -> None:
@@ -111,9 +106,9 @@ def test_the_shell_completes_names_of_recipes_studies_losses_and_data() -> None:
 
 def test_python_m_maxsup_is_the_command_line_and_says_how_to_complete() -> None:
     outcome = run_module("--help")
-    assert outcome.returncode == 0
-    assert outcome.stdout.startswith("Usage: maxsup ")
-    assert "--install-completion" in outcome.stdout
+    assert outcome.code == 0
+    assert outcome.out.startswith("Usage: maxsup ")
+    assert "--install-completion" in outcome.out
 
 
 @pytest.mark.parametrize("words", [("--help",), ("ls", "losses")])
@@ -121,7 +116,7 @@ def test_a_listing_and_help_take_half_a_second_of_processor_time(words: tuple[st
     taken = []
     while len(taken) < NUM_TRIES and min(taken, default=MAX_SECONDS) >= MAX_SECONDS:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert run_module(*words).returncode == 0
+        assert run_module(*words).code == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(taken) < MAX_SECONDS

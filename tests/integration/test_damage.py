@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from maxsup.reports.folders import read_view
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, read_state
 from maxsup.studies.execution.study_folder import lay_out, read_folder
-from maxsup.studies.execution.worker import run_job
+from maxsup.studies.execution.worker import attempt
 from maxsup.studies.results import summarize
 from maxsup.training import evaluate_run
 from maxsup.training.state.checkpoint import checkpoint_values, read_tensors
@@ -44,8 +45,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = comparison("digits_cnn", ["ce", "maxsup"], seeds=1, overrides=words)
     folder = lay_out(study, home / "compared", "full")
     for name in folder.runs:
-        run_job(folder.folder(name))
-    summarize(folder, kind="comparison")
+        assert attempt(folder.folder(name)) == 0
+    summarize(folder)
     return home
 
 
@@ -79,9 +80,19 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 UNREAD = {".lock", "worker.log", "started.json", "bad_files.csv"}
 
 
-def files_of(folder: Path) -> list[Path]:
-    found = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return sorted({path.resolve() for path in found if path.name not in UNREAD and path.suffix not in (".png", ".svg")})
+def damaged_copies(whole: Path, home: Path, unread: set[str]) -> Iterator[tuple[Path, str, Path]]:
+    """Every file outside the unread folders with every damage, and the copy of the whole that has it."""
+    files = {path.resolve() for path in whole.rglob("*") if path.is_file() and not path.is_symlink()}
+    copies = (home / str(number) for number in count())
+    for place in sorted(file.relative_to(whole.resolve()) for file in files):
+        if place.name in UNREAD or place.suffix in (".png", ".svg") or not unread.isdisjoint(place.parts):
+            continue
+        for name, damage in DAMAGES.items():
+            copy = next(copies)
+            shutil.copytree(whole, copy, symlinks=True)
+            damage(copy / place)
+            yield place, name, copy
+            shutil.rmtree(copy)
 
 
 def outcome(action: Callable[[], object]) -> str:
@@ -105,28 +116,19 @@ def test_a_damaged_file_of_a_run_is_named_before_anything_is_trained(home: Path,
     expected = kept_numbers(run)
     recipe = run_recipe(RunDir(run))
     num_cases = 0
-    for file in files_of(run):
-        place = file.relative_to(run.resolve())
-        if "analysis" in place.parts:
-            continue
-        for name, damage in DAMAGES.items():
-            copy = tmp_path / f"{num_cases}"
-            shutil.copytree(run, copy, symlinks=True)
-            damage(copy / place)
-            num_cases += 1
-            case = f"{place} {name}"
-            said = {
-                "eval": outcome(lambda copy=copy: _same(kept_numbers(copy), expected)),
-                "resume": outcome(lambda copy=copy: train_quietly(recipe, copy, StopAt(1))),
-            }
-            for verb, text in said.items():
-                is_needed = place.name not in ("env.json", "checksums.json") and (
-                    verb == "resume" or place.name not in ("metrics.jsonl", "timing.jsonl", "state.safetensors")
-                )
-                # A lost env.json or list of checksums is nothing that a number depends on.
-                if is_needed or text != "fine":
-                    assert place.name in text, f"{case}, {verb}: {text}"
-            shutil.rmtree(copy)
+    for place, name, copy in damaged_copies(run, tmp_path, {"analysis"}):
+        num_cases += 1
+        said = {
+            "eval": outcome(lambda copy=copy: _same(kept_numbers(copy), expected)),
+            "resume": outcome(lambda copy=copy: train_quietly(recipe, copy, StopAt(1))),
+        }
+        for verb, text in said.items():
+            # A lost env.json or list of checksums is nothing that a number depends on.
+            is_needed = place.name not in ("env.json", "checksums.json") and (
+                verb == "resume" or place.name not in ("metrics.jsonl", "timing.jsonl", "state.safetensors")
+            )
+            if is_needed or text != "fine":
+                assert place.name in text, f"{place} {name}, {verb}: {text}"
     assert num_cases >= 35
 
 
@@ -138,23 +140,15 @@ def test_a_damaged_file_of_a_comparison_is_named_or_left_out_by_name(home: Path,
     whole = home / "compared"
     expected = _reported(whole, [])
     num_cases = 0
-    for file in files_of(whole):
-        place = file.relative_to(whole.resolve())
-        if "checkpoints" in place.parts or "outputs" in place.parts or ".done" in place.parts:
-            continue
-        for name, damage in DAMAGES.items():
-            copy = tmp_path / f"{num_cases}"
-            shutil.copytree(whole, copy, symlinks=True)
-            damage(copy / place)
-            num_cases += 1
-            left_out: list[str] = []
-            found: list[object] = []
-            text = outcome(lambda copy=copy, left_out=left_out, found=found: found.append(_reported(copy, left_out)))
-            is_named = place.name in text or any(place.name in sentence for sentence in left_out)
-            # What is missing is a hole in the table, which the table shows; what is not read changes nothing.
-            is_harmless = text == "fine" and (found[0] == expected or name == "removed")
-            assert is_named or is_harmless, f"{place} {name}: {text}, {left_out}"
-            shutil.rmtree(copy)
+    for place, name, copy in damaged_copies(whole, tmp_path, {"checkpoints", "outputs", ".done"}):
+        num_cases += 1
+        left_out: list[str] = []
+        found: list[object] = []
+        text = outcome(lambda copy=copy, left_out=left_out, found=found: found.append(_reported(copy, left_out)))
+        is_named = place.name in text or any(place.name in sentence for sentence in left_out)
+        # What is missing is a hole in the table, which the table shows; what is not read changes nothing.
+        is_harmless = text == "fine" and (found[0] == expected or name == "removed")
+        assert is_named or is_harmless, f"{place} {name}: {text}, {left_out}"
     assert num_cases >= 50
 
 
@@ -162,7 +156,7 @@ def _reported(path: Path, left_out: list[str]) -> object:
     folder = read_folder(path)
     for name, run in folder.runs.items():
         read_state(Job(name, folder.folder(name), run.recipe.epochs))
-    summary = summarize(folder, kind="comparison")
+    summary = summarize(folder)
     # All that a report reads, without the time that its figures take.
     view = read_view(path)
     read = [[run.recipe, run.epochs, run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs]

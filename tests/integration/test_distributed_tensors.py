@@ -8,7 +8,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from maxsup.functional import linear_maxsup_cross_entropy
-from tests.contract.calls import NAMES, labels_for, logits_without_ties, make_loss, needs_of
+from tests.contract.calls import NAMES, make_loss
+from tests.contract.samples import distinct_logits, labels_for, needs_of
 from tests.integration.test_two_processes import results_of_both_ranks
 
 pytestmark = pytest.mark.distributed
@@ -17,7 +18,7 @@ tensor = pytest.importorskip("torch.distributed.tensor", reason="distributed ten
 
 def whole_batch() -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(7)
-    logits = logits_without_ties(6, 4)
+    logits = distinct_logits(6, 4)
     target = labels_for(logits)
     target[1] = -100
     return logits, target

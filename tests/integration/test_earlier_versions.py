@@ -52,7 +52,7 @@ def test_files_without_a_version_are_read_and_keep_what_they_say(compared: Path)
 
 def test_the_numbers_of_an_earlier_comparison_come_out_the_same(compared: Path) -> None:
     before = json.loads((compared / "summary.json").read_text())
-    after = json.loads(json.dumps(summarize(read_folder(compared), kind="comparison").model_dump(mode="json")))
+    after = json.loads(json.dumps(summarize(read_folder(compared)).model_dump(mode="json")))
     assert after["version"] == __version__
     for key in ("table", "losses", "runs", "metrics", "seeds", "baseline", "conclusions", "verdicts"):
         assert after[key] == before[key]
@@ -87,7 +87,7 @@ def test_report_analyze_and_eval_open_an_earlier_folder(compared: Path) -> None:
 def test_a_file_of_another_form_is_named_in_one_sentence(compared: Path, file: str, key: str, value: object) -> None:
     path = compared / file
     path.write_text(json.dumps({**plain(path), key: value}))
-    read = read_view if file == "summary.json" else lambda folder: summarize(read_folder(folder), kind="comparison")
+    read = read_view if file == "summary.json" else lambda folder: summarize(read_folder(folder))
     with pytest.raises(StorageError, match=rf"{path.name} must be as it was written; got .* at {key}") as caught:
         read(compared)
     assert caught.value.exit_code == 5

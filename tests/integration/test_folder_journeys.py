@@ -15,7 +15,7 @@ from torchvision import transforms
 
 from maxsup.core.recipes import read_yaml
 from maxsup.training import load_run
-from tests.integration.command import Outcome, run_command
+from tests.integration.command import Cli, run_command
 
 CLASSES = ("猫", "grün", "Owl")
 SIDES = (20, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 16, 40, 300)
@@ -108,7 +108,7 @@ def judged_files(home: Path) -> Iterator[tuple[Path, int]]:
                 yield path, label
 
 
-def test_validate_opens_every_file_and_tells_what_it_found(cli: Callable[..., Outcome], split_zoo: Path) -> None:
+def test_validate_opens_every_file_and_tells_what_it_found(cli: Cli, split_zoo: Path) -> None:
     outcome = cli("validate", "--data", f"folder:{split_zoo}", "--sheet", "sheet.png", "batch_size=8", "--json")
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)
@@ -128,7 +128,7 @@ def test_validate_opens_every_file_and_tells_what_it_found(cli: Callable[..., Ou
         assert sheet.size[0] > sheet.size[1] / 2 > 300
 
 
-def test_validate_in_words_and_its_refusals(cli: Callable[..., Outcome], plain_zoo: Path) -> None:
+def test_validate_in_words_and_its_refusals(cli: Cli, plain_zoo: Path) -> None:
     data = f"folder:{plain_zoo}"
     outcome = cli("validate", "--data", data, "--model", "small_cnn", "batch_size=8")
     assert outcome.code == 0, outcome.err
@@ -149,9 +149,7 @@ def test_validate_in_words_and_its_refusals(cli: Callable[..., Outcome], plain_z
 
 
 @pytest.mark.slow
-def test_training_with_the_defaults_is_judged_as_an_independent_loop_judges_it(
-    cli: Callable[..., Outcome], split_zoo: Path
-) -> None:
+def test_training_with_the_defaults_is_judged_as_an_independent_loop_judges_it(cli: Cli, split_zoo: Path) -> None:
     outcome = cli("train", *RECIPE, f"data.name=folder:{split_zoo}", "--output", "run", "--json")
     assert outcome.code == 0, outcome.err
     assert "small_cnn from scratch" in outcome.err
@@ -166,7 +164,7 @@ def test_training_with_the_defaults_is_judged_as_an_independent_loop_judges_it(
 
 @pytest.mark.slow
 def test_a_folder_without_a_test_split_keeps_the_one_that_its_run_made(
-    cli: Callable[..., Outcome], plain_zoo: Path, tmp_path: Path
+    cli: Cli, plain_zoo: Path, tmp_path: Path
 ) -> None:
     words = [f"data.name=folder:{plain_zoo}", "model.name=timm:resnet18", "data.image_size=32"]
     trained = cli("train", *RECIPE, *words, "--output", "run", "--json")
@@ -199,7 +197,7 @@ def test_a_comparison_of_thumbnails_needs_no_further_words(tmp_path: Path) -> No
     for sentence in (
         "images of 16 pixels (shorter sides of the files: 16); small_cnn from scratch",
         "class 'empty' has no images and is left out",
-        "the class 'one' with one image: it is learnt from and not judged",
+        "the class 'one' with one image: it is trained on and not evaluated",
         "32 of 161 images are held out for the test",
         "2 runs (1 seed); about ",
     ):
@@ -210,9 +208,7 @@ def test_a_comparison_of_thumbnails_needs_no_further_words(tmp_path: Path) -> No
     assert (tmp_path / "out/report.html").stat().st_size > 10_000
 
 
-def test_a_comparison_that_cannot_begin_says_so_once_and_starts_nothing(
-    cli: Callable[..., Outcome], plain_zoo: Path
-) -> None:
+def test_a_comparison_that_cannot_begin_says_so_once_and_starts_nothing(cli: Cli, plain_zoo: Path) -> None:
     words = ["--data", f"folder:{plain_zoo}", "--losses", "ce,ls", "--seeds", "2", "model.pretrained=nofile"]
     outcome = cli("compare", *words, "--output", "out")
     assert outcome.code == 5

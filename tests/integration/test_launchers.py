@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,11 +25,14 @@ from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
 from maxsup.studies.execution.study_folder import execute, lay_out
 from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
-from tests.integration.launching import complaints, numbers_of, plan_jobs, planned
+from tests.integration.launching import complaints, numbers_of, plan_jobs
 from tests.integration.runs import image_folder
 from tests.integration.slurm import install_slurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
 
 NUM_JOBS = 4
 NUM_KILLS = 20
@@ -60,10 +64,10 @@ def start(folder: Path, num_workers: int = 2, *more: str) -> subprocess.Popen[by
 
 def workers_of(process: int) -> list[int]:
     """Children of a process."""
-    try:
-        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
+    path = Path(f"/proc/{process}/task/{process}/children")
+    with suppress(FileNotFoundError):
+        return [int(word) for word in path.read_text().split()]
+    return []
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -77,24 +81,25 @@ def is_somewhere_in_training(jobs: Sequence[Job]) -> bool:
     return any(RunDir(job.folder).metrics.exists() and not is_done(job.folder) for job in jobs)
 
 
+def stat_of(process: int | str) -> list[str]:
+    """State, parent, group, session and so on of a process; nothing if it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return []
+
+
 def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return stat_of(process)[:1] not in ([], ["Z"])
 
 
 def wait_for_a_moment(launcher: subprocess.Popen[bytes], jobs: Sequence[Job], dice: random.Random) -> None:
     """Any moment of a worker's life, imports included; every other time one at which a run is under way."""
-    before = num_epochs(jobs)
-    is_in_training = dice.random() < 0.5
+    before, is_in_training = num_epochs(jobs), dice.random() < 0.5
 
     def has_come() -> bool:
-        if launcher.poll() is not None:
-            return True
         return num_epochs(jobs) > before if is_in_training else bool(workers_of(launcher.pid))
 
-    wait_until(has_come)
+    wait_until(lambda: launcher.poll() is not None or has_come())
     time.sleep(dice.uniform(0.0, 0.3 if is_in_training else 2.0))
 
 
@@ -102,7 +107,7 @@ def num_epochs(jobs: Sequence[Job]) -> int:
     return sum(read_state(job).epoch for job in jobs)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+@needs_proc
 def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
     images: Path, expected: list[Any], tmp_path: Path
 ) -> None:
@@ -139,18 +144,11 @@ def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
 
 def all_of(workers: Sequence[int]) -> list[int]:
     """Workers and the processes that they have started, alive or orphaned: each worker leads a session of its own."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session, *_ = path.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(session) in workers and state != "Z":
-            found.append(int(path.parent.name))
-    return found
+    stats = {path.name: stat_of(path.name) for path in Path("/proc").glob("[0-9]*")}
+    return [int(name) for name, stat in stats.items() if stat and int(stat[3]) in workers and stat[0] != "Z"]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+@needs_proc
 def test_the_workers_of_a_killed_launcher_save_and_leave(images: Path, tmp_path: Path) -> None:
     jobs = plan_jobs(tmp_path, images, 1, "epochs=300", LOADED)
     launcher = start(tmp_path, 1)
@@ -165,7 +163,7 @@ def test_the_workers_of_a_killed_launcher_save_and_leave(images: Path, tmp_path:
     assert not (jobs[0].folder / FAILURE).exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+@needs_proc
 def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[Any], tmp_path: Path) -> None:
     jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER, LOADED)
     launcher = start(tmp_path)
@@ -185,7 +183,7 @@ def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[An
     assert numbers_of(jobs) == expected
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
+@needs_proc
 def test_an_interrupted_comparison_tells_what_is_saved(images: Path, tmp_path: Path) -> None:
     output = tmp_path / "compared"
     choice = ["--data", f"folder:{images}", "--recipe", "folder_finetune", "--losses", "ce,maxsup", "--seeds", "1"]
@@ -236,7 +234,7 @@ def test_the_local_executor_of_submitit_gives_the_same_numbers(
     assert list((tmp_path / "slurm").iterdir())
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
+@needs_bash
 def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
     images: Path, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +282,7 @@ def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
     assert "module load cuda" in scripts[0]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
+@needs_bash
 @pytest.mark.parametrize("name", ["local", "slurm"])
 def test_an_analysis_of_several_runs_is_a_job_of_the_launcher_and_is_made_once(
     name: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -357,7 +355,7 @@ def cluster() -> Iterator[Any]:
             monkeypatch.undo()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found through /proc")
+@needs_proc
 def test_ctrl_c_a_killed_driver_and_a_node_that_goes_away_leave_no_process_on_ray_and_change_no_number(
     cluster: Any, images: Path, expected: list[Any], tmp_path: Path
 ) -> None:
@@ -397,9 +395,3 @@ def test_ctrl_c_a_killed_driver_and_a_node_that_goes_away_leave_no_process_on_ra
     assert complaints(create_launcher("ray", address=cluster.address).launch(jobs, look)) == []
     assert removed
     assert numbers_of(jobs) == expected[:2]
-
-
-def test_the_planned_jobs_are_found_again(images: Path, tmp_path: Path) -> None:
-    jobs = plan_jobs(tmp_path, images, 2)
-    assert planned(tmp_path) == jobs
-    assert not (jobs[0].folder / STARTED).exists()

@@ -16,7 +16,7 @@ from maxsup.analysis import analyze
 from maxsup.cli import main
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.errors import Interruption
-from maxsup.core.recipes import load_recipe
+from maxsup.core.recipes import load_recipe, read_yaml
 from maxsup.data import load_data
 from maxsup.training import evaluate_run
 from maxsup.training.builders import build_model
@@ -76,8 +76,19 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     return run_words
 
 
+def last_numbers(run: Path) -> dict[str, float]:
+    return json.loads((run / "summary.json").read_text())["test"]["last"]
+
+
+def analyzed(run: Path, output: Path, **options: Any) -> tuple[dict[str, Any], list[Path]]:
+    """What the analysis of masks found, and its files."""
+    done = analyze([run], ["segmentation"], output=output, options={"segmentation": options})
+    [result] = done.results["segmentation"].values()
+    return result, done.files
+
+
 def test_a_few_seconds_of_training_beat_the_commonest_class(run: Path) -> None:
-    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    numbers = last_numbers(run)
     assert numbers["miou"] > numbers["majority_miou"] + 0.15
     assert numbers["n"] == 8
     assert {"accuracy", "class_accuracy", "nll"} <= numbers.keys()
@@ -121,7 +132,7 @@ def test_maxsup_trains_pixels_too(tmp_path: Path) -> None:
 
 def test_eval_prints_the_numbers_of_the_summary(run: Path, command: Callable[..., Outcome]) -> None:
     done = command("eval", str(run))
-    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    numbers = last_numbers(run)
     assert done.code == 0, done.err
     assert f"mIoU            {100 * numbers['miou']:.2f} %" in done.out
     assert f"commonest class everywhere: {100 * numbers['majority_miou']:.2f} %" in done.out
@@ -137,11 +148,8 @@ def test_a_sliding_window_can_take_the_place_of_whole_images(run: Path) -> None:
 
 
 def test_the_analysis_repeats_the_evaluation_and_adds_views_and_pictures(run: Path, tmp_path: Path) -> None:
-    done = analyze(
-        [run], ["segmentation"], output=tmp_path, options={"segmentation": {"scales": [0.75, 1.0], "flip": True}}
-    )
-    [result] = done.results["segmentation"].values()
-    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    result, files = analyzed(run, tmp_path, scales=[0.75, 1.0], flip=True)
+    numbers = last_numbers(run)
     assert result["numbers"]["miou"]["value"] == pytest.approx(numbers["miou"], abs=1e-12)
     assert result["data"]["num_views"] == 4
     # Classes and pictures are those of all views.
@@ -149,20 +157,18 @@ def test_the_analysis_repeats_the_evaluation_and_adds_views_and_pictures(run: Pa
     assert several != result["numbers"]["miou"]["value"]
     assert np.mean(result["data"]["class_iou"]) == pytest.approx(several, abs=1e-9)
     assert len(result["data"]["cells"]) == 4
-    figures = {path.name.partition("-flip=True-scales=")[0] for path in done.files if path.suffix == ".png"}
+    figures = {path.name.partition("-flip=True-scales=")[0] for path in files if path.suffix == ".png"}
     assert figures == {"segmentation-test", "segmentation-classes-test"}
 
 
 def test_one_scale_in_the_analysis_adds_nothing(run: Path, tmp_path: Path) -> None:
-    done = analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"scales": [1.0]}})
-    [result] = done.results["segmentation"].values()
+    result, _ = analyzed(run, tmp_path, scales=[1.0])
     assert "miou_multiscale" not in result["numbers"]
     assert np.mean(result["data"]["class_iou"]) == pytest.approx(result["numbers"]["miou"]["value"], abs=1e-9)
 
 
 def test_another_scale_alone_is_no_ordinary_evaluation(run: Path, tmp_path: Path) -> None:
-    done = analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"scales": [0.5]}})
-    [result] = done.results["segmentation"].values()
+    result, _ = analyzed(run, tmp_path, scales=[0.5])
     numbers = result["numbers"]
     assert (result["data"]["num_views"], result["data"]["scales"]) == (1, [0.5])
     assert numbers["miou_multiscale"]["value"] != numbers["miou"]["value"]
@@ -171,12 +177,10 @@ def test_another_scale_alone_is_no_ordinary_evaluation(run: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("scales", "both", "scales must be single, multi or factors"),
-        ("scales", 1.5, "scales must be single, multi or factors"),
-        ("scales", ["a"], "scales must be single, multi or factors"),
-        ("scales", [0.0, 1.0], "scales must be single, multi or factors"),
-        ("scales", [float("inf")], "scales must be single, multi or factors"),
-        ("scales", [], "scales must be single, multi or factors"),
+        *(
+            ("scales", value, "scales must be single, multi or factors")
+            for value in ("both", 1.5, ["a"], [0.0, 1.0], [float("inf")], [])
+        ),
         ("num_images", -1, "num_images must be a whole number of at least 0"),
     ],
 )
@@ -184,7 +188,7 @@ def test_options_of_the_analysis_that_cannot_be_are_refused(
     option: str, value: Any, message: str, run: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {option: value}})
+        analyzed(run, tmp_path, **{option: value})
 
 
 def test_analyses_of_whole_images_say_why_they_do_not_apply(run: Path, tmp_path: Path) -> None:
@@ -196,10 +200,9 @@ def test_analyses_of_whole_images_say_why_they_do_not_apply(run: Path, tmp_path:
 
 def test_a_classifier_is_fine_tuned_with_its_backbone_and_its_seed(classifier: Path, tmp_path: Path) -> None:
     options = {"recipe": "synthetic_upernet", "overrides": [FEW_IMAGES, "iterations=8", "epochs=1", "batch_size=4"]}
-    done = analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
-    [result] = done.results["segmentation"].values()
+    result, _ = analyzed(classifier, tmp_path, **options)
     [folder] = (classifier / "segmentation").iterdir()
-    recipe = parse_recipe(json.loads(json.dumps(_yaml(folder / "config.yaml"))))
+    recipe = parse_recipe(read_yaml(folder / "config.yaml"))
     assert recipe.seed == 4
     assert recipe.model.options["backbone"] == "resnet10t"
     assert result["data"]["trained_with"] == "ce"
@@ -209,7 +212,7 @@ def test_a_classifier_is_fine_tuned_with_its_backbone_and_its_seed(classifier: P
     name = "conv1.0.weight"
     torch.testing.assert_close(start[f"backbone.body.{name}"], trained[f"body.{name}"], rtol=0, atol=0)
     before = (folder / "summary.json").stat().st_mtime_ns
-    analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
+    analyzed(classifier, tmp_path, **options)
     assert (folder / "summary.json").stat().st_mtime_ns == before
 
 
@@ -227,12 +230,11 @@ def test_a_card_says_how_a_segmenter_is_loaded(run: Path, tmp_path: Path, monkey
 
 def test_a_recipe_for_a_segmenter_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"segmentation\.recipe must be given for a classifier only"):
-        analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"recipe": "synthetic_upernet"}})
+        analyzed(run, tmp_path, recipe="synthetic_upernet")
 
 
 def test_fewer_images_than_pictures_are_each_shown_once(run: Path, tmp_path: Path) -> None:
-    done = analyze([run], ["segmentation"], output=tmp_path, options={"segmentation": {"num_images": 20}})
-    [result] = done.results["segmentation"].values()
+    result, _ = analyzed(run, tmp_path, num_images=20)
     assert result["data"]["indices"] == list(range(8))
 
 
@@ -249,7 +251,7 @@ def test_runs_with_other_classes_are_drawn_apart(run: Path, tmp_path: Path) -> N
 
 def test_a_report_of_a_run_on_masks_has_its_miou(run: Path, tmp_path: Path, command: Callable[..., Outcome]) -> None:
     done = command("report", str(run), "--output", str(tmp_path))
-    numbers = json.loads((run / "summary.json").read_text())["test"]["last"]
+    numbers = last_numbers(run)
     assert done.code == 0, done.err
     table = (tmp_path / "tables" / "results.md").read_text()
     assert "mIoU" in table
@@ -289,8 +291,7 @@ def test_a_last_batch_of_one_image_is_refused_before_training(tmp_path: Path) ->
 def test_a_target_is_read_with_the_options_that_are_given_for_it(classifier: Path, tmp_path: Path) -> None:
     overrides = [FEW_IMAGES, "iterations=2", "epochs=1", "batch_size=4", "schedule.warmup_iterations=0"]
     options = {"recipe": "camvid_upernet", "target": "synthetic_masks", "overrides": overrides}
-    done = analyze([classifier], ["segmentation"], output=tmp_path, options={"segmentation": options})
-    [result] = done.results["segmentation"].values()
+    result, _ = analyzed(classifier, tmp_path, **options)
     assert result["data"]["images"] == "synthetic_masks"
     assert result["data"]["class_names"] == ["background", "digit"]
 
@@ -300,18 +301,11 @@ def test_two_processes_train_and_evaluate_what_one_does(tmp_path: Path) -> None:
     words = ["iterations=4", "epochs=1", "batchnorm=frozen", "optimizer.name=sgd", "optimizer.lr=1e-3"]
     words += ["model.options.dropout=0"]
     recipe = tmp_path / "recipe.yaml"
-    made_recipe = quick_recipe(*words).model_dump(mode="json")
-    recipe.write_text(json.dumps(made_recipe))
+    recipe.write_text(json.dumps(quick_recipe(*words).model_dump(mode="json")))
     train_quietly(quick_recipe(*words), tmp_path / "one")
     run_two_ranks("maxsup.cli", "train", recipe, "--output", tmp_path / "two")
     one, two = (read_tensors(tmp_path / name / "checkpoints/last/model.safetensors") for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-6)
-    results = [json.loads((tmp_path / name / "summary.json").read_text())["test"]["last"] for name in ("one", "two")]
+    results = [last_numbers(tmp_path / name) for name in ("one", "two")]
     assert results[1] == pytest.approx(results[0], abs=1e-4)
-
-
-def _yaml(path: Path) -> Any:
-    import yaml
-
-    return yaml.safe_load(path.read_text())

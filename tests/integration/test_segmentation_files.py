@@ -19,16 +19,12 @@ pytestmark = pytest.mark.slow
 TINY_BACKBONE = "model.options={backbone: resnet10t, channels: 8, auxiliary_channels: 8}"
 
 
-def _another_size(home: Path) -> Path:
-    path = home / "train" / "masks" / "003.png"
-    Image.fromarray(np.zeros((40, 40), dtype=np.uint8)).save(path)
-    return path
+def _mask(image: Image.Image) -> Callable[[Path], Path]:
+    def damage(home: Path) -> Path:
+        image.save(home / "train" / "masks" / "003.png")
+        return home / "train" / "masks" / "003.png"
 
-
-def _out_of_range(home: Path) -> Path:
-    path = home / "train" / "masks" / "003.png"
-    Image.fromarray(np.full((40, 48), 7, dtype=np.uint8)).save(path)
-    return path
+    return damage
 
 
 def _no_mask(home: Path) -> Path:
@@ -36,28 +32,10 @@ def _no_mask(home: Path) -> Path:
     return home / "train" / "images" / "003.jpg"
 
 
-def _palette(home: Path) -> Path:
-    path = home / "train" / "masks" / "003.png"
-    Image.fromarray(np.zeros((40, 48), dtype=np.uint8)).convert("P").save(path)
-    return path
-
-
 def _other_names(home: Path) -> Path:
     for path in list((home / "train" / "masks").iterdir()):
         path.rename(path.with_name(f"{path.stem}_mask.png"))
     return home / "train" / "masks" / "000_mask.png"
-
-
-def _sixteen_bits(home: Path) -> Path:
-    path = home / "train" / "masks" / "003.png"
-    Image.fromarray(np.full((40, 48), 1000, dtype=np.uint16)).save(path)
-    return path
-
-
-def _colours(home: Path) -> Path:
-    path = home / "train" / "masks" / "003.png"
-    Image.new("RGBA", (48, 40), (200, 10, 10, 255)).save(path)
-    return path
 
 
 def _damaged(home: Path) -> Path:
@@ -85,16 +63,26 @@ def _empty(home: Path) -> Path:
     return home / "train"
 
 
+PALETTE = Image.fromarray(np.zeros((40, 48), dtype=np.uint8)).convert("P")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made.write_masked_tree(tmp_path / "streets")
+    (tmp_path / "streets" / "classes.txt").write_text("road\nsky\ntree\n")
+    return tmp_path / "streets"
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_another_size, ["48x40", "40x40"]),
-        (_out_of_range, ["7"]),
+        (_mask(Image.new("L", (40, 40))), ["48x40", "40x40"]),
+        (_mask(Image.new("L", (48, 40), 7)), ["7"]),
         (_no_mask, ["mask"]),
-        (_palette, ["palette"]),
+        (_mask(PALETTE), ["palette"]),
         (_other_names, ["000.jpg", "Give both the same name"]),
-        (_sixteen_bits, ["got 1000"]),
-        (_colours, ["got colours"]),
+        (_mask(Image.fromarray(np.full((40, 48), 1000, dtype=np.uint16))), ["got 1000"]),
+        (_mask(Image.new("RGBA", (48, 40), (200, 10, 10, 255))), ["got colours"]),
         (_damaged, ["must be readable"]),
         (_text, ["must be readable"]),
         (_too_large, ["more than 64 megapixels"]),
@@ -102,11 +90,8 @@ def _empty(home: Path) -> Path:
     ],
 )
 def test_bad_files_end_in_one_sentence_that_names_them(
-    damage: Callable[[Path], Path], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], Path], words: list[str], home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = tmp_path / "streets"
-    made.write_masked_tree(home)
-    (home / "classes.txt").write_text("road\nsky\ntree\n")
     path = damage(home)
     words_of_command = [
         *("train", "synthetic_upernet", f"data.name=folder:{home}", "data.image_size=32", "iterations=8", "epochs=1"),
@@ -123,11 +108,8 @@ def test_bad_files_end_in_one_sentence_that_names_them(
     assert "Traceback" not in printed
 
 
-def test_indices_of_a_palette_are_read_on_request(tmp_path: Path) -> None:
-    home = tmp_path / "streets"
-    made.write_masked_tree(home)
-    (home / "classes.txt").write_text("road\nsky\ntree\n")
-    _palette(home)
+def test_indices_of_a_palette_are_read_on_request(home: Path, tmp_path: Path) -> None:
+    _mask(PALETTE)(home)
     words = [f"data.name=folder:{home}", "data.options={palette: index}", "data.image_size=32", TINY_BACKBONE]
     recipe = load_recipe("synthetic_upernet", [*words, "iterations=2", "epochs=1", "batch_size=4"])
     assert train(recipe, tmp_path / "run")["steps"] == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.reports import write_report
-from maxsup.studies.execution.launch import Job, JobState, read_state
+from maxsup.studies.execution.launch import FollowUp, Job, JobState, read_state
 from maxsup.studies.execution.study_folder import execute, lay_out
 from maxsup.studies.execution.worker import attempt
 from maxsup.studies.results import summarize
@@ -20,10 +20,13 @@ NAMES = study_names()
 class _ThisProcess:
     """Makes runs here and now: a process of their own would import torch for every study."""
 
-    def launch(self, jobs: Sequence[Job], on_change: object = None) -> list[JobState]:
-        for job in jobs:
-            attempt(job.folder)
-        return [read_state(job) for job in jobs]
+    def launch(self, jobs: Sequence[Job], on_change: object, then: FollowUp) -> list[JobState]:
+        states = [self.state(job) for job in jobs]
+        return [*states, *map(self.state, then(states))]
+
+    def state(self, job: Job) -> JobState:
+        attempt(job.folder)
+        return read_state(job)
 
 
 def test_there_is_a_study_for_every_table_and_figure() -> None:

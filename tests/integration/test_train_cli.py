@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from maxsup.data import DATASETS
 from maxsup.dense import SEGMENTERS
 from maxsup.losses import LOSSES
 from maxsup.models import MODELS
-from tests.contract.recipe_data import arrays
-from tests.integration.command import Outcome
+from tests.integration.command import Cli, assert_refused
+from tests.unit.data.made import write_npz
 
 QUICK = ["digits_cnn", "epochs=2", "batch_size=256", "model.options.widths=[8, 16]"]
 KEYS = {"split", "n", "accuracy", "accuracy_top5", "nll", "ece", "confidence_correct", "confidence_wrong"}
@@ -35,7 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_training_prints_one_line_an_epoch_and_the_result(cli: Callable[..., Outcome]) -> None:
+def test_training_prints_one_line_an_epoch_and_the_result(cli: Cli) -> None:
     outcome = cli("train", *QUICK)
     lines = outcome.err.splitlines()
     assert outcome.code == 0
@@ -50,7 +50,7 @@ def test_training_prints_one_line_an_epoch_and_the_result(cli: Callable[..., Out
 
 
 @pytest.mark.slow
-def test_json_is_one_object_with_the_numbers_of_both_splits(cli: Callable[..., Outcome]) -> None:
+def test_json_is_one_object_with_the_numbers_of_both_splits(cli: Cli) -> None:
     outcome = cli("train", *QUICK, "--output", "here", "--json")
     summary = json.loads(outcome.out)
     assert outcome.code == 0
@@ -71,7 +71,7 @@ def test_the_run_directory_holds_what_is_promised(finished: Path) -> None:
     assert environment["threads"] >= 1
 
 
-def test_the_same_command_after_the_end_trains_nothing(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_the_same_command_after_the_end_trains_nothing(cli: Cli, finished: Path) -> None:
     before = (finished / "metrics.jsonl").read_bytes()
     outcome = cli("train", *QUICK, "--output", str(finished), "--json")
     assert (outcome.code, outcome.err) == (0, "")
@@ -79,14 +79,14 @@ def test_the_same_command_after_the_end_trains_nothing(cli: Callable[..., Outcom
     assert (finished / "metrics.jsonl").read_bytes() == before
 
 
-def test_resume_never_refuses_a_directory_with_a_run(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_resume_never_refuses_a_directory_with_a_run(cli: Cli, finished: Path) -> None:
     outcome = cli("train", *QUICK, "--output", str(finished), "--resume", "never")
     assert outcome.code == 2
     assert outcome.err.startswith("maxsup: run directory must be new with resume=never")
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_eval_says_which_split_its_numbers_are_from(cli: Callable[..., Outcome], finished: Path, split: str) -> None:
+def test_eval_says_which_split_its_numbers_are_from(cli: Cli, finished: Path, split: str) -> None:
     outcome = cli("eval", str(finished), "--split", split, "--json")
     result: dict[str, Any] = json.loads(outcome.out)
     assert outcome.code == 0
@@ -99,7 +99,7 @@ def test_eval_says_which_split_its_numbers_are_from(cli: Callable[..., Outcome],
         assert {key: result[key] for key in KEYS} == {key: summary["test"]["last"][key] for key in KEYS}
 
 
-def test_eval_for_people_is_a_few_lines(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_eval_for_people_is_a_few_lines(cli: Cli, finished: Path) -> None:
     outcome = cli("eval", str(finished), "--weights", "best")
     assert outcome.code == 0
     assert "digits, test split, 359 images, best weights" in outcome.out
@@ -107,7 +107,7 @@ def test_eval_for_people_is_a_few_lines(cli: Callable[..., Outcome], finished: P
 
 
 @pytest.mark.slow
-def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Cli, finished: Path) -> None:
     result = json.loads(cli("eval", str(finished), "--corruptions", "--json").out)
     cells = result["corruptions"]
     assert len(cells) == len({(cell["corruption"], cell["severity"]) for cell in cells}) == 15 * 5
@@ -142,31 +142,25 @@ def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Callable[...
         (["cp", "digits_cnn", "/dev/null/my.yaml"], 5, "/dev/null must be a folder that can be made; got a file of "),
     ],
 )
-def test_a_mistake_is_one_sentence_and_its_exit_code(
-    cli: Callable[..., Outcome], words: list[str], code: int, sentence: str
-) -> None:
-    outcome = cli(*words)
-    assert (outcome.code, outcome.out) == (code, "")
-    assert outcome.err.startswith("maxsup: ")
-    assert sentence in outcome.err
-    assert outcome.err.count("\n") == 1
+def test_a_mistake_is_one_sentence_and_its_exit_code(cli: Cli, words: list[str], code: int, sentence: str) -> None:
+    assert_refused(cli(*words), code, sentence)
     assert not Path("runs").exists()
 
 
-def test_an_unfit_run_is_refused_by_eval(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_an_unfit_run_is_refused_by_eval(cli: Cli, finished: Path) -> None:
     outcome = cli("eval", str(finished), "data.name=synthetic")
     assert outcome.code == 4
     assert "must have the 10 classes and 1 channels that the model was trained on; got 10 and 3" in outcome.err
 
 
 @pytest.mark.parametrize("word", ["loss.name=ce", "epochs=3"])
-def test_eval_refuses_a_key_that_would_change_nothing(cli: Callable[..., Outcome], finished: Path, word: str) -> None:
+def test_eval_refuses_a_key_that_would_change_nothing(cli: Cli, finished: Path, word: str) -> None:
     outcome = cli("eval", str(finished), word)
     assert (outcome.code, outcome.out) == (2, "")
     assert f"key must be one that evaluation looks at; got {word.partition('=')[0]!r}." in outcome.err
 
 
-def test_eval_heeds_the_number_of_threads(cli: Callable[..., Outcome], finished: Path) -> None:
+def test_eval_heeds_the_number_of_threads(cli: Cli, finished: Path) -> None:
     before = torch.get_num_threads()
     try:
         assert cli("eval", str(finished), "threads=2", "batch_size=50").code == 0
@@ -175,7 +169,7 @@ def test_eval_heeds_the_number_of_threads(cli: Callable[..., Outcome], finished:
         torch.set_num_threads(before)
 
 
-def test_cp_makes_folders_and_names_the_file_like_the_recipe(cli: Callable[..., Outcome]) -> None:
+def test_cp_makes_folders_and_names_the_file_like_the_recipe(cli: Cli) -> None:
     assert cli("cp", "digits_cnn", "new/folder/my.yaml").code == 0
     assert cli("cp", "digits_cnn", ".").code == 0
     assert cli("cp", "new/folder/my.yaml", ".").code == 0
@@ -196,7 +190,7 @@ def test_cp_makes_folders_and_names_the_file_like_the_recipe(cli: Callable[..., 
     ],
 )
 def test_validate_says_where_data_is_missing(
-    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, line: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, line: str
 ) -> None:
     monkeypatch.delenv("MAXSUP_DATA", raising=False)
     outcome = cli("validate", *words)
@@ -207,7 +201,7 @@ def test_validate_says_where_data_is_missing(
     assert json.loads(cli("validate", *words, "--json").out)["data_missing_at"]
 
 
-def test_validate_opens_data_that_is_there(cli: Callable[..., Outcome]) -> None:
+def test_validate_opens_data_that_is_there(cli: Cli) -> None:
     outcome = cli("validate", "digits_cnn")
     assert outcome.code == 0
     assert "test: 359 images, 3" in outcome.out
@@ -219,7 +213,7 @@ def test_validate_opens_data_that_is_there(cli: Callable[..., Outcome]) -> None:
 
 
 @pytest.mark.slow
-def test_a_copied_recipe_is_valid_and_trains(cli: Callable[..., Outcome]) -> None:
+def test_a_copied_recipe_is_valid_and_trains(cli: Cli) -> None:
     assert cli("cp", "digits_cnn", "my.yaml").code == 0
     assert cli("cp", "digits_cnn", "my.yaml").code == 2
     assert json.loads(cli("cp", "digits_cnn", "my.yaml", "--force", "--json").out)["path"] == "my.yaml"
@@ -231,10 +225,8 @@ def test_a_copied_recipe_is_valid_and_trains(cli: Callable[..., Outcome]) -> Non
 
 
 @pytest.mark.slow
-def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(
-    cli: Callable[..., Outcome], tmp_path: Path
-) -> None:
-    arrays(tmp_path / "cifar10.npz", num_classes=10, per_class=150, size=32)
+def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(cli: Cli, tmp_path: Path) -> None:
+    write_npz(tmp_path / "cifar10.npz", classes=10, train=150, test=2)
     words = ["epochs=1", "model.options.num_branches=1", "model.name=small_cnn", "batch_size=64"]
     assert cli("train", "cifar10_lt_resnet32", *words, "--data-root", str(tmp_path), "--output", "run").code == 0
     result = json.loads(cli("eval", "run", "--json").out)
@@ -255,7 +247,7 @@ def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_everything_can_be_listed(cli: Callable[..., Outcome], kind: str, names: list[str]) -> None:
+def test_everything_can_be_listed(cli: Cli, kind: str, names: list[str]) -> None:
     rows = json.loads(cli("ls", kind, "--json").out)
     assert [row["name"].partition(":")[0] for row in rows] == names
     outcome = cli("ls", kind)
@@ -304,7 +296,7 @@ def test_a_signal_saves_and_leaves_minutes_before_the_end(
 
 @pytest.mark.slow
 def test_a_second_process_in_the_directory_is_refused(
-    long_run: subprocess.Popen[str], cli: Callable[..., Outcome], tmp_path: Path
+    long_run: subprocess.Popen[str], cli: Cli, tmp_path: Path
 ) -> None:
     outcome = cli("train", "digits_cnn", "epochs=2000", "--output", str(tmp_path / "run"))
     assert outcome.code == 2

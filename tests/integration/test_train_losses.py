@@ -4,9 +4,9 @@ import ast
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
 import maxsup
 from maxsup.core.config import parse_recipe
@@ -20,11 +20,15 @@ from tests.reference.cases import NUM_LOSSES
 DIGITS = {"optimizer": {"name": "adamw", "lr": 3e-3}, "epochs": 2, "batch_size": 64}
 
 
+def lines_of(run: Path, *words: str) -> list[dict[str, Any]]:
+    train(parse_recipe(DIGITS, words), run, reporter=Reporter())
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", maxsup.list_losses())
 def test_every_loss_trains_on_digits_for_two_epochs(name: str, tmp_path: Path) -> None:
-    train(parse_recipe(DIGITS, [f"loss.name={name}"]), tmp_path, reporter=Reporter())
-    first, second = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    first, second = lines_of(tmp_path, f"loss.name={name}")
     assert second["step"] == 2 * first["step"]
     assert math.isfinite(second["train"]["loss"])
     assert second["train"]["accuracy"] > max(first["train"]["accuracy"], 0.5)
@@ -50,31 +54,24 @@ def test_nothing_in_training_knows_a_loss_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_zipf_by_dense_votes_is_served_by_the_same_pass(tmp_path: Path) -> None:
-    words = ["loss.name=zipf_ls", "loss.ranking=dense", "epochs=1"]
-    train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
-    [line] = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert math.isfinite(json.loads(line)["train"]["loss"])
+@pytest.mark.parametrize(
+    "words",
+    [["loss.name=zipf_ls", "loss.ranking=dense"], ["loss.weight=[2, 1, 1, 1, 1, 1, 1, 1, 1, 0]"]],
+    ids=["dense logits from the same pass", "class weights as a list"],
+)
+def test_what_else_a_loss_takes_is_served(words: list[str], tmp_path: Path) -> None:
+    [line] = lines_of(tmp_path, *words, "epochs=1")
+    assert math.isfinite(line["train"]["loss"])
 
 
 @pytest.mark.slow
-def test_alpha_follows_its_schedule_and_is_written_down(tmp_path: Path) -> None:
-    words = ["loss.alpha={schedule: linear, start: 0.1, end: 0.3}", "epochs=3", "batch_size=700"]
-    train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [round(line["alpha"], 9) for line in lines] == [0.1, 0.2, 0.3]
-
-
-@pytest.mark.slow
-def test_alpha_by_step_reaches_its_end_in_the_last_step(tmp_path: Path) -> None:
-    words = ["loss.alpha={schedule: linear, start: 0.1, end: 0.3}", "alpha_per_step=true", "epochs=2", "batch_size=700"]
-    train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [round(line["alpha"], 9) for line in lines] == [pytest.approx(0.1 + 0.2 / 3), 0.3]
-
-
-@pytest.mark.slow
-def test_class_weights_are_written_as_a_list(tmp_path: Path) -> None:
-    words = ["loss.weight=[2, 1, 1, 1, 1, 1, 1, 1, 1, 0]", "epochs=1"]
-    train(parse_recipe(DIGITS, words), tmp_path, reporter=Reporter())
-    assert torch.isfinite(torch.tensor(json.loads((tmp_path / "metrics.jsonl").read_text())["train"]["loss"]))
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["epochs=3"], [0.1, 0.2, 0.3]), (["epochs=2", "alpha_per_step=true"], [0.1 + 0.2 / 3, 0.3])],
+    ids=["by epoch", "by step, to its end in the last step"],
+)
+def test_alpha_follows_its_schedule_and_is_written_down(
+    words: list[str], expected: list[float], tmp_path: Path
+) -> None:
+    schedule = "loss.alpha={schedule: linear, start: 0.1, end: 0.3}"
+    assert [line["alpha"] for line in lines_of(tmp_path, schedule, "batch_size=700", *words)] == pytest.approx(expected)

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from maxsup.functional import (
     cross_entropy,
@@ -15,33 +14,12 @@ from maxsup.functional import (
     maxsup_cross_entropy,
     regularization_only_cross_entropy,
 )
-
-ALPHA = 0.1
-NUM_CLASSES = 7
-TOLERANCE = 1e-12
-
-
-@pytest.fixture
-def logits() -> torch.Tensor:
-    return 3.0 * torch.randn(50, NUM_CLASSES, dtype=torch.float64)
-
-
-@pytest.fixture
-def target() -> torch.Tensor:
-    return torch.randint(NUM_CLASSES, (50,))
+from tests.paper.samples import ALPHA, NUM_CLASSES, TOLERANCE, close, one_hot
 
 
 def entropy_to(distribution: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
     """``H(distribution, q)`` of each sample."""
     return -(distribution * logits.log_softmax(-1)).sum(-1)
-
-
-def one_hot(labels: torch.Tensor) -> torch.Tensor:
-    return F.one_hot(labels, NUM_CLASSES).double()
-
-
-def close(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return torch.allclose(left, right, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_definition_of_the_softened_label(logits: torch.Tensor, target: torch.Tensor):
@@ -113,20 +91,17 @@ def test_tab_pre_label_smoothing_row(logits: torch.Tensor, target: torch.Tensor)
     assert close(label_smoothing_cross_entropy(logits, target, ALPHA), expected)
 
 
-def test_tab_pre_regularization_row_averages_over_the_smaller_logits(logits: torch.Tensor, target: torch.Tensor):
+@pytest.mark.parametrize(
+    ("loss", "compare"),
+    [(regularization_only_cross_entropy, torch.lt), (error_amplification_mean_cross_entropy, torch.gt)],
+    ids=["smaller", "larger"],
+)
+def test_tab_pre_each_part_averages_over_the_logits_on_its_side(loss, compare, logits, target):
     plain = cross_entropy(logits, target, reduction="none")
     z_gt = logits.gather(1, target.unsqueeze(1))
-    smaller = logits < z_gt
-    expected = ALPHA * ((z_gt - logits) * smaller).sum(-1) / smaller.sum(-1).clamp(min=1)
-    assert close(regularization_only_cross_entropy(logits, target, ALPHA, reduction="none") - plain, expected)
-
-
-def test_tab_pre_error_amplification_row_averages_over_the_larger_logits(logits: torch.Tensor, target: torch.Tensor):
-    plain = cross_entropy(logits, target, reduction="none")
-    z_gt = logits.gather(1, target.unsqueeze(1))
-    larger = logits > z_gt
-    expected = ALPHA * ((z_gt - logits) * larger).sum(-1) / larger.sum(-1).clamp(min=1)
-    assert close(error_amplification_mean_cross_entropy(logits, target, ALPHA, reduction="none") - plain, expected)
+    chosen = compare(logits, z_gt)
+    expected = ALPHA * ((z_gt - logits) * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
+    assert close(loss(logits, target, ALPHA, reduction="none") - plain, expected)
 
 
 def test_tab_pre_error_amplification_row_of_the_top_logit(logits: torch.Tensor, target: torch.Tensor):

@@ -12,28 +12,7 @@ from maxsup.functional import (
     maxsup_penalty,
 )
 from maxsup.schedules import PAPER_SCHEDULES, Constant, Linear, epoch_progress
-
-ALPHA = 0.1
-NUM_CLASSES = 7
-TOLERANCE = 1e-12
-
-
-@pytest.fixture
-def logits() -> torch.Tensor:
-    return 3.0 * torch.randn(50, NUM_CLASSES, dtype=torch.float64)
-
-
-@pytest.fixture
-def target() -> torch.Tensor:
-    return torch.randint(NUM_CLASSES, (50,))
-
-
-def one_hot(labels: torch.Tensor) -> torch.Tensor:
-    return F.one_hot(labels, NUM_CLASSES).double()
-
-
-def close(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return torch.allclose(left, right, rtol=TOLERANCE, atol=TOLERANCE)
+from tests.paper.samples import ALPHA, NUM_CLASSES, TOLERANCE, close, one_hot
 
 
 def gradient_of(logits: torch.Tensor, target: torch.Tensor, loss=maxsup_cross_entropy) -> torch.Tensor:

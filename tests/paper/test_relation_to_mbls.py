@@ -1,5 +1,7 @@
 """MaxSup is margin-based label smoothing (Liu et al. 2022) with margin 0."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -14,21 +16,26 @@ def released_penalty(logits: torch.Tensor, margin: float) -> torch.Tensor:
     return torch.relu(distance - margin).mean()
 
 
+def values_and_gradients(logits: torch.Tensor, *losses) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    results = []
+    for loss in losses:
+        leaf = logits.clone().requires_grad_()
+        value = loss(leaf)
+        results.append((value.detach(), torch.autograd.grad(value.sum(), leaf)[0]))
+    return results
+
+
 @pytest.mark.filterwarnings("ignore:Targets are smoothed already")
 @pytest.mark.usefixtures("each_implementation")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_maxsup_is_mbls_with_margin_0_to_the_bit(dtype: torch.dtype):
     for logits, target, options in grid(dtype):
-        results = []
-        for loss in (
-            lambda z, y, options: mbls_cross_entropy(z, y, 0.3, 0.0, **options),
-            lambda z, y, options: maxsup.create_loss("mbls", alpha=0.3, margin=0, **options)(z, y),
-            lambda z, y, options: maxsup_cross_entropy(z, y, 0.3, **options),
-        ):
-            leaf = logits.clone().requires_grad_()
-            value = loss(leaf, target, options)
-            results.append((value.detach(), torch.autograd.grad(value.sum(), leaf)[0]))
-        *ours, (value, gradient) = results
+        *ours, (value, gradient) = values_and_gradients(
+            logits,
+            partial(mbls_cross_entropy, target=target, alpha=0.3, margin=0.0, **options),
+            partial(maxsup.create_loss("mbls", alpha=0.3, margin=0, **options), target=target),
+            partial(maxsup_cross_entropy, target=target, alpha=0.3, **options),
+        )
         assert all(same_bits(own, value) and same_bits(own_gradient, gradient) for own, own_gradient in ours)
 
 
@@ -47,35 +54,29 @@ def test_a_head_with_margin_0_is_the_head_of_maxsup_to_the_bit(reduction: str):
 def test_the_published_penalty_with_margin_0_is_that_of_maxsup_where_the_top_logit_is_unique():
     logits = 3.0 * torch.randn(50, 7, dtype=torch.float64)
     target = torch.arange(50) % 7
-    results = []
-    for loss in (
+    (released, released_gradient), *ours = values_and_gradients(
+        logits,
         lambda z: torch.nn.functional.cross_entropy(z, target) + 0.1 * released_penalty(z, 0.0),
         lambda z: maxsup_cross_entropy(z, target, 0.1),
         lambda z: mbls_cross_entropy(z, target, 0.1, 1e-12),
-    ):
-        leaf = logits.clone().requires_grad_()
-        value = loss(leaf)
-        results.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
-    for value, gradient in results[1:]:
-        assert torch.allclose(value, results[0][0], rtol=1e-11, atol=0)
-        assert torch.allclose(gradient, results[0][1], rtol=0, atol=1e-14)
+    )
+    for value, gradient in ours:
+        assert torch.allclose(value, released, rtol=1e-11, atol=0)
+        assert torch.allclose(gradient, released_gradient, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("margin", [0.5, 6.0, 10.0])
 @pytest.mark.usefixtures("each_implementation")
-def test_mbls_is_the_published_penalty_wherever_no_label_is_ignored():
+def test_mbls_is_the_published_penalty_wherever_no_label_is_ignored(margin: float):
     logits = 6.0 * torch.randn(50, 7, dtype=torch.float64)
     target = torch.arange(50) % 7
-    for margin in (0.5, 6.0, 10.0):
-        results = []
-        for loss in (
-            lambda z, m: torch.nn.functional.cross_entropy(z, target) + 0.1 * released_penalty(z, m),
-            lambda z, m: mbls_cross_entropy(z, target, 0.1, m),
-        ):
-            leaf = logits.clone().requires_grad_()
-            value = loss(leaf, margin)
-            results.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
-        assert torch.allclose(results[0][0], results[1][0], rtol=1e-12, atol=0)
-        assert torch.allclose(results[0][1], results[1][1], rtol=0, atol=1e-14)
+    (released, released_gradient), (value, gradient) = values_and_gradients(
+        logits,
+        lambda z: torch.nn.functional.cross_entropy(z, target) + 0.1 * released_penalty(z, margin),
+        lambda z: mbls_cross_entropy(z, target, 0.1, margin),
+    )
+    assert torch.allclose(value, released, rtol=1e-12, atol=0)
+    assert torch.allclose(gradient, released_gradient, rtol=0, atol=1e-14)
 
 
 @pytest.mark.usefixtures("each_implementation")

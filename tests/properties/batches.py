@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -20,7 +21,7 @@ Rows = list[list[float]]
 
 @dataclass
 class Batch:
-    """One call of a loss: a row of logits and a target a sample, and the options."""
+    """One call of a loss: a row of logits and a target per sample, and the options."""
 
     shape: tuple[int, ...]
     rows: Rows
@@ -79,6 +80,24 @@ class Batch:
             **{name: rows[sample] for name, rows in self.per_sample.items()},
             **self.per_class,
         }
+
+
+def holds_for(num_examples: int, **strategies: st.SearchStrategy) -> Callable[[Callable[..., None]], None]:
+    """Decorator that runs a property at once on this many examples, and checks that it did."""
+
+    def run(holds: Callable[..., None]) -> None:
+        seen = []
+
+        @settings(max_examples=num_examples)
+        @given(**strategies)
+        def counted(**drawn: Any) -> None:
+            seen.append(None)
+            holds(**drawn)
+
+        counted()
+        assert len(seen) >= num_examples
+
+    return run
 
 
 ALPHAS = st.sampled_from((0.03125, 0.1, 0.25, 0.4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import maxsup
 import maxsup.functional
 from tests.conftest import examples
-from tests.properties.batches import Batch, batches
+from tests.properties.batches import Batch, batches, holds_for
 from tests.reference import gradients
 from tests.reference.cases import CASE_OF, CASES, NUM_LOSSES, LossCase
 from tests.reference.losses import REFERENCES, ls_with_torch_weights, sample_weight, squared_log_sum, weighted
@@ -88,13 +88,9 @@ CLOSED_FORMS = {"ce": gradients.ce_gradient, "ls": gradients.ls_gradient, "maxsu
 def test_a_gradient_equals_its_closed_form(name: str):
     case = CASE_OF[name]
     function = getattr(maxsup.functional, case.function)
-    seen = 0
 
-    @settings(max_examples=GRADIENT_CASES)
-    @given(batch=batches(case))
+    @holds_for(GRADIENT_CASES, batch=batches(case))
     def agrees(batch: Batch) -> None:
-        nonlocal seen
-        seen += 1
         options = {} if name == "ce" else {"alpha": 0.1}
         logits = batch.input(torch.float64).requires_grad_()
         target = batch.target(torch.float64)
@@ -104,6 +100,3 @@ def test_a_gradient_equals_its_closed_form(name: str):
             is_ignored = t == batch.shared["ignore_index"] or t == [0.0] * len(z)
             expected = [0.0] * len(z) if is_ignored else CLOSED_FORMS[name](z, t)
             assert max(abs(a - b) for a, b in zip(row, expected, strict=True)) <= 1e-12
-
-    agrees()
-    assert seen >= GRADIENT_CASES

@@ -4,15 +4,16 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxsup
 import maxsup.functional
 from tests.conftest import examples
+from tests.properties.batches import holds_for
 from tests.reference.cases import CASE_OF, CASES
 
 EXAMPLES = examples(20)
+SEEDS = st.integers(0, 1000)
 TOLERANCE = 1e-6
 NUM_CLASSES = 4
 
@@ -44,13 +45,8 @@ def accumulated(name: str, logits: torch.Tensor, target: torch.Tensor, parts: li
 
 @pytest.mark.parametrize("name", maxsup.list_losses())
 def test_micro_batches_with_num_items_add_up_to_the_whole_batch(name: str):
-    seen = 0
-
-    @settings(max_examples=EXAMPLES)
-    @given(partition=partitions(), seed=st.integers(0, 1000), weighted=st.booleans(), as_tensor=st.booleans())
+    @holds_for(EXAMPLES, partition=partitions(), seed=SEEDS, weighted=st.booleans(), as_tensor=st.booleans())
     def holds(partition: tuple[int, list[slice]], seed: int, weighted: bool, as_tensor: bool) -> None:
-        nonlocal seen
-        seen += 1
         size, parts = partition
         generator = torch.Generator().manual_seed(seed)
         logits = 3.0 * torch.randn(size, NUM_CLASSES, generator=generator)
@@ -64,19 +60,11 @@ def test_micro_batches_with_num_items_add_up_to_the_whole_batch(name: str):
         split = accumulated(name, logits, target, parts, weight=weight, num_items=denominator)
         assert (whole - split).abs().max() <= TOLERANCE
 
-    holds()
-    assert seen >= EXAMPLES
-
 
 @pytest.mark.parametrize("name", [case.name for case in CASES if case.takes_probabilities])
 def test_micro_batches_of_probability_targets_add_up_to_the_whole_batch(name: str):
-    seen = 0
-
-    @settings(max_examples=EXAMPLES)
-    @given(partition=partitions(), seed=st.integers(0, 1000))
+    @holds_for(EXAMPLES, partition=partitions(), seed=SEEDS)
     def holds(partition: tuple[int, list[slice]], seed: int) -> None:
-        nonlocal seen
-        seen += 1
         size, parts = partition
         generator = torch.Generator().manual_seed(seed)
         logits = 3.0 * torch.randn(size, NUM_CLASSES, generator=generator)
@@ -84,9 +72,6 @@ def test_micro_batches_of_probability_targets_add_up_to_the_whole_batch(name: st
         whole = accumulated(name, logits, target, [slice(0, size)])
         split = accumulated(name, logits, target, parts, num_items=size)
         assert (whole - split).abs().max() <= TOLERANCE
-
-    holds()
-    assert seen >= EXAMPLES
 
 
 @pytest.mark.parametrize("name", maxsup.list_losses())

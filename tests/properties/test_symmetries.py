@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 import maxsup
 import maxsup.functional
 from tests.conftest import examples
-from tests.properties.batches import Batch, batches
+from tests.properties.batches import Batch, batches, holds_for
 from tests.reference.cases import CASE_OF, CASES
 
 EXAMPLES = examples(25)
@@ -40,20 +39,12 @@ def test_only_the_three_losses_that_look_at_the_size_of_the_logits_depend_on_a_s
 
 @pytest.mark.parametrize("name", SHIFT_INVARIANT)
 def test_a_shift_of_all_logits_changes_nothing(name: str):
-    seen = 0
-
-    @settings(max_examples=EXAMPLES)
-    @given(batch=batches(CASE_OF[name]), shift=st.integers(-64, 64))
+    @holds_for(EXAMPLES, batch=batches(CASE_OF[name]), shift=st.integers(-64, 64))
     def holds(batch: Batch, shift: int) -> None:
-        nonlocal seen
-        seen += 1
         value, gradient = value_and_gradient(name, batch)
         shifted, shifted_gradient = value_and_gradient(name, batch, batch.input(torch.float64) + shift)
         assert close(value, shifted, 1e-11)
         assert close(gradient, shifted_gradient, 1e-11)
-
-    holds()
-    assert seen >= EXAMPLES
 
 
 @pytest.mark.parametrize("name", ["logit_penalty", "logit_norm"])
@@ -93,13 +84,8 @@ def renamed(batch: Batch, names: list[int]) -> Batch:
 
 @pytest.mark.parametrize("name", maxsup.list_losses())
 def test_renaming_the_classes_renames_the_gradient_and_keeps_the_value(name: str):
-    seen = 0
-
-    @settings(max_examples=EXAMPLES)
-    @given(batch=batches(CASE_OF[name]).map(without_ties), data=st.data())
+    @holds_for(EXAMPLES, batch=batches(CASE_OF[name]).map(without_ties), data=st.data())
     def holds(batch: Batch, data: st.DataObject) -> None:
-        nonlocal seen
-        seen += 1
         names = data.draw(st.permutations(range(len(batch.rows[0]))))
         value, gradient = value_and_gradient(name, batch)
         new_value, new_gradient = value_and_gradient(name, renamed(batch, names))
@@ -107,19 +93,11 @@ def test_renaming_the_classes_renames_the_gradient_and_keeps_the_value(name: str
         assert close(value, new_value, 1e-12)
         assert close(gradient.index_select(axis, torch.tensor(names)), new_gradient, 1e-12)
 
-    holds()
-    assert seen >= EXAMPLES
-
 
 @pytest.mark.parametrize("name", maxsup.list_losses())
 def test_a_sample_does_not_see_its_neighbours(name: str):
-    seen = 0
-
-    @settings(max_examples=EXAMPLES)
-    @given(batch=batches(CASE_OF[name]), other=st.integers(-128, 127).map(lambda n: n / 16))
+    @holds_for(EXAMPLES, batch=batches(CASE_OF[name]), other=st.integers(-128, 127).map(lambda n: n / 16))
     def holds(batch: Batch, other: float) -> None:
-        nonlocal seen
-        seen += 1
         batch.shared["reduction"] = "none"
         batch.without_num_items()
         values, gradient = value_and_gradient(name, batch)
@@ -128,6 +106,3 @@ def test_a_sample_does_not_see_its_neighbours(name: str):
         assert torch.equal(values.reshape(-1)[0], new_values.reshape(-1)[0])
         first = (0, slice(None), 0) if gradient.dim() == 3 else (0,) if gradient.dim() == 2 else ()
         assert torch.equal(gradient[first], new_gradient[first])
-
-    holds()
-    assert seen >= EXAMPLES

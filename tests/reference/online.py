@@ -21,7 +21,7 @@ def initial_matrix(variant: str, num_classes: int) -> list[list[float]]:
 def accumulate(
     rows: Sequence[Sequence[float]], labels: Sequence[int], num_classes: int, ignore_index: int = -100
 ) -> tuple[list[list[float]], list[float]]:
-    """Sum of the predicted probabilities and count of the samples predicted correctly, a row a class."""
+    """Sum of the predicted probabilities and count of the samples predicted correctly, one row per class."""
     total = [[0.0] * num_classes for _ in range(num_classes)]
     counts = [0.0] * num_classes
     for z, label in zip(rows, labels, strict=True):

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from maxsup.analysis.analyze import Analyzed, analyze, draw_figures
+from maxsup.analysis.analyze import Analyzed, analyze, draw_figures, label_runs
 from maxsup.analysis.registry import ANALYSES, Analysis, describe_analyses
 from maxsup.analysis.result_files import data_label, read_results, result_path
 
 if TYPE_CHECKING:
-    from maxsup.analysis.outputs import RunOutputs, label_runs
+    from maxsup.analysis.outputs import RunOutputs
 
 __all__ = [
     "ANALYSES",
@@ -32,7 +31,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Late: results are named, read and drawn without what trains and loads a run.
-    if name in ("RunOutputs", "label_runs"):
-        return getattr(import_module("maxsup.analysis.outputs"), name)
+    # Late: results are named, read and drawn without the code that trains and loads a run.
+    if name == "RunOutputs":
+        from maxsup.analysis.outputs import RunOutputs
+
+        return RunOutputs
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

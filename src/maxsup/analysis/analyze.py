@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from maxsup.models import Factory
 
 PROTOCOL = 1
-"""Version of how the numbers are made; it changes when they would."""
+"""Version of how the numbers are computed; a change of the numbers raises it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Analyzed:
 
 
 def analyze(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path | RunOutputs],
     what: str | Sequence[str] | None = None,
     *,
     output: str | Path | None = None,
@@ -57,29 +58,26 @@ def analyze(
     with_figures: bool = True,
     progress: Display | None = None,
 ) -> Analyzed:
-    """Analyse runs and compare them.
+    """Analyse runs and compare them. Numbers of a run go to ``RUN/analysis/WHAT-SPLIT.json``.
 
     Args:
-        paths: A run directory, or several.
-        what: Names of analyses; if None, all but those that take as long as training. One that does not apply to a run
-            is left out, which ``skipped`` says.
+        paths: A run directory, or several; also runs that are open, with their own ``weights`` and ``overrides``.
+        what: Names of analyses; if None, all but those that take as long as training. Analyses that do not apply to a
+            run are left out, and ``skipped`` says why.
         output: Folder of the figures; by default that of the run, or ``figures`` here if there are several.
-        split: What is judged: ``train``, ``val`` or ``test``.
+        split: Which images: ``train``, ``val`` or ``test``.
         weights: ``last``, or ``best`` on the validation split.
-        overrides: ``key.sub=value`` each, or a mapping of such keys, for all recipes, for instance where the data is
-            now.
+        overrides: ``key.sub=value`` each, or a mapping of such keys, for all recipes, for instance where the data is.
         data: Other data than the runs': a name, or data as :func:`maxsup.data.data_name` takes it, which is kept beside
             the first run.
         model: The function that made the network, where a run was trained with one in another session.
         options: Of each analysis by its name, for instance ``{"probe": {"target": "cifar100"}}``.
         with_figures: Draw them too; a report draws its own from the numbers.
         progress: Shows how far it is; chosen by the terminal by default.
-
-    Returns:
-        Results, what was left out, and the files. Numbers of a run are in ``RUN/analysis/WHAT-SPLIT.json``.
     """
-    from maxsup.analysis.outputs import RunOutputs, label_runs
+    from maxsup.analysis.outputs import RunOutputs
     from maxsup.data import data_name
+    from maxsup.figures.style import save
     from maxsup.models import model_name
     from maxsup.training.reading import SPLITS
 
@@ -87,11 +85,11 @@ def analyze(
     if model is not None:
         model_name(model)
     if data is not None and paths:
-        words.append(f"data.name={data_name(data, Path(paths[0]).parent)}")
+        words.append(f"data.name={data_name(data, _path(paths[0]).parent)}")
     check_choice("split", split, SPLITS)
-    everything = [name for name in ANALYSES.names() if not ANALYSES[name].is_on_request]
-    asked_for = [what] if isinstance(what, str) else what
-    chosen = list(dict.fromkeys(everything if asked_for is None else asked_for))
+    if what is None:
+        what = [name for name in ANALYSES if not ANALYSES[name].is_on_request]
+    chosen = list(dict.fromkeys([what] if isinstance(what, str) else what))
     for name in chosen:
         ANALYSES[name]  # an unknown name is an error before anything is computed
     for name, values in (options or {}).items():
@@ -99,11 +97,16 @@ def analyze(
         if name not in chosen:
             raise ValueError(f"options must be of an analysis that is asked for; got {name!r}. Add it to what.")
     if not paths:
-        raise ValueError("paths must name at least one run; got none. Give the directory that maxsup train printed.")
-    unique = list({Path(path).resolve(): path for path in paths}.values())
+        raise ValueError("paths must name at least one run: give the directory that maxsup train printed.")
+    unique = list({_path(path).resolve(): path for path in paths}.values())
     done = Analyzed()
     with progress or create_display() as display:
-        runs = [RunOutputs(path, weights=weights, overrides=words, progress=display) for path in unique]
+        runs = [
+            path
+            if isinstance(path, RunOutputs)
+            else RunOutputs(path, weights=weights, overrides=words, progress=display)
+            for path in unique
+        ]
         for run, label in zip(runs, label_runs(runs), strict=True):
             run.label = label
         folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
@@ -114,16 +117,57 @@ def analyze(
             if found:
                 done.results[name] = found
             if found and with_figures:
-                # Figures are told apart as results are, so that other options or data do not overwrite them.
-                result = result_path("", name, split=split, weights=weights, options=asked, data=runs[0].other_data)
+                # Figures are named as results are, so that other options or data do not overwrite them.
+                result = result_path(
+                    "", name, split=split, weights=runs[0].weights, options=asked, data=runs[0].other_data
+                )
+                suffix = result.stem.removeprefix(name)
                 with kept_if_possible("figures are"):
-                    done.files.extend(_save_figures(name, found, folder, result.stem.removeprefix(name)))
+                    for stem, figure in draw_figures(name, found).items():
+                        done.files.extend(save(figure, folder, f"{stem}{suffix}"))
     return done
+
+
+def _path(run: str | Path | RunOutputs) -> Path:
+    return Path(run) if isinstance(run, str | Path) else run.run.path
 
 
 def draw_figures(name: str, results: Mapping[str, Result]) -> dict[str, Figure]:
     """Figures of an analysis from its results by label, as :func:`read_results` gives them."""
     return ANALYSES[name].draw(results)
+
+
+def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
+    """Names that tell runs apart: the loss, and where runs share it, what they differ in."""
+    from maxsup.figures.style import loss_look
+
+    labels = [loss_look(run.loss).label for run in runs]
+    facets = [
+        (
+            _strength_text(run.strength),
+            *(run.recipe.model.name, run.recipe.data.name, f"seed {run.recipe.seed}", run.weights),
+            *(run.run.path.resolve().name, str(run.run.path)),
+        )
+        for run in runs
+    ]
+    for facet in zip(*facets, strict=True):
+        pairs = set(zip(labels, facet, strict=True))
+        counts = Counter(label for label, _ in pairs)
+        if len(counts) == len(labels):
+            break
+        labels = [
+            f"{label} {value}".strip() if counts[label] > 1 else label
+            for label, value in zip(labels, facet, strict=True)
+        ]
+    return labels
+
+
+def _strength_text(strength: Any) -> str:
+    if isinstance(strength, int | float):
+        return f"{strength:g}"
+    if isinstance(strength, dict):
+        return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in strength.values())
+    return "" if strength is None else str(strength)
 
 
 def _compute(
@@ -140,8 +184,7 @@ def _compute(
             able.append(run)
         else:
             reasons.setdefault(reason, []).append(str(run.run.path))
-    for reason, paths in reasons.items():
-        done.skipped.append(f"{name} does not apply to {', '.join(paths)}: {reason}.")
+    done.skipped.extend(f"{name} does not apply to {', '.join(paths)}: {why}." for why, paths in reasons.items())
     if not able:
         return {}
     shared = options | analysis.agree(able, split=split, **options)
@@ -160,13 +203,6 @@ def _compute(
         with kept_if_possible("these numbers are"):
             run.run.write_json(path, result)
             done.files.append(path)
-        # As a reader will find it: figures drawn now and from the file later are the same.
+        # As it will be read back, so that figures drawn now and from the file later are the same.
         found[run.label] = json.loads(json_text(result))
     return found
-
-
-def _save_figures(name: str, results: Mapping[str, Result], folder: Path, suffix: str) -> list[Path]:
-    from maxsup.figures.style import save
-
-    figures = draw_figures(name, results)
-    return [path for figure in figures for path in save(figures[figure], folder, f"{figure}{suffix}")]

@@ -1,10 +1,11 @@
-"""One pass over a split, kept in a file: what every analysis of a run starts from."""
+"""Outputs of a split: which images, one pass over them, and a file that keeps the result for every analysis."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.core.display import Display
-from maxsup.core.files.storage import json_text, kept_if_possible, make_folder, replace_bytes
-from maxsup.data import Pipeline
+from maxsup.core.errors import DataError
+from maxsup.core.files.storage import json_text, make_folder, replace_bytes
+from maxsup.data import DataBundle, MemorySplit, Pipeline, Split, stratified_split
 from maxsup.models import Classifier, Program
 from maxsup.models.inference import autocast, evaluation_mode
 
@@ -21,12 +23,46 @@ Tensors = dict[str, Tensor]
 
 FORMAT = 1
 
+_LUMA = (0.299, 0.587, 0.114)
+
+
+def limited_indices(split: Split, limit: int | None) -> Tensor:
+    """Indices of at most ``limit`` images of a split, the same share of every class."""
+    if limit is None or len(split) <= limit:
+        return torch.arange(len(split))
+    return stratified_split(split.labels, limit / len(split), seed=0)[1]
+
+
+def limited(split: Any, limit: int | None) -> Any:
+    """At most ``limit`` images of a split, the same share of every class."""
+    return split if limit is None or len(split) <= limit else split.subset(limited_indices(split, limit))
+
+
+def suited(other: DataBundle, own: DataBundle) -> DataBundle:
+    """Other data with the channels and the normalisation of the data a model was trained on."""
+    splits = (other.train, other.val, other.test)
+    train, val, test = (_with_channels(split, len(own.mean), other.name) for split in splits)
+    return replace(other, train=train, val=val, test=test, mean=own.mean, std=own.std)
+
+
+def _with_channels(split: Split, num_channels: int, name: str) -> Split:
+    has = split.images.shape[1] if isinstance(split, MemorySplit) else 3
+    if has == num_channels:
+        return split
+    if not isinstance(split, MemorySplit) or (has, num_channels) not in {(1, 3), (3, 1)}:
+        raise DataError(
+            f"{name!r} must have the {num_channels} channels the model was trained on; got {has}. Choose other data."
+        )
+    if has == 1:
+        return replace(split, images=split.images.expand(-1, 3, -1, -1).contiguous())
+    # As Pillow converts colour to grey.
+    shares = torch.tensor(_LUMA).view(1, 3, 1, 1)
+    grey = torch.cat([(part * shares).sum(1, keepdim=True).round() for part in split.images.split(4096)])
+    return replace(split, images=grey.to(torch.uint8))
+
 
 def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Display) -> Tensors:
-    """Logits, features, labels and indices of all samples, from one forward pass each.
-
-    Features and logits are kept in float32; of a program there are no features.
-    """
+    """Logits, features, labels and indices of all samples, in float32; a program has no features."""
     device = next(model.parameters(), torch.empty(0)).device
     columns: dict[str, list[Tensor]] = {"logits": [], "labels": [], "indices": []}
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
@@ -66,17 +102,6 @@ def affine_head(head: nn.Module, num_features: int) -> tuple[Tensor, Tensor] | N
     return columns.T.contiguous().cpu(), bias.cpu()
 
 
-def cached(path: Path, key: Mapping[str, Any], make: Callable[[], tuple[Tensors, Any]]) -> tuple[Tensors, Any]:
-    """Tensors and notes from a file if they were made under the same ``key``, else from ``make``, and kept."""
-    kept = read_kept(path, key)
-    if kept is not None:
-        return kept
-    tensors, notes = make()
-    with kept_if_possible("outputs are"):
-        keep(path, key, tensors, notes)
-    return tensors, json.loads(json_text(notes))
-
-
 def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> None:
     """Write tensors and notes for :func:`read_kept`."""
     from safetensors.torch import save
@@ -87,7 +112,7 @@ def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> No
 
 
 def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:
-    """What :func:`keep` wrote under the same key; None where there is nothing, or nothing whole."""
+    """What :func:`keep` wrote under the same key; None where there is no such file or it is damaged."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

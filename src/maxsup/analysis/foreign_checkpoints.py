@@ -1,11 +1,12 @@
-"""A checkpoint that never saw this package: its outputs on labelled images, ready to be diagnosed."""
+"""A checkpoint from outside this package: its outputs on labelled images, ready to be diagnosed."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,21 +29,13 @@ from maxsup.training.reading import SPLITS
 DEFAULT_IMAGE_SIZE = 224
 
 
-@dataclass(frozen=True, eq=False)
-class CheckpointOutputs:
-    """Outputs of a checkpoint on a split, and its last layer where that is known and linear.
+class CheckpointOutputs(NamedTuple):
+    """Outputs of a checkpoint on a split, and its last layer where that is known and linear."""
 
-    Attributes:
-        outputs: Labels are numbers of the network's own outputs.
-        weight: Of the last layer.
-        bias: Of the last layer.
-        facts: What was done, by name, for the reader.
-    """
-
-    outputs: Outputs
+    outputs: Outputs  # labels are numbers of the network's own outputs
     weight: Tensor | None
     bias: Tensor | None
-    facts: dict[str, str]
+    facts: dict[str, str]  # what was done, by name, for the reader
 
 
 def checkpoint_outputs(
@@ -58,10 +51,9 @@ def checkpoint_outputs(
     """Run a checkpoint over a split, with the images prepared as the network was trained.
 
     Args:
-        model: A registered name, ``timm:resnet50``, ``torchvision:resnet50``, ``hf:PATH_OR_NAME``, or the path of a
-            ``.pt2`` or ``.onnx`` file, which is run as it is.
-        weights: A ``.safetensors`` file, or a torch file of tensors; nothing in it is executed. None for the published
-            weights.
+        model: A registered name, ``timm:NAME``, ``torchvision:NAME``, ``hf:PATH_OR_NAME``, or the path of a ``.pt2`` or
+            ``.onnx`` file, which is run as it is.
+        weights: A ``.safetensors`` file, or a torch file of tensors; nothing in it is executed. None: published ones.
         data: A registered data set, for instance ``folder:PATH``, where a folder for each class is enough.
         split: ``train``, ``val`` or ``test``; by default test, or all of a folder that has no splits.
         class_names: A file that says which output is which class.
@@ -84,26 +76,23 @@ def checkpoint_outputs(
     if bundle.is_dense:
         raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
     if bundle.image_shape is None and recipe.data.image_size is None:
-        recipe = parse_recipe(values, [f"data.image_size={_image_size(recipe, program)}", *overrides], source="options")
+        wanted = program or wanted_preprocessing(recipe.model)
+        size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
+        recipe = parse_recipe(values, [f"data.image_size={size}", *overrides], source="options")
     images = getattr(bundle, split or "test") if place is None else bundle.test
     if len(images) == 0:
         raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
     network = program or _network(recipe, bundle)
     num_outputs = _num_outputs(network, recipe, bundle)
-    order = class_order(
-        bundle.class_names,
-        num_outputs,
-        class_names_of(model, num_outputs) if class_names is None else (),
-        None if class_names is None else read_class_names(Path(class_names)),
-    )
+    listed = None if class_names is None else read_class_names(Path(class_names))
+    known = class_names_of(model, num_outputs) if listed is None else ()
+    order = class_order(bundle.class_names, num_outputs, known, listed)
     pipeline = split_pipeline(recipe, bundle, images)
     progress = progress or Display()
     progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
     found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
-    labels = order.indices[found["labels"]]
-    outputs = Outputs(
-        found["logits"], labels, found.get("features"), class_names=order.names, num_missing=pipeline.num_missing
-    )
+    labels, missing = order.indices[found["labels"]], pipeline.num_missing
+    outputs = Outputs(found["logits"], labels, found.get("features"), class_names=order.names, num_missing=missing)
     facts = {
         "Data": data,
         "Split": split or ("test" if place is None else "all images"),
@@ -112,21 +101,18 @@ def checkpoint_outputs(
     }
     if bundle.notes:
         facts["Notes"] = "; ".join(bundle.notes)
-    if pipeline.num_missing:
-        facts["Unreadable"] = f"{pipeline.num_missing} images, left out"
+    if missing:
+        facts["Unreadable"] = f"{missing} images, left out"
     affine = affine_head(network.head, network.num_features) if isinstance(network, Classifier) else None
     weight, bias = affine or (None, None)
     return CheckpointOutputs(outputs, weight, bias, facts)
 
 
 def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
-    """The folder whose images are all to be judged, where there is nothing to train on; else None."""
+    """The folder whose images are all judged because it has nothing to train on; else None."""
     kind, _, argument = recipe.data.name.partition(":")
     home = local_path(argument, data_root(recipe.data.root))
-    if kind != "folder" or not home.is_dir():
-        return None
-    parts = split_folders(home)
-    if "train" in parts:
+    if kind != "folder" or not home.is_dir() or "train" in (parts := split_folders(home)):
         return None
     if split is not None and split not in parts:
         there = ", ".join(parts) or "none"
@@ -134,16 +120,9 @@ def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
     return parts[split] if split else parts.get("test", parts.get("val", home))
 
 
-def _image_size(recipe: Recipe, program: Program | None) -> int:
-    if program is not None:
-        return program.image_size or DEFAULT_IMAGE_SIZE
-    wanted = wanted_preprocessing(recipe.model)
-    return (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
-
-
 @torch.no_grad()
 def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBundle) -> int:
-    """Found out on a black image, before time is spent on all others."""
+    """Found on a black image, before time is spent on all others."""
     size, shape = recipe.data.image_size, bundle.image_shape
     sides = shape[1:] if shape is not None and size is None else (size or DEFAULT_IMAGE_SIZE,) * 2
     device = next(network.parameters(), torch.empty(0)).device
@@ -151,14 +130,14 @@ def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBund
 
 
 def _network(recipe: Recipe, bundle: DataBundle) -> Classifier:
-    """The network with as many outputs as its weights are for, whatever the data has."""
+    """The network with as many outputs as its weights have, whatever the data has."""
     model = recipe.model
     num_classes = num_classes_of(model.name, model.pretrained, **model.options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         network = build_model(recipe, replace(bundle, num_classes=num_classes)).eval()
-    heads = [str(warning.message) for warning in caught if "starts untrained" in str(warning.message)]
-    if heads:
-        raise DataError(f"weights must have a head; got another: {heads[0]} Give weights of the whole network.")
+    for message in (str(warning.message) for warning in caught):
+        if "starts untrained" in message:
+            raise DataError(f"weights must have a head; got another: {message} Give weights of the whole network.")
     assert isinstance(network, Classifier)
     return network.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from maxsup.analysis.extraction import Tensors, affine_head, cached, extracted
+from maxsup.analysis.extraction import affine_head, extracted, keep, limited, limited_indices, read_kept, suited
 from maxsup.analysis.result_files import data_label, file_name
 from maxsup.core.checks import check_choice
-from maxsup.core.config import CIRCUMSTANCES, flat_items
+from maxsup.core.config import CIRCUMSTANCES, Recipe, flat_items
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import file_digest
 from maxsup.core.files.rundir import RunDir
+from maxsup.core.files.storage import kept_if_possible
 from maxsup.core.recipes import run_recipe
-from maxsup.data import DataBundle, MemorySplit, Pipeline, Split, load_data, stratified_split
+from maxsup.data import DataBundle, Pipeline, Split, load_data
 from maxsup.dense import SEGMENTERS, Segmenter
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.figures.style import loss_look
 from maxsup.losses import LOSSES
 from maxsup.models import Classifier
-from maxsup.training import load_run
+from maxsup.training import load_run, train
 from maxsup.training.builders import split_pipeline
+from maxsup.training.progress import Reporter
 from maxsup.training.reading import SPLITS, WEIGHTS
 
 MAX_IMAGES = 50_000
-"""A larger split is reduced to so many images, the same share of every class; as many as ImageNet's validation set."""
+"""At most this many images of a split are used, the same share of every class; as many as ImageNet's validation set."""
 
 _EVALUATION_KEYS = ("crop_pct", "crop_mode", "interpolation", "mean", "std")
-_LUMA = (0.299, 0.587, 0.114)
 
 
 class RunOutputs:
     """What a run says about its data, and about other data.
 
-    Everything is read or made when it is first asked for. What took a forward pass is kept in ``RUN/outputs`` and used
-    again as long as weights and data are the same.
+    Everything is read or computed when it is first needed. Results of forward passes are kept in ``RUN/outputs`` and
+    used again as long as weights and data are the same.
 
     Args:
         path: A run directory.
@@ -49,7 +48,7 @@ class RunOutputs:
         overrides: ``key.sub=value`` each, for instance where the data is now.
         label: What to call the run; the name of its loss by default.
         progress: Shows how far a pass is.
-        loaded: Data and model of the run, where they are at hand.
+        loaded: Data and model of the run, if the caller has them already.
     """
 
     def __init__(
@@ -63,25 +62,23 @@ class RunOutputs:
         loaded: tuple[DataBundle, Classifier | Segmenter] | None = None,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
-        self._given = loaded
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
         own, self.recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
-        labels = [data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe)]
-        self.other_data = None if labels[0] == labels[1] else labels[1]
+        before, after = (data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe))
+        self.other_data = None if before == after else after
         self.loss = self.recipe.loss.name
         self.label = label or loss_look(self.loss).label
         self.progress = progress or Display()
         self._splits: dict[tuple[str | None, str], Outputs] = {}
-        self._head: tuple[Tensor, Tensor] | None = None
+        self._head: tuple[Tensor | None, Tensor | None] = (None, None)
+        if loaded is not None:
+            self._loaded = loaded
 
     @cached_property
     def _loaded(self) -> tuple[DataBundle, Classifier | Segmenter]:
-        if self._given is not None:
-            return self._given
-        _, bundle, model = load_run(self.run.path, weights=self.weights, overrides=self.overrides)
-        return bundle, model
+        return load_run(self.run.path, weights=self.weights, overrides=self.overrides)[1:]
 
     @property
     def bundle(self) -> DataBundle:
@@ -112,32 +109,30 @@ class RunOutputs:
         return self.recipe.model.name in SEGMENTERS
 
     @property
+    def has_val(self) -> bool:
+        """Whether some of the training data was held out."""
+        return self.recipe.data.val_share > 0
+
+    @property
     def strength(self) -> Any:
-        """What the recipe says of the strength of the loss; None where it leaves that to the loss or there is none."""
+        """The strength of the loss in the recipe; None where the recipe leaves it to the loss or there is none."""
         name = LOSSES[self.loss].strength
         return None if name is None else self.recipe.loss.options.get(name)
 
     @property
-    def head(self) -> tuple[Tensor, Tensor] | None:
-        """Weight and bias with which the features give the logits; None for a head that is not affine."""
-        if not self._splits:
-            self.split("test")
-        return self._head
-
-    @property
     def weight(self) -> Tensor | None:
-        """Class templates, ``(K, D)``, of an affine head."""
-        return self.head[0] if self.head else None
+        """Class templates, ``(K, D)``; None for a head that is not an affine map of the features."""
+        return self._affine_head()[0]
 
     @property
     def bias(self) -> Tensor | None:
-        """Of an affine head, ``(K,)``; zeros where it has none."""
-        return self.head[1] if self.head else None
+        """Bias of an affine head, ``(K,)``; zeros where it has none."""
+        return self._affine_head()[1]
 
-    @property
-    def has_val(self) -> bool:
-        """Whether some of the training data was held out."""
-        return self.recipe.data.val_share > 0
+    def _affine_head(self) -> tuple[Tensor | None, Tensor | None]:
+        if not self._splits:
+            self.split("test")
+        return self._head
 
     def facts(self, split: str) -> dict[str, Any]:
         """What identifies a result: loss, strength, data, model, seed, split, weights."""
@@ -153,54 +148,62 @@ class RunOutputs:
             "weights": self.weights,
         }
 
-    def split(self, name: str, data: str | None = None) -> Outputs:
-        """Outputs for a split without augmentation, also of the training split.
+    def data(self, name: str | None = None) -> DataBundle:
+        """The run's own data, or another registered data set with the channels and the normalisation of the run."""
+        if name is None:
+            return self.bundle
+        settings = self.recipe.data
+        root = Path(settings.root) if settings.root else None
+        other = load_data(name, root=root, download=settings.download, split_seed=settings.split_seed)
+        return suited(other, self.bundle)
 
-        Args:
-            name: ``train``, ``val`` or ``test``.
-            data: Another registered data set; its images get the size, channels and normalisation of the run.
-        """
+    def split(self, name: str, data: str | None = None) -> Outputs:
+        """Outputs for a split without augmentation, also of the training split, or of other data as in :meth:`data`."""
         check_choice("split", name, SPLITS)
         if (data, name) not in self._splits:
             self._splits[data, name] = self._outputs(name, data)
         return self._splits[data, name]
 
-    def data(self, name: str | None = None) -> DataBundle:
-        """The run's own data, or other data as its model wants it."""
-        return self.bundle if name is None else suited(self._other(name), self.bundle)
+    def features(self, name: str, data: str | None = None) -> tuple[Tensor, Tensor]:
+        """Features ``(N, D)`` and labels ``(N,)`` of :meth:`split`."""
+        outputs = self.split(name, data)
+        assert outputs.features is not None
+        return outputs.features, outputs.labels
 
     def _outputs(self, name: str, data: str | None) -> Outputs:
-        def make() -> tuple[Tensors, Any]:
-            bundle = self.data(data)
-            whole: Split = getattr(bundle, name)
-            if len(whole) == 0:
-                raise DataError(
-                    f"{name} split of {bundle.name!r} must have at least one image; got none. "
-                    "Train with data.val_share above 0, or choose another split."
-                )
-            pipeline = self.pipeline(limited(whole, MAX_IMAGES))
-            self.progress.start(f"{self.label}: outputs of {bundle.name}, {name} split", pipeline.num_batches)
-            tensors = extracted(self.model, pipeline, precision=self.recipe.precision, progress=self.progress)
-            tensors["indices"] = limited_indices(whole, MAX_IMAGES)[tensors["indices"]]
-            affine = affine_head(self.model.head, self.model.num_features)
-            if affine is not None:
-                tensors["weight"], tensors["bias"] = affine
-            return tensors, {"class_names": list(bundle.class_names), "num_missing": pipeline.num_missing}
-
-        tensors, notes = cached(self.output_path(name, data), self.output_key(name, data), make)
-        if "weight" in tensors:
-            self._head = tensors["weight"], tensors["bias"]
+        path, key = self.output_path(name, data), self.output_key(name, data)
+        kept = read_kept(path, key)
+        if kept is None:
+            kept = self._extracted(name, self.data(data))
+            with kept_if_possible("outputs are"):
+                keep(path, key, *kept)
+        tensors, notes = kept
+        self._head = tensors.get("weight"), tensors.get("bias")
         columns = {key: tensors[key] for key in ("logits", "labels", "features", "indices")}
         return Outputs(**columns, class_names=tuple(notes["class_names"]), num_missing=notes["num_missing"])
 
+    def _extracted(self, name: str, bundle: DataBundle) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        whole: Split = getattr(bundle, name)
+        if len(whole) == 0:
+            raise DataError(
+                f"{name} split of {bundle.name!r} must have at least one image; got none. "
+                "Train with data.val_share above 0, or choose another split."
+            )
+        pipeline = self.pipeline(limited(whole, MAX_IMAGES))
+        self.progress.start(f"{self.label}: outputs of {bundle.name}, {name} split", pipeline.num_batches)
+        tensors = extracted(self.model, pipeline, precision=self.recipe.precision, progress=self.progress)
+        tensors["indices"] = limited_indices(whole, MAX_IMAGES)[tensors["indices"]]
+        if affine := affine_head(self.model.head, self.model.num_features):
+            tensors["weight"], tensors["bias"] = affine
+        return tensors, {"class_names": list(bundle.class_names), "num_missing": pipeline.num_missing}
+
     def output_path(self, split: str, data: str | None = None) -> Path:
         """Where outputs of a split are kept."""
-        return (
-            self.run.path / "outputs" / f"{file_name(data or self.recipe.data.name)}-{split}-{self.weights}.safetensors"
-        )
+        name = f"{file_name(data or self.recipe.data.name)}-{split}-{self.weights}.safetensors"
+        return self.run.path / "outputs" / name
 
     def output_key(self, split: str, data: str | None = None) -> dict[str, Any]:
-        """All that outputs depend on, so that others are never taken for them."""
+        """All that outputs depend on; outputs that were kept under another key are not used."""
         return {
             **self.data_key(),
             **{key: getattr(self.recipe.augment, key) for key in _EVALUATION_KEYS},
@@ -220,82 +223,19 @@ class RunOutputs:
         """Batches of a split at the size and with the normalisation of the run, in order and without augmentation."""
         data, shape = self.recipe.data, self.bundle.image_shape
         if data.image_size is None and shape is not None and shape[1] == shape[2]:
-            # Other data is brought to this size; of its own the run has no other.
+            # Other data is resized to this; the run's own data has no other size.
             data = data.model_copy(update={"image_size": shape[1]})
         recipe = self.recipe.model_copy(update={"data": data})
         return split_pipeline(recipe, self.bundle, split, bad_files=self.run.path / "bad_files_outputs.csv")
 
-    def _other(self, name: str) -> DataBundle:
-        settings = self.recipe.data
-        root = Path(settings.root) if settings.root else None
-        return load_data(name, root=root, download=settings.download, split_seed=settings.split_seed)
+    def trained(self, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:
+        """Outputs of a further training that an analysis needs, in a folder of this run.
 
-
-def limited_indices(split: Split, limit: int | None) -> Tensor:
-    """Indices of all images, or of a larger split of so many, the same share of every class."""
-    if limit is None or len(split) <= limit:
-        return torch.arange(len(split))
-    return stratified_split(split.labels, limit / len(split), seed=0)[1]
-
-
-def limited(split: Any, limit: int | None) -> Any:
-    """A split, or of a larger one as many images, the same share of every class."""
-    return split if limit is None or len(split) <= limit else split.subset(limited_indices(split, limit))
-
-
-def suited(other: DataBundle, own: DataBundle) -> DataBundle:
-    """Other data with the channels, the size and the normalisation of the data a model was trained on."""
-    num_channels = len(own.mean)
-    train, val, test = (
-        _with_channels(split, num_channels, other.name) for split in (other.train, other.val, other.test)
-    )
-    return replace(other, train=train, val=val, test=test, mean=own.mean, std=own.std)
-
-
-def _with_channels(split: Split, num_channels: int, name: str) -> Split:
-    has = split.images.shape[1] if isinstance(split, MemorySplit) else 3
-    if has == num_channels:
-        return split
-    if not isinstance(split, MemorySplit) or (has, num_channels) not in {(1, 3), (3, 1)}:
-        raise DataError(
-            f"{name!r} must have the {num_channels} channels the model was trained on; got {has}. Choose other data."
-        )
-    if has == 1:
-        return replace(split, images=split.images.expand(-1, 3, -1, -1).contiguous())
-    # As Pillow converts colour to grey.
-    shares = torch.tensor(_LUMA).view(1, 3, 1, 1)
-    grey = torch.cat([(part * shares).sum(1, keepdim=True).round() for part in split.images.split(4096)])
-    return replace(split, images=grey.to(torch.uint8))
-
-
-def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
-    """Names that tell runs apart: the loss, and of runs with the same loss what they differ in."""
-    labels = [loss_look(run.loss).label for run in runs]
-    facets = (
-        [_strength_text(run.strength) for run in runs],
-        [run.recipe.model.name for run in runs],
-        [run.recipe.data.name for run in runs],
-        [f"seed {run.recipe.seed}" for run in runs],
-        [run.weights for run in runs],
-        [run.run.path.resolve().name for run in runs],
-        [str(run.run.path) for run in runs],
-    )
-    for facet in facets:
-        groups: dict[str, set[str]] = {}
-        for label, value in zip(labels, facet, strict=True):
-            groups.setdefault(label, set()).add(value)
-        if len(groups) == len(labels):
-            break
-        labels = [
-            f"{label} {value}".strip() if len(groups[label]) > 1 else label
-            for label, value in zip(labels, facet, strict=True)
-        ]
-    return labels
-
-
-def _strength_text(strength: Any) -> str:
-    if isinstance(strength, int | float):
-        return f"{strength:g}"
-    if isinstance(strength, dict):
-        return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in strength.values())
-    return "" if strength is None else str(strength)
+        It is done once and continues after an interruption. ``name`` is what the recipe is called in its summary, and
+        ``what`` is announced when it starts.
+        """
+        if not RunDir(folder).summary.is_file():
+            self.progress.say(f"{self.label}: {what} in {folder}")
+            train(plan, folder, name=name, reporter=Reporter(self.progress))
+        words = [f"data.root={plan.data.root}"] if plan.data.root else []
+        return RunOutputs(folder, overrides=words, label=self.label, progress=self.progress)

@@ -1,6 +1,6 @@
 """Analyses by name.
 
-A module in this folder that files an :class:`Analysis` in ``ANALYSES`` is the whole registration: ``analyze``,
+A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``, and nothing else is needed: ``analyze``,
 ``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it.
 """
 
@@ -23,39 +23,35 @@ Result = dict[str, Any]
 """What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``."""
 
 
-def _applies(run: RunOutputs, **options: Any) -> str | None:
-    return None
+def _none(runs: Any, **options: Any) -> None:
+    pass
 
 
 def _unchanged(runs: Sequence[RunOutputs], **options: Any) -> dict[str, Any]:
     return {}
 
 
-def _nothing(runs: Sequence[RunOutputs], **options: Any) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Analysis:
-    """Numbers of a run, and pictures of several runs made from these numbers alone.
+    """Numbers of a run, and pictures of several runs drawn from these numbers alone.
 
     Args:
         compute: ``compute(run, *, split, **options)`` gives ``numbers`` and ``data``, both ready for JSON.
         draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
         obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
-        agree: Options that runs to be compared must share, settled by looking at all of them.
+        agree: Options that runs to be compared must share, chosen by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
-        takes_masks: Whether a run whose data has masks can be analysed; most analyses are of labels of whole images.
-        trains: Whether it may train a network, which is not tried out before the runs are made.
-        is_on_request: Whether it is made only where it is named, because it takes as long as training.
-        counts: Options that are whole numbers of at least 1; None too, where the option says so.
+        takes_masks: Whether it applies to data with masks; most analyses need one label for each image.
+        trains: Whether it may train a network; then it is not rehearsed before the runs are made.
+        is_on_request: Whether it runs only if it is named, because it takes as long as training.
+        counts: Options that are whole numbers of at least 1, or None if their type allows it.
     """
 
     compute: Callable[..., Result]
     draw: Callable[[Mapping[str, Result]], dict[str, Figure]]
-    obstacle: Callable[..., str | None] = _applies
+    obstacle: Callable[..., str | None] = _none
     agree: Callable[..., dict[str, Any]] = _unchanged
-    share: Callable[..., None] = _nothing
+    share: Callable[..., None] = _none
     takes_masks: bool = False
     trains: bool = False
     is_on_request: bool = False
@@ -73,7 +69,7 @@ ANALYSES: Registry[Analysis] = Registry(
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise unless an analysis has all of these options and every option that counts something is at least 1.
+    """Raise unless an analysis has all these options, and its counts are at least 1.
 
     Example:
         >>> check_options("projection", {"clases": "confused"})
@@ -84,15 +80,15 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         ValueError: gradcam.num_images must be a whole number of at least 1; got 0. Leave it out for 6.
     """
     ANALYSES.check_options(name, options)
-    analysis, defaults = ANALYSES[name], ANALYSES.options(name)
+    parameters = inspect.signature(ANALYSES[name].compute).parameters
     for option, value in options.items():
-        takes_none = str(inspect.signature(analysis.compute).parameters[option].annotation).endswith("| None")
-        if option not in analysis.counts or (value is None and takes_none):
+        takes_none = str(parameters[option].annotation).endswith("| None")
+        if option not in ANALYSES[name].counts or (value is None and takes_none):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(
                 f"{name}.{option} must be a whole number of at least 1; got {value!r}. "
-                f"Leave it out for {defaults[option]}."
+                f"Leave it out for {parameters[option].default}."
             )
 
 

@@ -25,7 +25,7 @@ def data_label(name: str, options: Mapping[str, Any]) -> str:
 
 
 def file_name(data: str) -> str:
-    """A data set's name, or another word, as part of a file's name; what no file can be called becomes a digest.
+    """A data set's name, or another word, as part of a file's name; other characters make it a digest.
 
     Example:
         >>> file_name("cifar10"), file_name("folder:my photos"), file_name("['cat', 'dog', 'deer']")
@@ -49,13 +49,8 @@ def result_path(
 ) -> Path:
     """Where :func:`analyze` puts the result of an analysis of a run; other options or other data, another file.
 
-    Args:
-        path: A run directory.
-        name: Of the analysis.
-        split: What is judged.
-        weights: ``last`` or ``best``.
-        options: As they were given; defaults that were not given do not count.
-        data: What was analysed where it is not the run's own data, as :func:`data_label` calls it.
+    ``options`` are those that were given, without defaults. ``data`` is what was analysed where that is not the run's
+    own data, as :func:`data_label` calls it.
 
     Example:
         >>> result_path("run", "probe", options={"target": "cifar100"}).as_posix()
@@ -68,10 +63,5 @@ def result_path(
 
 
 def read_results(path: str | Path, name: str) -> list[Result]:
-    """What earlier calls left about a run under the name of an analysis, whatever split or options.
-
-    Args:
-        path: A run directory.
-        name: Of an analysis.
-    """
+    """All stored results of an analysis of a run, whatever split or options."""
     return [read_json(file) for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json"))]

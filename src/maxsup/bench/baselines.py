@@ -1,4 +1,4 @@
-"""What people write today: the losses that ours is measured against, as functions of logits and labels."""
+"""The losses that ours is measured against, as people write them today."""
 
 from __future__ import annotations
 

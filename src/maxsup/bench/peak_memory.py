@@ -1,4 +1,4 @@
-"""How much memory a piece of work needs at its worst moment, counted to the byte from torch's own allocations."""
+"""Peak memory of a piece of work, counted to the byte from torch's own allocations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from torch.autograd.profiler import profile
 def peak_memory(work: Callable[[], object], *, device: str = "cpu") -> int:
     """Bytes that ``work`` holds at its peak beyond what was held before, its result included.
 
-    On a CPU the profiler records every allocation of torch; what a matrix product sets aside for itself does not go
-    through torch's allocator and is not seen.
-
-    Args:
-        work: Called once; call it before, if what is allocated on first use is not to count.
-        device: ``"cpu"`` or ``"cuda"``.
+    ``work`` is called once; call it before if what it allocates on first use should not count. On a CPU the profiler
+    records every allocation of torch, but not the scratch memory of a matrix product.
 
     Example:
         >>> held = torch.ones(1000, 1000)
@@ -33,7 +29,7 @@ def peak_memory(work: Callable[[], object], *, device: str = "cpu") -> int:
         work()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
-    # The profiler announces itself on standard error otherwise.
+    # Otherwise the profiler announces itself on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with profile(profile_memory=True) as record:
         held = work()

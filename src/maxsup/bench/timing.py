@@ -1,8 +1,8 @@
 """Comparing the time of functions on a machine that others use too.
 
-Wall time of several threads says little where a neighbour runs: every parallel region waits for the scheduler. What
-repeats is the CPU time of one thread, with the candidates taking turns in every round, and the ratio of two of them
-within a round. On a GPU the time between two events takes the place of CPU time; the rest is the same.
+Wall time of several threads says little where others run: every parallel region waits for the scheduler. Repeatable
+numbers are the CPU time of one thread, with candidates that take turns in every round, and the ratio of two of them
+within a round. On a GPU the time between two events replaces CPU time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import torch
 
 Work = Callable[[], object]
 
-# Shorter than this, the clock and the loop around it are part of what is measured.
+# Shorter measurements include the clock and the loop around the work.
 MIN_SECONDS = 0.005
-# Fewer rounds have no quartiles worth the name.
+# Fewer rounds have no meaningful quartiles.
 MIN_ROUNDS = 5
 
 
 class Quartiles(NamedTuple):
-    """The middle of some numbers, and the half of them around it."""
+    """Median, lower and upper quartile."""
 
     median: float
     low: float
@@ -51,7 +51,7 @@ def quartiles(values: Sequence[float]) -> Quartiles:
 
 
 def time_ratio(times: Mapping[str, Sequence[float]], name: str, baseline: str) -> Quartiles:
-    """Time of one candidate against another, both in the same round.
+    """Time of one candidate divided by that of another in the same round.
 
     Example:
         >>> time_ratio({"ours": [1.0, 2.0, 3.0], "theirs": [2.0, 4.0, 3.0]}, "ours", "theirs").median
@@ -79,16 +79,16 @@ def interleaved_times(
     min_seconds: float = MIN_SECONDS,
     device: str = "cpu",
 ) -> dict[str, list[float]]:
-    """Seconds a call of every candidate, one number a round.
+    """Seconds per call of every candidate, one number for each round.
 
-    Each is called once before anything is timed, so that what is compiled or allocated once stays out.
+    Each is called once before anything is timed, so that one-time compilation and allocation stay out.
 
     Args:
         candidates: What to time, by name.
-        rounds: In how many rounds each takes its turn.
-        budget: Seconds after which no further round begins, once there are a few.
-        min_seconds: How long one measurement lasts at least; a quick candidate is repeated.
-        device: ``"cpu"``: CPU time of the calling thread, which is all of it under :func:`one_thread`; or ``"cuda"``.
+        rounds: Every candidate takes one turn in each.
+        budget: Seconds after which no further round begins, once there are ``MIN_ROUNDS``.
+        min_seconds: A quick candidate is repeated until a measurement lasts this long.
+        device: ``"cpu"``, for CPU time of the calling thread (all of it under :func:`one_thread`), or ``"cuda"``.
     """
     seconds = _device_seconds if device == "cuda" else _thread_seconds
     repetitions = {name: _repetitions(work, min_seconds, seconds) for name, work in candidates.items()}
@@ -102,7 +102,7 @@ def interleaved_times(
         for turn in range(rounds):
             if turn >= MIN_ROUNDS and spent > budget:
                 break
-            # Nobody always runs on the caches that the same neighbour left behind.
+            # So that no candidate always runs on the caches that the same other one left behind.
             shuffler.shuffle(order)
             for name in order:
                 taken = seconds(candidates[name], repetitions[name])

@@ -1,13 +1,13 @@
 """Bytes that a piece of work moves and kernels it starts, counted without running it.
 
 On a GPU the arithmetic of a loss is free and the time goes into reading and writing memory. Every operator that torch
-dispatches is counted, on ``meta`` tensors as well as on real ones: what it reads, what it writes, once each. Views
-cost nothing; gathers and scatters cost what they touch.
+dispatches counts, on ``meta`` tensors too, with what it reads and what it writes. Views cost nothing; gathers and
+scatters cost what they touch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -18,20 +18,20 @@ _GATHERS = {"gather", "index", "index_select", "nll_loss_forward", "nll_loss2d_f
 _SCATTERS = {"scatter", "scatter_add"}
 # They write without reading what was there before.
 _FILLS = {"fill", "zero", "copy"}
-# They take a tensor for its size and type.
+# They only look at the size and type of their input.
 _MADE_LIKE = {"new_full", "new_zeros", "new_ones", "full_like", "zeros_like", "ones_like"}
 _FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
 
 
 class Traffic(NamedTuple):
-    """What some work moves: bytes read and written, and kernels."""
+    """Bytes read and written, and kernels."""
 
     num_bytes: int
     kernels: tuple[str, ...]
 
 
 def traffic(work: Callable[[], object]) -> Traffic:
-    """What ``work`` moves, as the operators it calls say.
+    """What the operators of ``work`` move.
 
     Example:
         >>> logits = torch.empty(256, 1000, device="meta")
@@ -45,7 +45,7 @@ def traffic(work: Callable[[], object]) -> Traffic:
 
 
 def allocated(work: Callable[[], object]) -> int:
-    """Bytes of the tensors that the operators of ``work`` make, as if none of them were ever freed.
+    """Bytes of all tensors that the operators of ``work`` make, as if none were ever freed.
 
     Example:
         >>> logits = torch.empty(256, 1000, device="meta")
@@ -75,17 +75,14 @@ class _Counter(TorchDispatchMode):
         is_view = any(item.alias_info is not None and not item.alias_info.is_write for item in func._schema.returns)
         if not is_view and plain not in _FREE:
             read = {name: value for name, value in (kwargs or {}).items() if name != "out"}
-            inputs, outputs = (
-                list(_tensors((args, read))),
-                list(_tensors(result if func._schema.returns else _written(func, args))),
-            )
-            self.num_bytes += _moved(plain, func._schema.is_mutable, inputs, outputs)
+            outputs = _tensors(result if func._schema.returns else _written(func, args))
+            self.num_bytes += _moved(plain, func._schema.is_mutable, _tensors((args, read)), outputs)
             self.kernels.append(name)
         return result
 
 
 def _written(func: Any, args: tuple[Any, ...]) -> list[Any]:
-    """What an operator that returns nothing writes to."""
+    """The arguments that an operator without a result writes to."""
     places = zip(func._schema.arguments, args, strict=False)
     return [value for place, value in places if place.alias_info is not None and place.alias_info.is_write]
 
@@ -110,12 +107,12 @@ def _moved(name: str, is_in_place: bool, inputs: list[Tensor], outputs: list[Ten
     return sum(map(_num_bytes, inputs)) + written
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
-    return (value for value in tree_leaves(values) if isinstance(value, Tensor))
+def _tensors(values: Any) -> list[Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
 
 
 def _num_bytes(tensor: Tensor) -> int:
-    """Bytes of the elements that are there: one that is expanded is in memory once."""
+    """Bytes in memory, where an element that is expanded exists once."""
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         count *= size if stride != 0 else min(size, 1)

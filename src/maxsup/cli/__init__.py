@@ -1,6 +1,6 @@
 """Command line: parse, print, exit. No mathematics here.
 
-Exit codes: 0 fine, 2 what was typed, 3 a number became non-finite, 4 data, 5 files of runs and weights, 130 or 143
+Exit codes: 0 fine, 2 wrong input, 3 a number became non-finite, 4 data, 5 files of runs and weights, 130 or 143
 interrupted.
 """
 
@@ -17,25 +17,15 @@ from typing import Any
 from maxsup.core.errors import Interruption, MaxsupError, exit_code, out_of_memory
 from maxsup.core.interrupt import SignalGuard
 
-_EXPECTED = (ImportError, MaxsupError, OSError, TypeError, ValueError)
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
-        from maxsup.core.installation import install_command
-
-        return f"the command line needs {error.name}, which is not installed; run {install_command('lab')}."
-    return str(error)
-
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its code; an error is one sentence unless ``--debug`` is given.
+    """Run one command, by default that of this process, and exit; an error is one sentence unless ``--debug`` is given.
 
     Args:
-        argv: Words after the program's name; those of the process by default.
+        argv: Words after the program's name.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    # At any place: it is what one appends to the command that just failed.
+    # At any place: one appends it to the command that just failed.
     debug = "--debug" in words
     code: int | str | None
     try:
@@ -44,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if argv is None:
                 _guard_streams()
                 if not debug:
-                    # A sentence for people, without the line of code that said it.
+                    # A sentence for people, without the line of code that warned.
                     warnings.formatwarning = lambda message, *_: f"maxsup: warning: {message}\n"
             # Late: without the extra there is no typer, and that too deserves a sentence.
             from maxsup.cli.app import run
@@ -52,32 +42,41 @@ def main(argv: Sequence[str] | None = None) -> None:
             run([word for word in words if word != "--debug"])
     except SystemExit as leaving:
         code = leaving.code
-    except (KeyboardInterrupt, Interruption) as stop:
-        if debug:
+    except BaseException as error:
+        explained = _explained(error)
+        if debug or explained is None:
             raise
-        _say(_sentence(stop) or "stopped by SIGINT.")
-        code = stop.exit_code if isinstance(stop, Interruption) else 130
-    except _EXPECTED as error:
-        if debug:
-            raise
-        _say(_sentence(error))
-        code = exit_code(error)
-    except (MemoryError, RuntimeError) as error:
-        shortage = out_of_memory(error)
-        if debug or shortage is None:
-            raise
-        _say(str(shortage))
-        code = shortage.exit_code
+        sentence, code = explained
+        say(sentence)
     if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
-        # All is written. Python would spend seconds on taking torch apart, and triton would print pages about it.
+        # Everything is written. Python would take seconds to dismantle torch, and triton would print pages about it.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)
 
 
+def say(sentence: str) -> None:
+    """Tell the user something on standard error."""
+    print(f"maxsup: {sentence}", file=sys.stderr, flush=True)
+
+
+def _explained(error: BaseException) -> tuple[str, int] | None:
+    """What to say about an error and the code to exit with; None for a bug, which keeps its traceback."""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped by SIGINT.", 130
+    if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
+        from maxsup.core.installation import install_command
+
+        return f"the command line needs {error.name}, which is not installed; run {install_command('lab')}.", 2
+    if isinstance(error, ImportError | Interruption | MaxsupError | OSError | TypeError | ValueError):
+        return str(error), exit_code(error)
+    shortage = out_of_memory(error)
+    return None if shortage is None else (str(shortage), shortage.exit_code)
+
+
 class _Stream(io.FileIO):
-    """A stream of this process whose reader may go away: what nobody reads must not end a run."""
+    """A stream of this process whose reader may go away: output that nobody reads must not end a run."""
 
     def write(self, content: Any) -> int:
         try:
@@ -89,28 +88,22 @@ class _Stream(io.FileIO):
 
 
 def _guard_streams() -> None:
-    """Give this process streams that can always be written to, also where they came closed or their reader leaves."""
+    """Make the streams of this process writable for good, even if they were closed or their reader leaves."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
         if stream is None:
-            closed = os.open(os.devnull, os.O_RDWR)
-            if closed != number:
-                os.dup2(closed, number)
-                os.close(closed)
-        if number == 0:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+        if name == "stdin":
             sys.stdin = stream or os.fdopen(0)
             continue
-        buffer = io.BufferedWriter(_Stream(number, "w", closefd=False))
-        # Names of files need not be UTF-8.
         text = io.TextIOWrapper(
-            buffer,
+            io.BufferedWriter(_Stream(number, "w", closefd=False)),
             encoding=stream.encoding if stream else "utf-8",
-            errors="backslashreplace",
-            # Unbuffered (python -u) is by line here.
+            errors="backslashreplace",  # names of files need not be UTF-8
+            # python -u asks for no buffer; here it gets one line.
             line_buffering=stream is not None and (stream.line_buffering or stream.write_through),
         )
         setattr(sys, name, text)
-
-
-def _say(sentence: str) -> None:
-    print(f"maxsup: {sentence}", file=sys.stderr, flush=True)

@@ -1,15 +1,15 @@
-"""The verbs and the options they share; one module a verb, torch imported only by verbs that need it."""
+"""The program and its verbs; one module a verb, and only verbs that need torch import it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from maxsup import __version__
 from maxsup.cli.examples import epilog
+from maxsup.cli.shorthands import flag
 from maxsup.cli.verbs.analyze import analyze
 from maxsup.cli.verbs.bench import bench
 from maxsup.cli.verbs.compare import compare
@@ -25,32 +25,17 @@ from maxsup.cli.verbs.study import study
 from maxsup.cli.verbs.train import train
 from maxsup.cli.verbs.validate import validate
 
-# Plain help: the other kind imports rich.
 app = typer.Typer(
     name="maxsup",
     help="Max Suppression and its relatives: regularised cross-entropy losses for PyTorch.",
     no_args_is_help=True,
     epilog=epilog(""),
-    rich_markup_mode=None,
+    rich_markup_mode=None,  # plain help: the other kind imports rich
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_VERBS: dict[str, Callable[..., None]] = {
-    "ls": ls,
-    "cp": cp,
-    "validate": validate,
-    "train": train,
-    "eval": evaluate,
-    "analyze": analyze,
-    "compare": compare,
-    "report": report,
-    "export": export,
-    "diagnose": diagnose,
-    "doctor": doctor,
-    "explore": explore,
-    "bench": bench,
-}
-for _name, _verb in _VERBS.items():
+for _verb in (ls, cp, validate, train, evaluate, analyze, compare, report, export, diagnose, doctor, explore, bench):
+    _name = "eval" if _verb is evaluate else _verb.__name__
     app.command(_name, epilog=epilog(_name))(_verb)
 app.add_typer(study, name="study")
 
@@ -66,12 +51,12 @@ def _shared(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, flag("--debug", "Show the traceback of an error.")] = False,
 ) -> None:
-    del version, debug  # the one exits in its callback, the other is taken out by maxsup.cli.main
+    del version, debug  # the first exits in its callback, maxsup.cli.main removes the second
 
 
-# typer exports this child of it only, and has click as a dependency or as a copy of its own, depending on its version.
+# typer exports only this child of it. Depending on its version, typer depends on click or contains a copy of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 

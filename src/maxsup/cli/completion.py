@@ -2,70 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from maxsup.cli.listings import read_rows
-
-
-def complete_recipe(incomplete: str) -> list[str]:
-    """Recipes of the package; a shell completes paths by itself."""
-    from maxsup.core.recipes import list_recipes
-
-    return _matching(incomplete, list_recipes())
+from maxsup.cli.listings import KINDS, read_rows
 
 
-def complete_study(incomplete: str) -> list[str]:
-    """Studies of the package."""
+def _completer(names: Callable[[], Iterable[str]], *, many: bool = False) -> Callable[[str], list[str]]:
+    """The function that typer calls with what has been typed; with ``many``, names are separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",") if many else ("", "", incomplete)
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+    return complete
+
+
+def _listed(kind: str) -> Callable[[], list[str]]:
+    return lambda: [row["name"] for row in read_rows(kind)]
+
+
+def _studies() -> list[str]:
     from maxsup.studies.study_files import study_names
 
-    return _matching(incomplete, study_names())
+    return study_names()
 
 
-def complete_kind(incomplete: str) -> list[str]:
-    """What can be listed."""
-    from maxsup.cli.listings import KINDS
-
-    return _matching(incomplete, KINDS)
-
-
-def complete_data(incomplete: str) -> list[str]:
-    """Data sets."""
-    return _matching(incomplete, _names("data"))
-
-
-def complete_model(incomplete: str) -> list[str]:
-    """Models of the package; those of timm are too many."""
-    return _matching(incomplete, _names("models"))
-
-
-def complete_loss(incomplete: str) -> list[str]:
-    """One loss."""
-    return _matching(incomplete, _names("losses"))
-
-
-def complete_losses(incomplete: str) -> list[str]:
-    """Losses separated by commas.
-
-    Example:
-        >>> complete_losses("ce,max")
-        ['ce,maxsup']
-    """
-    return _matching_last(incomplete, _names("losses"))
-
-
-def complete_analyses(incomplete: str) -> list[str]:
-    """Analyses separated by commas."""
-    return _matching_last(incomplete, _names("analyses"))
-
-
-def _names(kind: str) -> list[str]:
-    return [row["name"] for row in read_rows(kind)]
-
-
-def _matching(start: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(start)]
-
-
-def _matching_last(words: str, names: Iterable[str]) -> list[str]:
-    before, comma, last = words.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _matching(last, names)]
+complete_kind = _completer(lambda: KINDS)
+complete_recipe = _completer(_listed("recipes"))  # of the package; a shell completes paths by itself
+complete_study = _completer(_studies)
+complete_data = _completer(_listed("data"))
+complete_model = _completer(_listed("models"))  # those of timm are too many
+complete_loss = _completer(_listed("losses"))
+complete_losses = _completer(_listed("losses"), many=True)
+complete_analyses = _completer(_listed("analyses"), many=True)

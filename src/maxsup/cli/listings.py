@@ -1,8 +1,8 @@
 """What ``maxsup ls`` shows and a shell completes.
 
-Rows of the registries are kept in a file, because asking the registries costs an import of torch.
-``python -m maxsup.cli.listings`` in a checkout writes the file again, and the table of losses in the documents; a test
-says when that is due. Until then a loss in a new file is listed from the registry.
+A file keeps the rows of the registries, because asking the registries costs an import of torch. In a checkout,
+``python -m maxsup.cli.listings`` rewrites the file and the table of losses in the documents; a test fails when that is
+due. Until then a loss in a new file is listed from the registry.
 """
 
 from __future__ import annotations
@@ -42,16 +42,11 @@ def registry_rows() -> dict[str, Any]:
 
 
 def read_rows(kind: str) -> list[Row]:
-    """The rows of one of :data:`KINDS`, without torch.
-
-    Example:
-        >>> [row["default"] for row in read_rows("losses") if row["name"] == "maxsup"]
-        [0.1]
-    """
+    """The rows of one of :data:`KINDS`, without torch."""
     if kind == "recipes":
         from maxsup.core.recipes import describe_recipes
 
-        return [dict(row) for row in describe_recipes()]
+        return list(describe_recipes())
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     if kind == "losses" and kept["files of losses"] != _files_of_losses():
         kept = registry_rows()
@@ -75,11 +70,6 @@ def loss_table(rows: list[Row]) -> str:
     return TABLE_HEAD + "".join(lines)
 
 
-def with_loss_table(text: str, rows: list[Row]) -> str:
-    """A document whose table of losses, if it has one, is that of the registry."""
-    return re.sub(re.escape(TABLE_HEAD) + r"(?:\|.*\n)*", lambda _: loss_table(rows), text)
-
-
 def _files_of_losses() -> list[str]:
     return sorted(path.name for path in (*_LOSSES.glob("*.py"), *_LOSSES.glob("relatives/*.py")))
 
@@ -87,5 +77,7 @@ def _files_of_losses() -> list[str]:
 if __name__ == "__main__":
     found = registry_rows()
     FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    table = loss_table(found["losses"])
     for page in (Path("README.md"), *Path("docs").glob("*.md")):
-        page.write_text(with_loss_table(page.read_text(encoding="utf-8"), found["losses"]), encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        page.write_text(re.sub(re.escape(TABLE_HEAD) + r"(?:\|.*\n)*", lambda _: table, text), encoding="utf-8")

@@ -7,34 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.options import print_json
+from maxsup.cli import say
+from maxsup.cli.printing import create_table, print_json
+from maxsup.cli.shorthands import flag, option
 
 if TYPE_CHECKING:
     from maxsup.reports.summary import Summary, SummaryCell
+    from maxsup.studies.calls import Order
     from maxsup.studies.execution.launch import Launcher
-    from maxsup.studies.execution.study_folder import StudyFolder
-    from maxsup.studies.orders import Order
     from maxsup.studies.outcome import StudyResult
 
-LauncherOption = Annotated[str, typer.Option("--launcher", metavar="local|ray|slurm", help="Who runs the runs.")]
+LauncherOption = Annotated[str, option("local|ray|slurm", "Who runs the runs.")]
 JobOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--job",
-        metavar="KEY=VALUE",
-        help="A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again.",
-    ),
+    option("KEY=VALUE", "A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the jobs and start none.")]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Runs at a time; as many as there are cores.")
-]
+DryRunOption = Annotated[bool, flag("--dry-run", "Print the jobs and start none.")]
+WorkersOption = Annotated[int | None, option("N", "Runs at a time; as many as there are cores.")]
 
 
 def checked_launcher(
     name: str, workers: int | None, settings: list[str] | None = None, *, is_dry: bool = False
 ) -> Launcher:
-    """The launcher that the options ask for; a mistake in them is said before anything is written."""
+    """The launcher that the options ask for; a mistake in them is reported before anything is written."""
     from maxsup.core.recipes import parse_yaml
     from maxsup.studies.execution.launch import create_launcher
 
@@ -53,33 +48,29 @@ def checked_launcher(
 
 
 def print_jobs(order: Order, launcher: Launcher, name: str, *, as_json: bool) -> None:
-    """What would be launched, a line a run, and what is asked for each."""
+    """The runs that would be launched, one a line, and the settings of the launcher for each."""
     for note in order.notes:
         typer.echo(note, err=True)
     for folder in order.folders():
-        _print_folder(folder, launcher, name, as_json=as_json)
-
-
-def _print_folder(folder: StudyFolder, launcher: Launcher, name: str, *, as_json: bool) -> None:
-    open_runs = folder.open_runs()
-    settings = launcher.settings(max(run.recipe.data.num_workers for run in folder.runs.values()))
-    if as_json:
-        jobs = {run: {"folder": str(folder.folder(run)), "is_done": run not in open_runs} for run in folder.runs}
-        print_json({"launcher": name, "settings": settings, "jobs": jobs})
-        return
-    width = max(len(run) for run in folder.runs)
-    for run, planned in folder.runs.items():
-        recipe = planned.recipe
-        what = f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs"
-        typer.echo(f"{run:<{width}}  {what if run in open_runs else 'done'}")
-    asked = ", ".join(f"{key}={value}" for key, value in settings.items())
-    typer.echo(f"{len(open_runs)} of {len(folder.runs)} to be done by {name}{f' ({asked})' if asked else ''}")
-    typer.echo(f"into {folder.path}; nothing was started")
+        open_runs = folder.open_runs()
+        settings = launcher.settings(max(run.recipe.data.num_workers for run in folder.runs.values()))
+        if as_json:
+            jobs = {run: {"folder": str(folder.folder(run)), "is_done": run not in open_runs} for run in folder.runs}
+            print_json({"launcher": name, "settings": settings, "jobs": jobs})
+            continue
+        width = max(len(run) for run in folder.runs)
+        for run, planned in folder.runs.items():
+            recipe = planned.recipe
+            what = f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs"
+            typer.echo(f"{run:<{width}}  {what if run in open_runs else 'done'}")
+        asked = ", ".join(f"{key}={value}" for key, value in settings.items())
+        typer.echo(f"{len(open_runs)} of {len(folder.runs)} to be done by {name}{f' ({asked})' if asked else ''}")
+        typer.echo(f"into {folder.path}; nothing was started")
 
 
 def show_result(result: StudyResult, *, as_json: bool) -> None:
-    """Write the report, print what was found, and leave with the exit code of what failed."""
-    write_report(result)
+    """Write the report, print the result, and exit with the code of what failed."""
+    result.report(on_left_out=say)
     if as_json:
         print_json(result.summary.model_dump(mode="json"))
     else:
@@ -87,13 +78,8 @@ def show_result(result: StudyResult, *, as_json: bool) -> None:
     exit_with([result])
 
 
-def write_report(result: StudyResult) -> None:
-    """Write the page, and say what could not be drawn."""
-    result.report(on_left_out=lambda sentence: typer.echo(f"maxsup: {sentence}", err=True))
-
-
 def exit_with(results: list[StudyResult]) -> None:
-    """Name what failed and leave with its exit code."""
+    """Name the runs that failed, if any, and exit with their code."""
     from maxsup.studies.outcome import failure_code, failure_text
 
     states = [state for result in results for state in result.failed]
@@ -104,23 +90,18 @@ def exit_with(results: list[StudyResult]) -> None:
 
 
 def print_summary(summary: Summary, output: Path) -> None:
-    """What was found in words, the table behind it, and where everything is."""
-    from rich import box
+    """The conclusions in words, the table behind them, and where everything is."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from maxsup.studies.outcome import heading
 
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     rows, columns = summary.table.rows, summary.table.columns
     # Whichever is longer goes down the page; a terminal is narrow.
     is_turned = len(columns) > len(rows)
     across, down = (rows, columns) if is_turned else (columns, rows)
-    table.add_column("", overflow="fold")
-    for entry in across:
-        table.add_column(Text(heading(entry)), justify="right", overflow="fold")
+    table = create_table(["", *map(heading, across)], padding=(0, 1, 0, 0))
     for entry in down:
         pairs = [(other, entry) if is_turned else (entry, other) for other in across]
         cells = [summary.table.cells[row.name][column.name] for row, column in pairs]

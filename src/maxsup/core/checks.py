@@ -23,7 +23,7 @@ def check_number(
 ) -> None:
     """Raise unless ``value`` is a number in ``[low, high]`` (``(low, high]`` with ``above``).
 
-    ``at_low`` says what ``low`` itself is good for.
+    ``at_low`` completes the advice to use ``low``.
 
     Example:
         >>> check_number("alpha", -0.1)
@@ -33,7 +33,7 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {value!r}. Write it without quotes, for instance {name}=0.1.")
     number = float(value)
-    # Compared only: while a loss is compiled for all shapes, a number may be a symbol. A nan compares with nothing.
+    # Only comparisons: while a loss is compiled for all shapes, a number may be a symbol. nan fails every comparison.
     if not (number > low or (number == low and not above)):
         bound = f"above {low:g}" if above else f"of at least {low:g}"
         fix = "Use a small positive value." if above else f"Use {low:g} {at_low}."

@@ -21,12 +21,20 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
 
+def _check_range(name: str, value: tuple[float, float], what: str, *, most: float | None = None, usual: str) -> None:
+    low, high = value
+    if not 0.0 < low <= high or (most is not None and high > most):
+        bound = "" if most is None else f" <= {most:g}"
+        rule = f"{name} must be a smallest and a largest {what}, 0 < low <= high{bound}"
+        raise ValueError(f"{rule}; got {value!r}. Usual: {usual}.")
+
+
 class AugmentConfig(Section):
     """What is done to images; the last five keys hold in evaluation too.
 
-    An evaluated image is scaled until its shorter side (``crop_mode: center``) or both sides (``squash``) are the image
-    size divided by ``crop_pct``, and the middle is taken. What is None is what a pretrained network was trained with,
-    and else no crop, bilinear, and the mean and standard deviation of the data set.
+    Evaluation scales an image until its shorter side (``crop_mode: center``) or both sides (``squash``) are the image
+    size divided by ``crop_pct``, and takes the centre. None means what a pretrained network was trained with; for other
+    networks no crop, bilinear interpolation, and mean and standard deviation of the data set.
     """
 
     crop_padding: int = Field(default=0, ge=0)
@@ -48,12 +56,7 @@ class AugmentConfig(Section):
 
     @model_validator(mode="after")
     def _is_sound(self) -> AugmentConfig:
-        low, high = self.scale
-        if not 0.0 < low <= high <= 1.0:
-            raise ValueError(
-                "scale must be a smallest and a largest share of the image, 0 < low <= high <= 1; "
-                f"got {self.scale!r}. Usual: [0.08, 1.0]."
-            )
+        _check_range("scale", self.scale, "share of the image", most=1.0, usual="[0.08, 1.0]")
         if len(self.mean or ()) != len(self.std or ()):
             raise ValueError(
                 f"mean and std must have one number a channel each; got {self.mean} and {self.std}. Give both."
@@ -62,7 +65,7 @@ class AugmentConfig(Section):
 
 
 class DataConfig(Section):
-    """Which images, where they are, and how many of the training images are held out to choose by."""
+    """Which images, where they are, and which share of the training images is held out for validation."""
 
     name: str = "digits"
     root: str | None = None
@@ -77,11 +80,11 @@ class DataConfig(Section):
 
 
 class DenseConfig(Section):
-    """What is done to images that have masks, and how such images are evaluated; ``data.image_size`` is the crop.
+    """What is done to images that have masks, and how they are evaluated; ``data.image_size`` is the crop.
 
-    ``resize`` is the shorter side before the crop (the longer one stays below four times that), ``ratio`` a random
-    factor on it, ``cat_max_ratio`` the share of a crop that one class may have. In evaluation an image is seen
-    ``whole``, or through a window of the crop's size that moves by ``stride`` (``slide``).
+    ``resize`` is the shorter side before the crop (the longer one stays below four times that), ``ratio`` the range of
+    a random factor on it, ``cat_max_ratio`` the largest share of a crop that one class may have. Evaluation sees an
+    image ``whole``, or through a window of the crop's size that moves by ``stride`` (``slide``).
     """
 
     resize: int | None = Field(default=None, gt=0)
@@ -93,11 +96,7 @@ class DenseConfig(Section):
 
     @model_validator(mode="after")
     def _is_sound(self) -> DenseConfig:
-        low, high = self.ratio
-        if not 0.0 < low <= high:
-            raise ValueError(
-                f"ratio must be a smallest and a largest factor, 0 < low <= high; got {self.ratio!r}. Usual: [0.5, 2]."
-            )
+        _check_range("ratio", self.ratio, "factor", usual="[0.5, 2]")
         if (self.evaluation == "slide") != (self.stride is not None):
             raise ValueError(
                 f"stride must be given with evaluation=slide and only there; got evaluation={self.evaluation} and "
@@ -107,7 +106,7 @@ class DenseConfig(Section):
 
 
 AUTO = "auto"
-"""What ``model.name`` and ``model.pretrained`` are where the data decides."""
+"""Value of ``model.name`` and ``model.pretrained`` where the data decides."""
 
 
 class ModelConfig(Section):
@@ -140,9 +139,9 @@ _MAX_RATE, _MAX_DECAY = 1e30, 1e6
 
 
 class OptimizerConfig(Section):
-    """``decay_filter`` says what decays: ``all``, only ``weights`` (no biases, no norms), or as ``paper_names``.
+    """``decay_filter`` chooses what decays: ``all``, only ``weights`` (no biases, no norms), or as ``paper_names``.
 
-    ``norms`` spares norms, and both it and ``weights`` spare what the model lists, such as position embeddings.
+    ``norms`` excludes norms. Both it and ``weights`` exclude what the model lists, such as position embeddings.
     """
 
     name: Literal["sgd", "adamw"] = "sgd"
@@ -194,7 +193,7 @@ class ScheduleConfig(Section):
 
 
 class EmaConfig(Section):
-    """A moving average of the weights; ``is_evaluated`` makes it the weights of the run, else it is only kept."""
+    """A moving average of the weights; it is always saved, and with ``is_evaluated`` it is the weights of the run."""
 
     decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     is_evaluated: bool = True
@@ -203,9 +202,9 @@ class EmaConfig(Section):
 class Recipe(Section):
     """Everything one training run needs.
 
-    ``epochs`` are passes over the training data. With ``iterations`` training takes so many steps instead, through as
-    many passes as they need, and ``epochs`` says into how many equal parts they are cut, each with a validation.
-    ``teacher`` is a run whose network a loss such as ``distillation`` learns from.
+    ``epochs`` are passes over the training data. With ``iterations`` training takes that many steps, in as many passes
+    as they need, and ``epochs`` is the number of equal parts, each of which ends with a validation. ``teacher`` is a
+    run whose network a loss such as ``distillation`` learns from.
 
     Example:
         >>> recipe = Recipe.model_validate({"loss": {"name": "ls", "alpha": 0.2}, "epochs": 3})
@@ -240,7 +239,7 @@ class Recipe(Section):
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Steps of an epoch where the recipe counts iterations, else None: it is a pass over the data."""
+        """Steps of an epoch if the recipe counts iterations; else None, and an epoch is a pass over the data."""
         return None if self.iterations is None else self.iterations // self.epochs
 
     @model_validator(mode="after")
@@ -264,23 +263,18 @@ class Recipe(Section):
         return self
 
 
-# Where and how fast, not what: a run may go on with other values of these and is still the same run.
-CIRCUMSTANCES = (
-    *("data.root", "data.download", "data.num_workers", "data.tolerance"),
-    *("threads", "save_every_steps", "tracker"),
-)
+# Where and how fast, not what: a run that goes on with other values of these is still the same run.
+_OF_DATA = ("data.root", "data.download", "data.num_workers", "data.tolerance")
+CIRCUMSTANCES = (*_OF_DATA, "threads", "save_every_steps", "tracker")
 
-# Options under these names belong to what the name says; a new name starts them afresh.
+# Keys that belong to the loss, data set or model of that name (None: all of them); a new name drops them.
 _OPTIONS_OF_A_NAME: dict[str, tuple[str, ...] | None] = {"loss": None, "data": ("options",), "model": ("options",)}
 
 
 def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, source: str = "recipe") -> Recipe:
-    """The recipe that ``values`` with ``overrides`` describe; every mistake in it is named at once.
+    """The recipe that ``values``, as in a YAML file, and ``overrides`` describe; one error names all mistakes.
 
-    Args:
-        values: What the YAML file holds.
-        overrides: ``key.sub=value`` each, in order.
-        source: What to call it in a message.
+    Each override is ``key.sub=value``; later ones win. Messages call the recipe ``source``.
 
     Example:
         >>> parse_recipe({"epochs": 5}, ["optimizer.lr=0.5", "loss.name=ls"]).optimizer.lr
@@ -289,12 +283,11 @@ def parse_recipe(values: Mapping[str, Any], overrides: Iterable[str] = (), *, so
         Traceback (most recent call last):
         ValueError: key of recipe must be one it has; got 'optimiser'. Did you mean 'optimizer'?
     """
-    # Twice: a ratio that a file says in old words stays the same where an override changes the image size.
+    # Twice: a ratio that a file gives in old words stays the same if an override changes the image size.
     merged = in_new_words(deepcopy(dict(values)))
     for override in overrides:
         _override(merged, override)
-    merged = in_new_words(merged)
-    return validated(Recipe, merged, source=source, fix="See `maxsup cp` for a complete recipe.")
+    return validated(Recipe, in_new_words(merged), source=source, fix="See `maxsup cp` for a complete recipe.")
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -306,21 +299,16 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flat_items(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
+        is_section = isinstance(value, Mapping) and value
+        flat |= flat_items(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
     return flat
 
 
 def differing_keys(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
     """Dotted keys in which two recipes differ as experiments, with both values; circumstances do not count."""
     left, right = (flat_items(recipe.model_dump(mode="json")) for recipe in (first, second))
-    return {
-        key: (left.get(key), right.get(key))
-        for key in (left | right)
-        if key not in CIRCUMSTANCES and left.get(key) != right.get(key)
-    }
+    pairs = {key: (left.get(key), right.get(key)) for key in left | right if key not in CIRCUMSTANCES}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _override(values: dict[str, Any], text: str) -> None:
@@ -337,9 +325,8 @@ def _override(values: dict[str, Any], text: str) -> None:
             values[parts[0]] = {known: kept for known, kept in section.items() if known not in dropped}
     place = values
     for part in parts[:-1]:
-        inner = place.get(part)
-        if not isinstance(inner, dict):
-            # A number in the way, such as loss.alpha=0.1 before loss.alpha.end=0.2, gives way to the mapping.
-            inner = place[part] = {}
-        place = inner
+        if not isinstance(place.get(part), dict):
+            # A number, such as loss.alpha=0.1 before loss.alpha.end=0.2, gives way to the mapping.
+            place[part] = {}
+        place = place[part]
     place[parts[-1]] = parse_yaml(value, source=f"value of {key}")

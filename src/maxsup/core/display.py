@@ -1,4 +1,4 @@
-"""What work shows while it goes: a bar on a terminal, plain lines elsewhere, nothing where nobody looks."""
+"""How work shows its progress: a bar on a terminal, plain lines elsewhere, nothing where nobody looks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Display:
         """Leave the terminal as it was."""
 
     def say(self, sentence: str) -> None:
-        """One line of news."""
+        """Print a line of news."""
 
     def start(self, stage: str, num_steps: int) -> None:
-        """A stage of so many steps begins."""
+        """Begin a stage of so many steps."""
 
     def advance(self) -> None:
-        """A step of the stage is over."""
+        """Finish a step of the stage."""
 
     def move(self, stage: str, done: int, num_steps: int, numbers: str) -> None:
-        """A stage that goes on under another name stands at step ``done``, with numbers beside it."""
+        """Show a stage, maybe under a new name, at step ``done``, with numbers beside it."""
 
 
 class LineDisplay(Display):
@@ -91,7 +91,7 @@ class BarDisplay(Display):
     def move(self, stage: str, done: int, num_steps: int, numbers: str) -> None:
         """Move the bar to a step."""
         if self._task is None:
-            # Steps of an earlier process are no measure of the time that is left.
+            # Steps of an earlier process must not count towards the estimate of the time left.
             self._task = self._bars.add_task(stage, total=num_steps, completed=done, numbers=numbers)
         self._bars.update(self._task, description=stage, total=num_steps, completed=done, numbers=numbers)
 

@@ -1,4 +1,4 @@
-"""How this package words its complaints."""
+"""Errors of this package, their exit codes, and the words that they share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     """The known name that was probably meant, as the end of an error message.
 
     Example:
-        >>> hint("maxsub", ["ce", "ls", "maxsup"])
-        "Did you mean 'maxsup'?"
-        >>> hint("zzz", ["ce", "ls"])
-        'Known: ce, ls.'
+        >>> hint("maxsub", ["ce", "ls", "maxsup"]), hint("zzz", ["ce", "ls"])
+        ("Did you mean 'maxsup'?", 'Known: ce, ls.')
     """
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
@@ -28,7 +26,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which a warning of the caller points to the first line outside this package and torch.
 
-    Between a user and a loss lie ``nn.Module.__call__`` and hooks, wrappers and compiled code in any number.
+    Between a user and a loss there may be any number of ``nn.Module.__call__``, hooks, wrappers and compiled code.
     """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("maxsup", "torch"):
@@ -37,12 +35,7 @@ def user_stacklevel() -> int:
 
 
 class MaxsupError(Exception):
-    """What went wrong, in one sentence; the command line prints it and exits with ``exit_code``.
-
-    Example:
-        >>> DataError("image files must be readable; got 12 of 100 that are not.").exit_code
-        4
-    """
+    """One sentence about what went wrong; the command line prints it and exits with ``exit_code``."""
 
     exit_code = 2
 
@@ -68,11 +61,7 @@ class StorageError(MaxsupError):
 class Interruption(BaseException):
     """A signal asked to stop; the sentence says what is saved.
 
-    No ``Exception``, like ``KeyboardInterrupt``: libraries that are being imported swallow those.
-
-    Example:
-        >>> Interruption("stopped.", signal_number=15).exit_code
-        143
+    Like ``KeyboardInterrupt`` it is no ``Exception``: libraries swallow those while they are imported.
     """
 
     def __init__(self, sentence: str, *, signal_number: int) -> None:
@@ -81,7 +70,7 @@ class Interruption(BaseException):
 
 
 def exit_code(error: BaseException) -> int:
-    """The code to exit with: that of the error, 5 for files, 2 for wrong input, 1 for what nobody foresaw.
+    """The code to exit with: that of the error, 5 for files, 2 for wrong input, 1 for a bug.
 
     Example:
         >>> exit_code(DataError("no images.")), exit_code(OSError()), exit_code(ValueError()), exit_code(KeyError())
@@ -94,21 +83,18 @@ def exit_code(error: BaseException) -> int:
     return 2 if isinstance(error, ImportError | TypeError | ValueError) else 1
 
 
-def out_of_memory(error: Exception) -> MaxsupError | None:
-    """The sentence for an error that means too little memory, which torch and numpy say in many ways; else None.
+def out_of_memory(error: BaseException) -> MaxsupError | None:
+    """The error to show if ``error`` means too little memory, which torch and numpy word in many ways; else None.
 
     Example:
         >>> print(out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")))
-        memory must be enough for what was asked; got too little for 2.00 GiB more. Choose ...
-        >>> out_of_memory(RuntimeError("shapes do not fit")) is None
-        True
+        there is too little memory for 2.00 GiB more. Choose ...
     """
-    if not isinstance(error, MemoryError) and not (
-        isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))
-    ):
+    is_worded = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))
+    if not isinstance(error, MemoryError) and not is_worded:
         return None
     amount = _AMOUNT.search(str(error))
     return MaxsupError(
-        f"memory must be enough for what was asked; got too little{f' for {amount[1]} more' if amount else ''}. "
+        f"there is too little memory for {f'{amount[1]} more' if amount else 'this'}. "
         "Choose a smaller batch_size (bench: --batch), a larger accumulation, smaller images or a smaller model."
     )

@@ -13,12 +13,12 @@ class Finding:
     """One sentence about one topic, and what to do next.
 
     Args:
-        topic: What it is about; the same words wherever the same thing is found.
+        topic: What it is about, in the same words wherever it is found.
         level: One of ``LEVELS``. An error makes training fail, do something else than was meant, or damage the model.
-        sentence: What was found, with its number.
+        sentence: What was found, with its number ``value``.
         advice: What to do about it.
-        value: That number.
-        threshold: The value from which the level would be another one.
+        value: The number in the sentence.
+        threshold: The value at which the level changes.
 
     Example:
         >>> Finding("Calibration", "good", "The calibration error is 0.012.", "Nothing to do.", 0.012, 0.02).level

@@ -1,4 +1,4 @@
-"""How to get packages that are missing, given how this copy of the package came here."""
+"""How to install missing packages, given how this package was installed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def imported(module: str, purpose: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         fix = f"Run {install_command(extra)}."
-        raise ImportError(f"{package} must be installed for {purpose}; got none. {fix}", name=package) from error
+        raise ImportError(f"{package} must be installed for {purpose}. {fix}", name=package) from error
 
 
 def install_command(extra: str) -> str:
     """The command that installs an extra of this package, such as ``lab``.
 
-    A checkout is named by its folder, a package by the place it was installed from. Where neither can be had again, the
-    command names the packages that are missing.
+    The command names the folder of a checkout, or the place that the package was installed from. If neither is known,
+    it names the packages that are missing.
     """
     checkout = _PACKAGE.parents[1]
     if _PACKAGE.parent.name == "src" and (checkout / "pyproject.toml").is_file():
@@ -43,25 +43,22 @@ def install_command(extra: str) -> str:
 
 
 def _origin(found: Distribution) -> str | None:
-    """Where it was installed from, as pip writes that down; None for an index or a file that is gone."""
+    """Where it was installed from, as pip records it; None for an index or a file that is gone."""
     record = found.read_text("direct_url.json")
     if record is None:
         return None
     place = json.loads(record)
-    url, control = str(place["url"]), place.get("vcs_info")
-    if control is not None:
-        return f"{control['vcs']}+{url}@{control['commit_id']}"
-    parts = urlsplit(url)
-    return None if parts.scheme == "file" and not Path(unquote(parts.path)).exists() else url
+    if control := place.get("vcs_info"):
+        return f"{control['vcs']}+{place['url']}@{control['commit_id']}"
+    parts = urlsplit(place["url"])
+    is_gone = parts.scheme == "file" and not Path(unquote(parts.path)).exists()
+    return None if is_gone else str(place["url"])
 
 
 def _missing(found: Distribution, extra: str) -> list[str]:
-    """Requirements of an extra that are not installed, quoted; all of them where each is there in some version."""
-    wanted = [
-        requirement.partition(";")[0].strip()
-        for requirement in found.requires or []
-        if re.search(rf"extra == ['\"]{extra}['\"]", requirement)
-    ]
+    """Requirements of an extra that are not installed, quoted; all of them if each is installed in some version."""
+    of_extra = re.compile(rf"(.*?)\s*;.*extra == ['\"]{extra}['\"]")
+    wanted = [match[1] for requirement in found.requires or [] if (match := of_extra.match(requirement))]
     missing = [requirement for requirement in wanted if not _is_installed(requirement)]
     return [f"'{requirement}'" for requirement in missing or wanted]
 

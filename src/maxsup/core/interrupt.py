@@ -17,9 +17,10 @@ _raised: list[int] = []
 class SignalGuard:
     """While entered, a signal is noted instead of killing; a second one leaves at once.
 
-    Before ``is_deferring`` there is nothing to save yet, and the first signal leaves at once too, by an exception. A
-    library may swallow that, for instance in a bare ``except`` or in ``__del__``; the note stays, for all guards inside
-    the outermost one, until somebody looks. What fails because an import was broken off is taken for the signal too.
+    Before ``is_deferring`` is set there is nothing to save, so the first signal leaves at once too, by an exception. A
+    library may swallow that exception, for instance in a bare ``except`` or in ``__del__``; the note stays for all
+    guards inside the outermost one until :func:`raise_if_noted` is called. An error that follows because an import was
+    interrupted is replaced by the signal's exception.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class SignalGuard:
 
     def __enter__(self) -> SignalGuard:
         raise_if_noted()
-        # Python lets only the main thread install handlers; elsewhere signals are the caller's business.
+        # Python lets only the main thread install handlers; in other threads the caller handles signals.
         if threading.current_thread() is threading.main_thread():
             _entered.append(self)
             for number in _SIGNALS:
@@ -66,7 +67,7 @@ class SignalGuard:
 
 
 def raise_if_noted() -> None:
-    """Leave where a signal came and the exception that it raised was swallowed."""
+    """Leave if a signal came and the exception that it raised was swallowed."""
     if _noted:
         raise _stopped(_noted[0])
 

@@ -1,6 +1,6 @@
-"""Recipe files: where they are, what they say of themselves, and how their YAML is read.
+"""Recipe files: where they are, how they describe themselves, and how their YAML is read.
 
-Listing costs neither pydantic nor yaml, so `maxsup ls recipes` answers at once.
+Listing imports neither pydantic nor yaml, so `maxsup ls recipes` answers at once.
 """
 
 from __future__ import annotations
@@ -23,24 +23,18 @@ FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 
-_SUFFIXES = (".yaml", ".yml")
 # YAML 1.1 reads 1e-4 as text because it has no dot.
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def list_recipes() -> list[str]:
-    """Names of the recipes that come with the package.
-
-    Example:
-        >>> "digits_cnn" in list_recipes()
-        True
-    """
+    """Names of the recipes that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def describe_recipes() -> list[dict[str, str]]:
-    """Name, title, command and expectation of every recipe, from the comment each begins with."""
-    return [{"name": name, **_card(FOLDER / f"{name}.yaml")} for name in list_recipes()]
+    """Name, title, command and expectation of every recipe, from the comment at its head."""
+    return [{"name": path.stem, **_card(path.read_text(encoding="utf-8"))} for path in sorted(FOLDER.glob("*.yaml"))]
 
 
 def recipe_path(name: str) -> Path:
@@ -57,19 +51,18 @@ def recipe_path(name: str) -> Path:
 
 
 def yaml_path(kind: str, name: str, folder: Path, *, fix: str) -> Path:
-    """The YAML file that a word means: a path where it ends like one, else the one of that name in a folder.
+    """The YAML file that a word means: a path if it ends like one, else the file of that name in a folder.
 
-    ``kind`` and ``fix``, what to do where a path leads nowhere, are words for messages.
+    ``kind`` and ``fix``, the advice if the path does not exist, are words for messages.
     """
-    if name.endswith(_SUFFIXES):
-        path = Path(name)
-        if not path.is_file():
-            raise ValueError(f"{kind} must be a file that exists; got {name!r}. {fix}")
-        return path
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in known:
-        raise ValueError(f"{kind} must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
-    return folder / f"{name}.yaml"
+    if not name.endswith((".yaml", ".yml")):
+        known = sorted(path.stem for path in folder.glob("*.yaml"))
+        if name not in known:
+            raise ValueError(f"{kind} must be a name or a .yaml file; got {name!r}. {hint(name, known)}")
+        return folder / f"{name}.yaml"
+    if not Path(name).is_file():
+        raise ValueError(f"{kind} must be a file that exists; got {name!r}. {fix}")
+    return Path(name)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -82,8 +75,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     from maxsup.core.config import parse_recipe
 
     path = recipe_path(name)
-    values = read_yaml(path)
-    return parse_recipe(values, overrides, source=f"recipe {path.stem}")
+    return parse_recipe(read_yaml(path), overrides, source=f"recipe {path.stem}")
 
 
 def override_words(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
@@ -101,7 +93,7 @@ def override_words(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
 
 
 def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
-    """The recipe that a run wrote, with every key of its time: one without is damaged, and defaults would be others."""
+    """The recipe that a run wrote; a missing key means damage, since today's default may not be that of the run."""
     from maxsup.core.config import Recipe, parse_recipe
     from maxsup.core.old_keys import ADDED_KEYS
 
@@ -116,16 +108,20 @@ def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
     return parse_recipe(values, overrides, source=str(run.config))
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+def read_text(path: Path) -> str:
+    """The text of a recipe, of settings or of a script; a huge file is not even read."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ValueError(f"{path} must hold at most {MAX_BYTES} bytes; got {size}. A recipe is a page of text.")
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text; got {error.reason}. Give a YAML file.") from error
-    values = parse_yaml(text, source=str(path))
+        raise ValueError(f"{path} must be UTF-8 text; got {error.reason}. Save it as UTF-8.") from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    values = parse_yaml(read_text(path), source=str(path))
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold key: value lines; got {type(values).__name__}. See maxsup cp.")
     return values
@@ -138,18 +134,6 @@ def parse_yaml(text: str, *, source: str = "text") -> Any:
         >>> parse_yaml("1e-4"), parse_yaml("[1, 2]")
         (0.0001, [1, 2])
     """
-    import yaml
-
-    try:
-        return _loader()(text).get_single_data()
-    except (yaml.YAMLError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"{source} must be valid YAML; got an error: {reason}. Check indentation and quotes."
-        ) from None
-
-
-def _loader() -> Any:
     import yaml
 
     class StrictLoader(yaml.SafeLoader):
@@ -167,18 +151,22 @@ def _loader() -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            repeated = {str(key) for key in keys if keys.count(key) > 1}
-            if repeated:
+            if repeated := {str(key) for key in keys if keys.count(key) > 1}:
                 raise yaml.YAMLError(f"key {min(repeated)!r} stands twice")
             return super().construct_mapping(node, deep=deep)
 
     StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
-    return StrictLoader
+    try:
+        return StrictLoader(text).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{source} must be valid YAML; got an error: {reason}. Check indentation and quotes."
+        ) from None
 
 
-def _card(path: Path) -> dict[str, str]:
-    """Title, command and expectation from the comment at the head of a recipe."""
-    head = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+def _card(text: str) -> dict[str, str]:
+    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
     title, *lines = [line.lstrip("#").strip() for line in head] or [""]
     pairs = (line.partition(": ") for line in lines)
     return {"title": title} | {label.lower(): text for label, _, text in pairs if label in ("Command", "Expect")}

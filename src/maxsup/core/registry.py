@@ -1,4 +1,4 @@
-"""Names for things: a decorator is the whole registration, and a signature the whole list of options."""
+"""Names for losses, models, data sets and so on: a decorator registers a member, its signature lists its options."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Registry(Generic[T]):
         kind: What a member is called in messages.
         function: The function of a member whose parameters are its options; by default the member itself.
         shared: Options that every member takes by ``**options``.
-        reserved: Parameters with a default that this package passes itself, so that they are no options.
-        package: Whose modules register members, maybe of a higher floor; they are imported at the first look-up.
+        reserved: Parameters with a default that are no options, because this package passes them itself.
+        package: The package, maybe of a higher floor, whose modules register members; the first look-up imports them.
 
     Example:
         >>> COLOURS: Registry[type] = Registry("colour")
@@ -47,29 +47,29 @@ class Registry(Generic[T]):
         package: str | None = None,
     ) -> None:
         self.kind = kind
-        self._package = package
-        self._function, self._shared, self._reserved = function, tuple(shared), frozenset(reserved)
-        self._filed: dict[str, tuple[T, Mapping[str, str]]] = {}
+        self._function, self._package = function, package
+        self._shared, self._reserved = tuple(shared), frozenset(reserved)
+        self._registered: dict[str, tuple[T, Mapping[str, str]]] = {}
 
     def register(self, name: str, **facts: str) -> Callable[[T], T]:
-        """Decorator that files its argument under ``name``; a name is given once."""
+        """Decorator that registers its argument under ``name``, which must be new."""
 
-        def file(member: T) -> T:
-            if name in self._filed:
+        def add(member: T) -> T:
+            if name in self._registered:
                 raise ValueError(f"{self.kind} name must be new; got {name!r}, which is taken. Choose another name.")
-            self._filed[name] = (member, facts)
+            self._registered[name] = (member, facts)
             return member
 
-        return file
+        return add
 
     def _import_members(self) -> dict[str, tuple[T, Mapping[str, str]]]:
-        """All members, after the modules that register them have been imported."""
+        """Import the modules that register members, once, and return all members."""
         if self._package is not None:
-            # Forgotten first: a module may look a member up while it is being imported.
+            # Cleared first: a module may look up a member while it is being imported.
             package, self._package = import_module(self._package), None
             for module in iter_modules(package.__path__):
                 import_module(f"{package.__name__}.{module.name}")
-        return self._filed
+        return self._registered
 
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
         entries = self._import_members()
@@ -81,16 +81,16 @@ class Registry(Generic[T]):
         return self._entry(name)[0]
 
     def facts(self, name: str) -> Mapping[str, str]:
-        """What the member says of itself."""
+        """The facts that the member was registered with."""
         return self._entry(name)[1]
 
     def options(self, name: str) -> dict[str, Any]:
         """Options of a member by name, with their defaults; those that all members share are left out."""
-        found = {key: each.default for key, each in self._parameters(name).items() if each.default is not each.empty}
-        return {key: default for key, default in found.items() if key not in self._reserved}
+        parameters = [each for key, each in self._parameters(name).items() if key not in self._reserved]
+        return {each.name: each.default for each in parameters if each.default is not each.empty}
 
     def check_options(self, name: str, given: Iterable[str]) -> None:
-        """Raise unless a member has all the given options; one that takes any has them."""
+        """Raise unless a member has all the given options, or takes any option."""
         takes_any = any(each.kind is each.VAR_KEYWORD for each in self._parameters(name).values())
         if self._shared or not takes_any:
             check_known_options(f"{self.kind} {name!r}", given, [*self.options(name), *self._shared])
@@ -106,12 +106,9 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def __len__(self) -> int:
-        return len(self._import_members())
-
 
 def check_known_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError, as Python does for an unknown keyword, that says which option was probably meant.
+    """Raise a TypeError, as Python does for an unknown keyword, with the option that was probably meant.
 
     Example:
         >>> check_known_options("data set 'digits'", ["size"], [])

@@ -1,10 +1,11 @@
-"""What makes a run repeatable: seeds that are a function of position, and a record of what it ran on."""
+"""What makes a run repeatable: seeds that are a function of position, and a record of the environment."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -28,7 +29,7 @@ def mixed_seed(*parts: int | str) -> int:
 
 
 def set_deterministic(is_wanted: bool) -> None:
-    """On a GPU choose kernels that give the same bits every time, or else the fastest; a CPU repeats itself anyway."""
+    """Choose GPU kernels that give the same bits every time, or else the fastest ones; a CPU repeats itself anyway."""
     import torch
 
     torch.backends.cudnn.benchmark = not is_wanted
@@ -58,7 +59,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes_that_matter(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two records in a way that may change the last bits of a result.
+    """Differences between two records that may change the last bits of a result.
 
     Example:
         >>> changes_that_matter({"threads": 1, "command": ["a"]}, {"threads": 2, "command": ["b"]})
@@ -77,20 +78,16 @@ def _version(name: str) -> str | None:
 
 def _cpu_name() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
+        [name] = re.findall(r"^model name\s*:\s*(.*?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[:1]
+    except (OSError, ValueError):
         return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return name
 
 
 def _git_commit() -> str | None:
-    """Commit of the source this package runs from; None where it is not a checkout."""
-    folder = Path(__file__).resolve().parent
+    """Commit of the source this package runs from; None outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).resolve().parent), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -20,9 +20,8 @@ class Schedule:
     def __call__(self, progress: float) -> float:
         """The strength at ``progress``."""
         if not 0.0 <= progress <= 1.0:
-            raise ValueError(
-                f"progress must be between 0 and 1; got {progress!r}. Pass epoch / max(num_epochs - 1, 1)."
-            )
+            fix = "Pass epoch / max(num_epochs - 1, 1)."
+            raise ValueError(f"progress must be between 0 and 1; got {progress!r}. {fix}")
         return self._value(progress)
 
     def _value(self, progress: float) -> float:

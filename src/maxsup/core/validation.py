@@ -1,4 +1,4 @@
-"""Values from a file as a typed model, and what is wrong with them in the words of this package."""
+"""Values from a file as a typed model, and mistakes in them in the words of this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def validated(model: type[Model], values: Mapping[str, Any], *, source: str, fix: str = "Correct it.") -> Model:
     """The model that ``values`` describe; one ValueError names every mistake in them.
 
-    ``source``, which is what to call the file, and ``fix`` are words for messages.
+    ``source``, the name of the file, and ``fix`` are words for messages.
 
     Example:
         >>> class Point(BaseModel, extra="forbid"):
@@ -39,7 +39,10 @@ def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str
     where = f"{'.'.join([*section, key])} in {source}" if key else source
     if detail["type"] == "extra_forbidden":
         owner = f"{'.'.join(section)} in {source}" if section else source
-        return f"key of {owner} must be one it has; got {key!r}. {hint(key, _keys(model, section))}"
+        for part in section:  # indices and keys of mappings are skipped
+            if part in model.model_fields:
+                model = _model_in(model.model_fields[part].annotation) or model
+        return f"key of {owner} must be one it has; got {key!r}. {hint(key, model.model_fields)}"
     if detail["type"] == "value_error":
         # Written by a validator of the model in the words of this package.
         return f"{where}: {detail['ctx']['error']}" if key else str(detail["ctx"]["error"])
@@ -49,14 +52,6 @@ def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str
     if detail["type"] == "less_than_equal":
         rule = f"at most {detail['ctx']['le']:g}"
     return f"{where} must be {rule}; got {detail['input']!r}. {fix}"
-
-
-def _keys(model: type[BaseModel], section: list[str]) -> list[str]:
-    """Keys of the part of a model at a place; numbers and keys of mappings lead no deeper."""
-    for part in section:
-        if part in model.model_fields:
-            model = _model_in(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

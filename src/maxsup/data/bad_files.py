@@ -1,4 +1,4 @@
-"""The record of files that could not be used as they are, and the point at which there are too many."""
+"""The list of files that cannot be used as they are, and the limit on how many a run tolerates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER = ("path", "status", "reason")
 
 
 class BadFile(NamedTuple):
-    """A file, whether it was ``left out`` or ``used`` in spite of an oddity, and why."""
+    """A file, whether it was ``left out`` or ``used`` in spite of an oddity, and the reason."""
 
     path: str
     status: str
@@ -25,10 +25,7 @@ class BadFile(NamedTuple):
 
 
 class BadFileRecord:
-    """Lists bad files in a CSV file, each once, and raises when more than a tolerated share had to be left out.
-
-    ``path`` is None where they are listed nowhere.
-    """
+    """Lists each bad file once in a CSV file, if there is a ``path``, and raises when too large a share is left out."""
 
     def __init__(self, path: Path | None, num_samples: int, tolerance: float) -> None:
         self.path = path
@@ -56,7 +53,7 @@ class BadFileRecord:
         if self.path is None:
             return
         if self._listed is None:
-            # Not before there is something to list: no file is the usual case.
+            # Only once there is something to list: usually there is nothing.
             self._listed = _listed(self.path)
         line = _line(file)
         if line not in self._listed:
@@ -65,7 +62,7 @@ class BadFileRecord:
 
 
 def _listed(path: Path) -> set[str]:
-    """Lines that an earlier part of the run has written; a new file gets its header."""
+    """Lines that an earlier part of the run wrote; a new file gets its header."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

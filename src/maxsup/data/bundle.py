@@ -1,6 +1,6 @@
 """What a data set is here: three splits of labelled images, and how to normalise them.
 
-``train`` is learnt from, ``val`` is what choices are made on, ``test`` is only evaluated.
+``train`` is for learning, ``val`` for choosing between models, ``test`` only for the final evaluation.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
 
 IGNORED_LABEL = 255
-"""What a mask holds where a pixel counts for nothing: not labelled, or filled up beside the image."""
+"""The value of a mask at pixels that do not count: not labelled, or padding beside the image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +43,13 @@ class MemorySplit:
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
-            got = f"{str(self.images.dtype).removeprefix('torch.')} {tuple(self.images.shape)}"
-            raise DataError(f"images must be uint8 (N, C, H, W); got {got}. Scale them to 0..255 and round.")
+            raise DataError(
+                f"images must be uint8 (N, C, H, W); got {_kind(self.images)}. Scale them to 0..255 and round."
+            )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
-            got = f"{str(self.labels.dtype).removeprefix('torch.')} {tuple(self.labels.shape)}"
-            raise DataError(f"labels must be int64, one an image; got {got} for {len(self.images)} images.")
+            raise DataError(
+                f"labels must be int64, one an image; got {_kind(self.labels)} for {len(self.images)} images."
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,16 +61,31 @@ class MemorySplit:
 
     def describe(self) -> str:
         """One line for people."""
-        size = "x".join(str(side) for side in self.images.shape[1:])
-        return f"{len(self):,} images of {size} in memory"
+        return f"{len(self):,} images of {'x'.join(map(str, self.images.shape[1:]))} in memory"
+
+
+def _kind(values: Tensor) -> str:
+    return f"{str(values.dtype).removeprefix('torch.')} {tuple(values.shape)}"
 
 
 @dataclass(frozen=True, eq=False)
-class FileSplit:
-    """Images that are decoded when they are asked for.
+class _SampleSplit:
+    samples: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def subset(self, indices: Tensor) -> Self:
+        """The images at ``indices``, in that order."""
+        return replace(self, samples=[self.samples[index] for index in indices.tolist()])
+
+
+@dataclass(frozen=True, eq=False)
+class FileSplit(_SampleSplit):
+    """Images that are decoded on request.
 
     Args:
-        samples: ``(source, label)`` each; a source is a path unless ``opener`` says otherwise.
+        samples: ``(source, label)`` each; a source is a path unless there is an ``opener``.
         opener: Turns a source into something Pillow can open, for images that are not files of their own.
 
     Example:
@@ -76,7 +94,6 @@ class FileSplit:
         (2, [0, 1], '2 images in files')
     """
 
-    samples: Sequence[tuple[Any, int]]
     opener: Callable[[Any], Any] | None = None
     labels: Tensor = field(init=False, repr=False)
 
@@ -84,26 +101,13 @@ class FileSplit:
         labels = torch.tensor([label for _, label in self.samples], dtype=torch.int64)
         object.__setattr__(self, "labels", labels)
 
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def subset(self, indices: Tensor) -> FileSplit:
-        """The images at ``indices``, in that order."""
-        return FileSplit([self.samples[index] for index in indices.tolist()], self.opener)
-
     def describe(self) -> str:
         """One line for people."""
         return f"{len(self):,} images in files"
 
 
 class MaskedImage(NamedTuple):
-    """An image, the class number of each of its pixels, and what to call it in a message.
-
-    Args:
-        image: RGB image of Pillow.
-        mask: uint8, ``(H, W)``; :data:`IGNORED_LABEL` where a pixel counts for nothing.
-        path: File of the image, or what stands for it.
-    """
+    """An RGB image of Pillow, the class number of each pixel (uint8, ``(H, W)``), and its file or another name."""
 
     image: Any
     mask: NDArray[np.uint8]
@@ -111,15 +115,11 @@ class MaskedImage(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MaskSplit:
-    """Images of which every pixel has a label, read when they are asked for.
+class MaskSplit(_SampleSplit):
+    """Images with a label for every pixel, read on request.
 
-    Args:
-        samples: One an image, whatever ``reader`` understands.
-        reader: Turns a sample into an image with its mask, or raises a :class:`~maxsup.core.errors.DataError` that
-            names the file.
-        num_classes: Number of classes.
-        place: Where the images are, for people.
+    ``reader`` turns a sample into an image with its mask, or raises a :class:`~maxsup.core.errors.DataError` that names
+    the file. ``place`` says where the images are, for people.
 
     Example:
         >>> split = MaskSplit([("1.jpg", "1.png"), ("2.jpg", "2.png")], reader=print, num_classes=3)
@@ -127,22 +127,14 @@ class MaskSplit:
         (2, [0, 0], '2 images with masks in files')
     """
 
-    samples: Sequence[Any]
     reader: Callable[[Any], MaskedImage]
     num_classes: int
     place: str = "files"
 
-    def __len__(self) -> int:
-        return len(self.samples)
-
     @property
     def labels(self) -> Tensor:
-        """Zeros: an image with a mask has no label of its own, and is held out as one of a single class."""
+        """Zeros: an image with a mask has no label of its own, so all are held out as if of one class."""
         return torch.zeros(len(self.samples), dtype=torch.int64)
-
-    def subset(self, indices: Tensor) -> MaskSplit:
-        """The images at ``indices``, in that order."""
-        return replace(self, samples=[self.samples[index] for index in indices.tolist()])
 
     def describe(self) -> str:
         """One line for people."""
@@ -156,18 +148,9 @@ Split: TypeAlias = MemorySplit | FileSplit | MaskSplit
 class DataBundle:
     """A data set, ready for a pipeline.
 
-    Args:
-        name: As it was asked for, for instance ``folder:photos``.
-        num_classes: Number of classes.
-        class_names: One a class.
-        train: What is learnt from.
-        val: What choices are made on; held out of the training data by a fixed seed.
-        test: What is only evaluated.
-        mean: Mean of each channel, of pixels in [0, 1].
-        std: Standard deviation of each channel.
-        image_shape: ``(C, H, W)``, or None for files of varying size.
-        notes: Sentences about what was found and what was made of it.
-        settled: Options of the data set as it chose them by itself.
+    ``name`` is what was asked for, for instance ``folder:photos``; ``mean`` and ``std`` are those of each channel, of
+    pixels in [0, 1]; ``image_shape`` is ``(C, H, W)``, or None for files of varying size; ``notes`` are sentences about
+    what was found and how it is used; ``settled`` are options that the data set chose by itself.
     """
 
     name: str
@@ -189,23 +172,20 @@ class DataBundle:
 
     def describe(self) -> str:
         """A few lines for people: what each split is made of."""
-        lines = [f"{self.name}: {self.num_classes} classes"]
-        for name, split in (("train", self.train), ("val", self.val), ("test", self.test)):
-            lines.append(f"{name:>6}: {split.describe()}")
-        return "\n".join(lines)
+        splits = {"train": self.train, "val": self.val, "test": self.test}
+        lines = [f"{name:>6}: {split.describe()}" for name, split in splits.items()]
+        return "\n".join([f"{self.name}: {self.num_classes} classes", *lines])
 
 
 def joined(first: Split, second: Split) -> Split:
     """Two splits of one kind, one behind the other."""
-    if isinstance(first, MemorySplit) and isinstance(second, MemorySplit):
+    if isinstance(first, MemorySplit):
+        assert isinstance(second, MemorySplit)
         factors = {name: torch.cat([values, second.factors[name]]) for name, values in first.factors.items()}
         images, labels = torch.cat([first.images, second.images]), torch.cat([first.labels, second.labels])
         return MemorySplit(images, labels, factors)
-    if isinstance(first, MaskSplit) and isinstance(second, MaskSplit):
-        return replace(first, samples=[*first.samples, *second.samples])
-    assert isinstance(first, FileSplit)
-    assert isinstance(second, FileSplit)
-    return FileSplit([*first.samples, *second.samples], first.opener)
+    assert isinstance(second, type(first))
+    return replace(first, samples=[*first.samples, *second.samples])
 
 
 def stratified_split(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:

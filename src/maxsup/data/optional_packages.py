@@ -19,7 +19,9 @@ def require(module: str, *, extra: str = "lab") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        package = (error.name or module).partition(".")[0]
-        raise ImportError(
-            f"this data set needs {package}, which is not installed. Run {install_command(extra)}.", name=package
-        ) from error
+        raise missing_package((error.name or module).partition(".")[0], extra=extra) from error
+
+
+def missing_package(name: str, *, extra: str = "lab") -> ImportError:
+    """The error for a package that is not installed."""
+    return ImportError(f"this data set needs {name}, which is not installed. Run {install_command(extra)}.", name=name)

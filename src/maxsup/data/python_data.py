@@ -1,14 +1,14 @@
-"""Data that Python code holds: arrays, a torch ``Dataset``, or a bundle of ours, in the place of a registered name.
+"""Data from Python code instead of a registered name: arrays, a torch ``Dataset``, or a bundle of ours.
 
-It is kept as one ``.npz`` file under a name made of its content. Runs then find it from any process, now and later, and
-other data is another experiment.
+It is stored as one ``.npz`` file whose name is a digest of its content. Runs find it from any process, now and later,
+and other data makes another experiment.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -24,7 +24,7 @@ PythonData: TypeAlias = "DataBundle | Dataset[Any] | Sequence[Any]"
 """A bundle, a Dataset of ``(image, label)``, ``(images, labels)``, or a pair of the last two: training and test."""
 
 TEST_SHARE = 0.2
-"""Share of every class that is held out to be tested on where data comes without a test split."""
+"""Share of every class that is held out as the test split where there is none."""
 
 _Arrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int64]]"
 
@@ -32,13 +32,9 @@ _Arrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int64]]"
 def data_name(data: str | PythonData, folder: str | Path) -> str:
     """The name under which a recipe finds data; data made in Python is written into ``folder`` first.
 
-    Images are stored in 8 bits. Floats must be from 0 to 1: a recipe normalises by itself. Tensors are
-    ``(N, C, H, W)``, numpy's arrays ``(N, H, W)`` or ``(N, H, W, C)``. Where a test split is missing, one of
-    :data:`TEST_SHARE` is held out by a fixed seed.
-
-    Args:
-        data: A name, which stays as it is, or data.
-        folder: Where the file goes.
+    Images are stored in 8 bits. Floats must be from 0 to 1, because recipes normalise by themselves. Tensors are
+    ``(N, C, H, W)``, numpy arrays ``(N, H, W)`` or ``(N, H, W, C)``. A missing test split is held out by a fixed seed:
+    :data:`TEST_SHARE` of every class.
 
     Example:
         >>> data_name("digits", "runs")
@@ -66,14 +62,16 @@ def _named_arrays(data: PythonData) -> dict[str, NDArray[Any]]:
         parts = {name: _of_split(split, data.name) for name, split in splits.items() if len(split)}
         names: Sequence[str] = data.class_names
     else:
-        is_pair = isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_data, data))
+        is_pair = _is_pair(data) and all(isinstance(part, Dataset) or _is_pair(part) for part in cast("Any", data))
         train, *others = cast("Sequence[Any]", data) if is_pair else [data]
-        parts = dict(zip(("train", "test"), (_of_part(part) for part in (train, *others)), strict=False))
+        parts = {name: _of_part(part) for name, part in zip(("train", "test"), (train, *others), strict=False)}
         if not others:
-            kept, held_out = stratified_split(torch.from_numpy(parts["train"][1]), TEST_SHARE, seed=0)
             images, labels = parts["train"]
-            chosen = {"train": kept.numpy(), "test": held_out.numpy()}
-            parts = {name: (images[indices], labels[indices]) for name, indices in chosen.items()}
+            indices = stratified_split(torch.from_numpy(labels), TEST_SHARE, seed=0)
+            parts = {
+                name: (images[chosen.numpy()], labels[chosen.numpy()])
+                for name, chosen in zip(("train", "test"), indices, strict=True)
+            }
         num_classes = 1 + max(int(labels.max(initial=-1)) for _, labels in parts.values())
         given = getattr(train, "classes", None)
         names = [str(name) for name in given] if given is not None and len(given) == num_classes else []
@@ -83,8 +81,8 @@ def _named_arrays(data: PythonData) -> dict[str, NDArray[Any]]:
     return arrays | ({"class_names": np.array(names)} if names else {})
 
 
-def _is_data(part: Any) -> bool:
-    return isinstance(part, Dataset) or (isinstance(part, tuple | list) and len(part) == 2)
+def _is_pair(data: Any) -> bool:
+    return isinstance(data, tuple | list) and len(data) == 2
 
 
 def _of_split(split: Any, name: str) -> _Arrays:
@@ -99,7 +97,7 @@ def _of_split(split: Any, name: str) -> _Arrays:
 def _of_part(part: Any) -> _Arrays:
     if isinstance(part, Dataset):
         images, labels = _collected(part)
-    elif isinstance(part, tuple | list) and len(part) == 2:
+    elif _is_pair(part):
         images, labels = part
     else:
         raise DataError(
@@ -109,8 +107,7 @@ def _of_part(part: Any) -> _Arrays:
     numbers = np.asarray(labels)
     if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
         raise DataError(
-            f"labels must be whole numbers, one an image; got {numbers.dtype} {numbers.shape}. Number the classes from "
-            "0 on."
+            f"labels must be whole numbers, one an image; got {numbers.dtype} {numbers.shape}. Count classes from 0 on."
         )
     pixels = _bytes(images)
     if len(pixels) != len(numbers):
@@ -119,10 +116,8 @@ def _of_part(part: Any) -> _Arrays:
 
 
 def _collected(dataset: Dataset[Any]) -> tuple[Any, list[int]]:
-    """All samples of a Dataset, which may make them when it is asked."""
-    items: Iterable[Any] = (
-        (dataset[index] for index in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
-    )
+    # A Dataset may make its samples when it is asked, and need not say that there are no more.
+    items: Any = map(dataset.__getitem__, range(len(dataset))) if hasattr(dataset, "__len__") else dataset
     images: list[Any] = []
     labels = []
     for image, label, *_ in items:

@@ -1,8 +1,4 @@
-"""Data sets by name.
-
-A function with an ``@DATASETS.register`` decorator is the whole registration: ``load_data``, ``maxsup ls data``
-and the contract tests find it.
-"""
+"""Data sets by name: a function with an ``@DATASETS.register`` decorator is the whole registration."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class DataRequest:
-    """What a loader is asked for; ``argument`` is what stands after the colon of a name."""
+    """What a loader is asked for; ``argument`` is the text after the colon of a name."""
 
     name: str
     argument: str
@@ -38,8 +34,7 @@ class DataRequest:
 class RawData:
     """What a loader found: official splits. Without ``val``, one is held out of ``train``.
 
-    ``notes`` are sentences about what was found and what was made of it. ``settled`` are options as the loader chose
-    them: a run that keeps them finds the same splits again.
+    ``notes`` and ``settled`` are those of the bundle: a run that keeps settled options finds the same splits again.
     """
 
     train: Split
@@ -67,13 +62,12 @@ def load_data(
     """The data set of a name, with a validation split held out of its training data.
 
     Args:
-        name: A registered name; ``folder:PATH``, ``arrays:PATH`` and ``hf:NAME_OR_PATH`` take what stands behind the
-            colon.
-        root: Where data sets live; the environment variable ``MAXSUP_DATA`` or ``./data`` if not given.
+        name: A registered name, or ``folder:PATH``, ``arrays:PATH``, ``hf:NAME_OR_PATH``.
+        root: Where data sets live; by default the environment variable ``MAXSUP_DATA``, or ``./data``.
             ``ROOT/<name>.npz`` is preferred where present, torchvision's own layout is read otherwise.
         download: Whether to fetch what is missing.
-        val_share: Share of every training class that is held out. A set that brings a validation split keeps its own;
-            with 0 there is no validation split and all of it is trained on.
+        val_share: Share of every training class that is held out. A set with a validation split keeps its own. With 0
+            there is no validation split, and training uses all of it.
         split_seed: Seed of the split; the test split never depends on it.
         **options: Options of the data set, for instance ``imbalance=50``.
 
@@ -111,14 +105,9 @@ def local_path(argument: str, root: Path) -> Path:
 
 
 def missing_places(name: str, root: Path | str | None = None, *, is_generated: bool = False) -> list[Path]:
-    """Paths that a data set needs and that do not exist; empty where one of them does, or where it needs none.
+    """Paths where a data set (a name of :func:`load_data`) could be, if none of them exists; no file is opened.
 
-    Only names are checked, and no file is opened.
-
-    Args:
-        name: As in :func:`load_data`.
-        root: Where data sets live, as there.
-        is_generated: Whether its own files are computed, so that only those of the set it is made from are needed.
+    With ``is_generated`` its own files are computed, and only those of the set it is made from are needed.
 
     Example:
         >>> missing_places("digits")
@@ -143,8 +132,8 @@ def describe_datasets() -> list[dict[str, Any]]:
     for name in DATASETS:
         facts = DATASETS.facts(name)
         written = f"{name}:{facts['argument']}" if "argument" in facts else name
-        shown = {"name": written, "images": facts["images"], "source": facts["source"]}
-        rows.append({**shown, "options": DATASETS.options(name)})
+        row = {"name": written, "images": facts["images"], "source": facts["source"]}
+        rows.append({**row, "options": DATASETS.options(name)})
     return rows
 
 
@@ -154,7 +143,7 @@ def missing_data(request: DataRequest, files: str, fix: str) -> DataError:
 
 
 def how_to_get(request: DataRequest, error: Exception) -> str:
-    """What to do about a set that could be fetched; the reader's own words only where fetching has failed."""
+    """What to do about a set that could be fetched; the reader's error is quoted only if fetching has failed."""
     if request.download:
         return f"Fetching it failed: {' '.join(str(error).split())}"
     return "Add data.download=true to fetch it, or say with data.root (or MAXSUP_DATA) where it is."
@@ -162,8 +151,9 @@ def how_to_get(request: DataRequest, error: Exception) -> str:
 
 def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
     train, val = raw.train, raw.val
-    for part in (train, raw.test, *([val] if val else [])):
-        _check_labels(part, name, len(raw.class_names))
+    for part in (train, raw.test, val):
+        if part:
+            _check_labels(part, name, len(raw.class_names))
     if val is None:
         kept, held_out = stratified_split(train.labels, request.val_share, request.split_seed)
         train, val = train.subset(kept), train.subset(held_out)
@@ -171,9 +161,9 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
         train, val = joined(train, val), val.subset(torch.arange(0))
     mean, std, shape = raw.mean, raw.std, None
     if isinstance(train, MemorySplit):
-        _, *sides = train.images.shape
-        shape = (sides[0], sides[1], sides[2])
-        if mean is None or std is None or len(mean) != sides[0]:
+        _, channels, height, width = train.images.shape
+        shape = (channels, height, width)
+        if mean is None or std is None or len(mean) != channels:
             mean, std = channel_statistics(train.images)
     return DataBundle(
         name=name,
@@ -191,8 +181,6 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
 
 
 def _check_labels(split: Split, name: str, num_classes: int) -> None:
-    if len(split) == 0:
-        return
     low, high = int(split.labels.min()), int(split.labels.max())
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high

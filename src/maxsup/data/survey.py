@@ -15,7 +15,7 @@ from maxsup.data.bundle import DataBundle, FileSplit
 from maxsup.data.pipelines.decoding import BadImageError, image_header, read_image
 
 MAX_OPENED = 5_000
-"""Files of a split that are decoded; of more, as many, evenly spread."""
+"""At most this many files of a split are decoded, evenly spread."""
 
 T = TypeVar("T")
 
@@ -24,14 +24,10 @@ _NUM_MEASURED = 200
 
 @dataclass
 class Survey:
-    """What was found in files.
+    """What was found in files: counts of sizes (width, height), Pillow's modes and oddities of usable files.
 
     Args:
-        num_files: How many there are.
-        num_opened: How many of them were decoded.
-        sizes: Width and height, and how many files have them.
-        modes: Modes of Pillow, for instance ``RGB`` or ``L``.
-        oddities: What was odd about files that can be used, and about how many.
+        num_opened: How many files were decoded.
         unreadable: Why files cannot be used, by path.
         duplicates: Pairs of paths with the same bytes: the one in ``val`` or ``test``, and the other one before it.
     """
@@ -45,21 +41,31 @@ class Survey:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
 
 
-def survey(bundle: DataBundle, max_opened: int = MAX_OPENED) -> Survey:
+def survey(bundle: DataBundle) -> Survey:
     """Open the files of a data set; finds nothing where images are not files of their own."""
-    found = Survey()
-    splits = [split for split in (bundle.train, bundle.val, bundle.test) if _are_files(split)]
-    paths = [[str(path) for path, _ in split.samples] for split in splits if isinstance(split, FileSplit)]
-    for part in paths:
-        found.num_files += len(part)
-        for path in _spread(part, max_opened):
-            _look_at(path, found)
-    found.duplicates = _duplicates(paths)
+    paths = [
+        [str(path) for path, _ in split.samples]
+        for split in (bundle.train, bundle.val, bundle.test)
+        if isinstance(split, FileSplit) and split.opener is None
+    ]
+    found = Survey(num_files=sum(map(len, paths)), duplicates=_duplicates(paths))
+    for path in (path for part in paths for path in _spread(part, MAX_OPENED)):
+        found.num_opened += 1
+        try:
+            size, mode = image_header(path)
+            _, note = read_image(path)
+        except BadImageError as error:
+            found.unreadable[path] = str(error)
+            continue
+        found.sizes[size] += 1
+        found.modes[mode] += 1
+        if note:
+            found.oddities[note] += 1
     return found
 
 
 def shorter_sides(split: FileSplit) -> list[int]:
-    """Shorter sides of some of the images, by their headers alone."""
+    """Shorter sides of some of the images, from their headers alone."""
     sides, reason = [], "there is none"
     for path, _ in _spread(list(split.samples), _NUM_MEASURED):
         try:
@@ -72,30 +78,15 @@ def shorter_sides(split: FileSplit) -> list[int]:
     return sides
 
 
-def _look_at(path: str, found: Survey) -> None:
-    found.num_opened += 1
-    try:
-        size, mode = image_header(path)
-        _, note = read_image(path)
-    except BadImageError as error:
-        found.unreadable[path] = str(error)
-        return
-    found.sizes[size] += 1
-    found.modes[mode] += 1
-    if note:
-        found.oddities[note] += 1
-
-
 def _duplicates(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Files of a later part with the same bytes as one of an earlier part."""
     sizes = [{path: size for path in part if (size := _size(path))} for part in parts]
     # Only files of equal length can be equal, so most are never read.
     counts = Counter(size for part in sizes for size in set(part.values()))
-    shared = {size for size, count in counts.items() if count > 1}
     known: dict[str, str] = {}
     pairs = []
     for part in sizes:
-        digests = {path: _digest(path) for path, size in part.items() if size in shared}
+        digests = {path: _digest(path) for path, size in part.items() if counts[size] > 1}
         pairs += [(path, known[digest]) for path, digest in digests.items() if digest in known]
         for path, digest in digests.items():
             known.setdefault(digest, path)
@@ -116,12 +107,7 @@ def _digest(path: str) -> str:
         return path  # equal to nothing else
 
 
-def _are_files(split: object) -> bool:
-    return isinstance(split, FileSplit) and split.opener is None
-
-
 def _spread(items: Sequence[T], count: int) -> list[T]:
-    """At most so many of them, from beginning to end."""
-    if len(items) <= count:
-        return list(items)
+    """At most ``count`` items, from beginning to end."""
+    count = min(count, len(items))
     return [items[index * len(items) // count] for index in range(count)]

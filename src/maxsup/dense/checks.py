@@ -11,13 +11,13 @@ from maxsup.losses import RegularizedLoss
 if TYPE_CHECKING:
     from maxsup.core.config import AugmentConfig, DenseConfig, ModelConfig
 
-# Settings of augment that hold for masks too, and what else stands for "nothing is done" in a recipe written out.
+# Settings of augment that apply to masks too, and values besides the default that do nothing.
 _FOR_MASKS = ("flip", "mean", "std")
 _NEUTRAL = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": "bilinear"}
 
 
 def check_task(model: ModelConfig, *, is_dense: bool) -> None:
-    """Raise where a classifier is to label pixels, or a segmenter whole images."""
+    """Raise if a classifier shall label pixels, or a segmenter whole images."""
     if is_dense and model.name not in SEGMENTERS:
         raise ValueError(
             f"model must be a segmenter where images have masks; got {model.name!r}. Write for instance "
@@ -35,7 +35,7 @@ def check_task(model: ModelConfig, *, is_dense: bool) -> None:
 
 
 def prepare_for_masks(criterion: RegularizedLoss) -> None:
-    """Let a loss leave out the pixels that masks leave out; raises for one that pixels cannot be trained with."""
+    """Make a loss ignore the pixels that masks ignore; raise for a loss that cannot train pixels."""
     if criterion.needs:
         raise ValueError(
             f"loss must need nothing but logits where images have masks; got {type(criterion).__name__}, which needs "
@@ -49,13 +49,13 @@ def prepare_for_masks(criterion: RegularizedLoss) -> None:
     if criterion.ignore_index not in (-100, IGNORED_LABEL):
         raise ValueError(
             f"loss.ignore_index must be {IGNORED_LABEL} or left out where images have masks; got "
-            f"{criterion.ignore_index}. Which pixels are ignored is said by the data set."
+            f"{criterion.ignore_index}. The data set decides which pixels are ignored."
         )
     criterion.ignore_index = IGNORED_LABEL
 
 
 def check_dense(augment: AugmentConfig, size: int | None, *, is_training: bool) -> None:
-    """Raise where a setting could have no effect on images with masks, or the size of the crop is missing."""
+    """Raise if a setting has no effect on images with masks, or the size of the crop is missing."""
     for name, field in type(augment).model_fields.items():
         value = getattr(augment, name)
         if name not in _FOR_MASKS and value not in (field.default, _NEUTRAL.get(name)):
@@ -71,7 +71,7 @@ def check_dense(augment: AugmentConfig, size: int | None, *, is_training: bool) 
 
 
 def check_not_dense(dense: DenseConfig) -> None:
-    """Raise where a setting for masks is given and there are none."""
+    """Raise if a setting for masks is given and there are none."""
     for name, field in type(dense).model_fields.items():
         value = getattr(dense, name)
         if value != field.default:

@@ -1,11 +1,11 @@
 """Evaluation of segmenters: plain numbers of whole masks, through one view of an image or several.
 
 A view is an image at a scale, mirrored or not; every scale is made from the image as it was read. Its logits come from
-the whole image or from a window that slides over it (logits of overlapping windows are averaged). Probabilities of all
-views are averaged on the grid of the mask, at its original size; with one view that is the ordinary evaluation.
+the whole image or from a sliding window (logits of overlapping windows are averaged). Probabilities of all views are
+averaged at the original size of the mask; with one view that is the ordinary evaluation.
 
-With many classes and large masks these probabilities are the largest thing in memory. One view holds them once, several
-views twice, beside the logits that a view comes from.
+With many classes and large masks these probabilities take the most memory: once for one view, twice for several, beside
+the logits of a view.
 """
 
 from __future__ import annotations
@@ -32,18 +32,14 @@ if TYPE_CHECKING:
 MULTI_SCALES = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
 
 _NUM_ROWS = 64
-"""Rows of a mask that are normalised at a time; what that needs beside them stays small."""
+"""Rows of a mask that are normalised at a time, to keep temporary memory small."""
 
 
 @dataclass(frozen=True)
 class Views:
-    """How an image is looked at.
+    """How an image is looked at: at ``scales`` of the size in the recipe, and with ``has_flip`` also mirrored.
 
-    Args:
-        scales: Factors on the size that the recipe gives an image.
-        has_flip: Whether each scale is also seen mirrored.
-        window: Side of a sliding window; None sees images whole.
-        stride: How far the window moves.
+    A sliding window has sides of ``window`` and moves by ``stride``; without one, images are evaluated whole.
 
     Example:
         >>> len(Views(MULTI_SCALES, has_flip=True))
@@ -74,18 +70,14 @@ def recipe_views(recipe: Recipe, scales: Sequence[float] = (1.0,), has_flip: boo
 def log_probabilities(
     model: Callable[[Tensor], Tensor], images: Sequence[Tensor], size: Sequence[int], views: Views
 ) -> Tensor:
-    """Logarithm of the mean probabilities over all views, ``(B, K, *size)``.
+    """Logarithm of the mean probabilities over all views, ``(B, K, *size)``, where ``size`` is that of the masks.
 
-    Args:
-        model: Images to logits of their size.
-        images: The same images ``(B, C, h, w)`` at every scale of the views.
-        size: Height and width of the masks.
-        views: How to look.
+    ``images`` are the same images ``(B, C, h, w)`` at every scale of the views.
     """
     total: Tensor | None = None
     for scaled, _ in zip(images, views.scales, strict=True):
         for is_mirrored in (False, True)[: 1 + views.has_flip]:
-            # Nothing but the total has a name here: of many classes, a view that lives on is a gigabyte.
+            # Only the total has a name here: with many classes, a view that lives on takes a gigabyte.
             if total is None:
                 total = _seen(model, scaled, size, views, is_mirrored)
             else:
@@ -108,20 +100,13 @@ def evaluate_masks(
 ) -> tuple[dict[str, Any], ConfusionSums]:
     """Pixel accuracy, mean class accuracy, mean intersection over union and plain NLL over a whole split.
 
-    Args:
-        model: Gives logits of every pixel; left in the mode it came in.
-        pipeline: The split with masks, in evaluation form.
-        num_classes: Number of classes.
-        views: How images are looked at.
-        split: Its name, which the result repeats.
-        precision: What the model computes in.
-        is_sharded: The pipeline gives each process its own part, to be added up here.
-        on_batch: Called after each image.
-        on_prediction: Called with the position of an image in its split and its predicted classes ``(H, W)``.
+    The model stays in the mode it came in. ``split`` is the name for the result and for messages. With ``is_sharded``
+    each process has its own part of the split, and counts are summed over processes. ``on_batch`` is called after each
+    image, ``on_prediction`` with the position of an image in its split and its predicted classes ``(H, W)``.
 
     Returns:
-        ``split``, ``n`` (images), ``missing``, ``accuracy``, ``class_accuracy``, ``miou``, ``majority_miou`` (what the
-        commonest class everywhere would get) and ``nll``; and the counts they come from.
+        ``split``, ``n`` (images), ``missing``, ``accuracy``, ``class_accuracy``, ``miou``, ``majority_miou`` (that of
+        predicting the commonest class everywhere) and ``nll``; and the counts they come from.
     """
     device = next(model.parameters()).device
     sums = ConfusionSums(num_classes, IGNORED_LABEL)
@@ -161,8 +146,8 @@ def evaluate_masks(
         )
     if sums.num_present == 1:
         warnings.warn(
-            f"masks of split {split!r} hold one class only, so its numbers say little; where {IGNORED_LABEL} stands "
-            "for a class in them, write another number.",
+            f"masks of split {split!r} hold one class only, so its numbers say little. If {IGNORED_LABEL} stands for a "
+            "class in them, write another number.",
             stacklevel=2,
         )
     result = {
@@ -195,7 +180,7 @@ def _logits(model: Callable[[Tensor], Tensor], images: Tensor, views: Views, is_
 
 
 def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Views) -> Tensor:
-    """Logits of an image of any size from windows of one size; the image is filled up where it is smaller."""
+    """Logits of an image of any size from windows of one size; a smaller image is padded."""
     window, stride = views.window, views.stride
     assert window is not None
     assert stride is not None
@@ -217,7 +202,7 @@ def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Vi
 
 
 def _starts(length: int, window: int, stride: int) -> list[int]:
-    """Where windows begin so that they cover everything, the last one flush with the end.
+    """Starts of windows that cover everything; the last one is flush with the end.
 
     Example:
         >>> _starts(10, 4, 3), _starts(11, 4, 3), _starts(4, 4, 3)

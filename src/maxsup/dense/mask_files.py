@@ -1,7 +1,7 @@
 """Masks in files: which belongs to which image, and reading one into class numbers.
 
-A wrong label costs accuracy and nobody sees why, so whatever is not certain about a mask is an error that names the
-file: another size than its image, a label that is no class, colours, a compression that changes labels.
+A wrong label costs accuracy and nobody sees why. So every doubt about a mask is an error that names the file: another
+size than its image, a label that is no class, colours, a lossy compression.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from maxsup.core.errors import DataError
 from maxsup.data.bundle import MaskedImage
 from maxsup.data.optional_packages import require
-from maxsup.data.pipelines.decoding import BadImageError, read_image
+from maxsup.data.pipelines.decoding import FORMATS, BadImageError, read_image
 
 Palette = Literal["refuse", "index"]
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".tif", ".tiff", ".webp", ".gif")
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _UNKNOWN = -1
 
 
@@ -29,8 +28,7 @@ class MaskFileReader:
     """Reads an image file and its mask file.
 
     Args:
-        numbers: Class number of each value that a mask may hold, :data:`~maxsup.data.bundle.IGNORED_LABEL` for values
-            that count for nothing.
+        numbers: Class number of each value in a mask, :data:`~maxsup.data.bundle.IGNORED_LABEL` for ignored values.
         palette: Whether a mask with a palette is refused or its indices are read as values.
 
     Example:
@@ -71,11 +69,7 @@ class MaskFileReader:
 
 
 def paired_files(images: Path, masks: Path) -> list[tuple[str, str]]:
-    """Image and mask of the same name but for its ending, from two folders or trees, sorted by name.
-
-    Raises:
-        DataError: If one is without the other.
-    """
+    """Paths of images and masks whose names differ only in the ending, from two folders or trees, sorted by name."""
     known_images, known_masks = _by_name(images), _by_name(masks)
     alone = [
         f"{len(names)} {kind}s without a partner, the first {one[min(names)]}"
@@ -109,12 +103,12 @@ def _mask_values(path: str, sides: tuple[int, int], palette: Palette) -> NDArray
     """The stored values of a mask file, as integers ``(H, W)``."""
     pillow = require("PIL.Image")
     try:
-        with pillow.open(path, formats=_FORMATS) as mask:
-            # From the header: nothing is decoded that does not fit.
+        with pillow.open(path, formats=FORMATS) as mask:
+            # From the header, before anything is decoded.
             if mask.size != sides:
                 raise DataError(
-                    f"mask {path} must be as large as its image, {_size(sides)}; got {_size(mask.size)}. "
-                    "Scale it without interpolation, or find the image it was drawn for."
+                    "mask {} must be as large as its image, {}x{}; got {}x{}. Scale it without interpolation, or find "
+                    "the image it was drawn for.".format(path, *sides, *mask.size)
                 )
             if mask.format == "JPEG":
                 raise DataError(f"mask {path} must be stored without loss; got a JPEG file. Draw it again as PNG.")
@@ -147,12 +141,8 @@ def _values(mask: Any, path: str, palette: Palette) -> NDArray[Any]:
     return channels[..., 0].astype(np.int64)
 
 
-def _size(sides: tuple[int, int]) -> str:
-    return f"{sides[0]}x{sides[1]}"
-
-
 def _ranges(values: list[int]) -> str:
-    """Sorted numbers for people.
+    """Sorted numbers as text.
 
     Example:
         >>> _ranges([0, 1, 2, 255])

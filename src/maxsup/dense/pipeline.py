@@ -1,30 +1,27 @@
-"""The pipeline of images with masks: read, scaled and cropped one by one, by workers if there are any."""
+"""The pipeline of images with masks: read, scaled and cropped one by one, in worker processes if there are any."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bundle import MaskSplit
-from maxsup.data.pipelines.batches import Batch, BatchFinish, BatchPlan, Pipeline
-from maxsup.data.pipelines.streaming import begin_worker, sent, worker_context
+from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
+from maxsup.data.pipelines.streaming import loaded
 from maxsup.dense.checks import check_dense
 from maxsup.dense.transforms import Bytes, Cutout, TrainingCutout, resized_image, scaled_sides
 
 if TYPE_CHECKING:
-    from maxsup.core.config import AugmentConfig, DenseConfig
-
-_Wanted = list[tuple[int, int]]
-"""Index of each image of a batch, and the pass over the data that it belongs to."""
+    from maxsup.core.config import DenseConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,102 +38,66 @@ class ScaledBatch(Batch):
 class MaskPipeline(Pipeline):
     """Batches of a split whose images have masks.
 
-    Training gives square crops with labels of the same size, int64 ``(B, S, S)``. Evaluation gives every image whole, a
-    batch each, and its labels in the size they were drawn in, ``(1, H, W)``, whatever size the image was scaled to.
-    An image or a mask that cannot be used ends the run: a wrong label would go unnoticed.
+    Training gives square crops with labels of the same size, int64 ``(B, S, S)``. Evaluation gives one whole image a
+    batch, with labels at the size of the mask, ``(1, H, W)``, whatever size the image is scaled to. An image or a mask
+    that cannot be used ends the run: a wrong label would go unnoticed.
 
     Args:
         split: The images.
         dense: How images are scaled, and cropped for training.
-        image_size: Side of the training crop.
-        augment: Says whether training crops are mirrored.
-        **others: As of :func:`maxsup.data.build_pipeline`.
+        **settings: As of :func:`maxsup.data.build_pipeline`; ``image_size`` is the side of the training crop.
     """
 
-    def __init__(
-        self,
-        split: MaskSplit,
-        *,
-        batch_size: int,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        seed: int,
-        is_training: bool,
-        augment: AugmentConfig,
-        image_size: int | None,
-        num_classes: int,
-        dense: DenseConfig,
-        num_steps: int | None = None,
-        num_workers: int = 0,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        channels_last: bool = False,
-    ) -> None:
-        check_dense(augment, image_size, is_training=is_training)
-        self._split, self._resize, self._num_workers = split, dense.resize, num_workers
-        self._scales: tuple[float, ...] = ()
-        if is_training and image_size is not None:
-            self._cutout: TrainingCutout | None = TrainingCutout(dense, augment.flip, image_size)
-        else:
+    def __init__(self, split: MaskSplit, *, dense: DenseConfig, **settings: Any) -> None:
+        augment, size, is_training = (settings[name] for name in ("augment", "image_size", "is_training"))
+        check_dense(augment, size, is_training=is_training)
+        if not is_training:
             # Images of any size, one for each process at a time.
-            self._cutout, batch_size, num_steps, drop_last = None, world_size, None, False
-        plan = BatchPlan(len(split), batch_size, seed, is_training, drop_last, rank, world_size, num_steps)
-        finished = augment if is_training else None
-        self._plan, self._finish = plan, BatchFinish(plan, mean, std, finished, num_classes, channels_last)
-        self.num_batches = plan.num_batches
+            settings["batch_size"] = settings.get("world_size", 1)
+        plan = BatchPlan(num_samples=len(split), **settings)
+        super().__init__(plan)
+        cutout = TrainingCutout(dense, augment.flip, size) if is_training else None
+        self._parts = _Parts(split, dense.resize, cutout, plan.seed)
         if not is_training and plan.num_batches:
-            # The last images may be fewer than the processes: some get none of them, and no empty batch either.
+            # Fewer images than processes may be left at the end. A process without one gets no empty batch either.
             last = plan.batch(plan.num_batches - 1)
             own = plan.own(last.stop - last.start)
             self.num_batches -= own.start == own.stop
 
     def at_scales(self, scales: Sequence[float]) -> MaskPipeline:
-        """The same evaluation whose batches are :class:`ScaledBatch`; factors are on the size that images have here."""
-        if self._cutout is not None:
+        """The same evaluation with batches that are :class:`ScaledBatch`; scales are relative to the size here."""
+        if self._plan.is_training:
             raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
         scaled = copy.copy(self)
-        scaled._scales = tuple(scales)
+        scaled._parts = copy.copy(self._parts)
+        scaled._parts.scales = tuple(scales)
         return scaled
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... of an epoch; what comes before is not read."""
-        if not 0 <= start <= self.num_batches:
-            raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
-        steps = range(start, self.num_batches)
+        """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
+        steps = self._steps(start)
         batches = self._plan.members(epoch, steps)
-        wanted = [members[self._plan.own(len(members))] for members in batches]
-        loader: DataLoader[_Part] = DataLoader(
-            _Parts(self._split, self._resize, self._scales, self._cutout, self._plan.seed),
-            # What is asked for are whole batches.
-            batch_size=None,
-            sampler=wanted,
-            num_workers=self._num_workers,
-            worker_init_fn=begin_worker,
-            multiprocessing_context=worker_context(self._num_workers),
-            # A generator of its own: the global one belongs to the training loop.
-            generator=torch.Generator().manual_seed(0),
-        )
-        for step, members, part in zip(steps, batches, sent(loader), strict=True):
+        wanted = [members[self._plan.needed(len(members))] for members in batches]
+        # The parts have no name here: the traceback of an error would keep them, and with them the workers.
+        for step, members, part in zip(
+            steps, batches, loaded(self._parts, wanted, self._plan.num_workers), strict=True
+        ):
             if part.error is not None:
                 raise DataError(part.error)
-            yield self._batch(part, len(members), epoch, step)
-
-    def _batch(self, part: _Part, size: int, epoch: int, step: int) -> Batch:
-        labels = part.masks.long()
-        batch, *views = (
-            self._finish(images, labels, part.indices, size=size, epoch=epoch, step=step)
-            for images in (part.images, *part.views)
-        )
-        # What was filled up is 0 to the network, not the value that black has once it is normalised.
-        for image, (height, width) in zip(batch.images, part.extents, strict=True):
-            image[:, height:] = 0
-            image[:, :, width:] = 0
-        if not self._scales:
-            return batch
-        return ScaledBatch(
-            batch.images, batch.target, batch.labels, batch.indices, tuple(view.images for view in views)
-        )
+            labels = part.masks.long()
+            batch, *views = (
+                self._finished(images, labels, part.indices, len(members), epoch, step)
+                for images in (part.images, *part.views)
+            )
+            # Padding is 0 to the network, not the value that black has once it is normalised.
+            for image, (height, width) in zip(batch.images, part.extents, strict=True):
+                image[:, height:] = 0
+                image[:, :, width:] = 0
+            if self._parts.scales:
+                batch = ScaledBatch(
+                    batch.images, batch.target, batch.labels, batch.indices, tuple(view.images for view in views)
+                )
+            yield batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +116,15 @@ class _Part:
 
 
 class _Parts(Dataset[_Part]):
-    """Batches of images with masks; what is random about an image depends on seed, pass and index."""
+    """Batches of images with masks; the randomness of an image depends on seed, index, and the pass over the data."""
 
-    def __init__(
-        self, split: MaskSplit, resize: int | None, scales: tuple[float, ...], cutout: TrainingCutout | None, seed: int
-    ) -> None:
-        self.split, self.resize, self.scales, self.cutout, self.seed = split, resize, scales, cutout, seed
+    scales: tuple[float, ...] = ()
 
-    def __getitem__(self, wanted: _Wanted) -> _Part:
-        # Processes get the same number of training batches, if need be an empty one.
+    def __init__(self, split: MaskSplit, resize: int | None, cutout: TrainingCutout | None, seed: int) -> None:
+        self.split, self.resize, self.cutout, self.seed = split, resize, cutout, seed
+
+    def __getitem__(self, wanted: list[tuple[int, int]]) -> _Part:
+        # All processes get the same number of training batches, if need be an empty one.
         side = self.cutout.size if self.cutout else 0
         nothing = Cutout(np.empty((side, side, 3), np.uint8), np.empty((side, side), np.uint8), side, side)
         error = None

@@ -1,13 +1,10 @@
-"""Networks that give logits at every pixel, behind one interface.
-
-A function in this folder with a ``@SEGMENTERS.register`` decorator is the whole registration.
-"""
+"""Networks with logits at every pixel; a function with a ``@SEGMENTERS.register`` decorator is one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,15 +15,15 @@ from maxsup.models.base import check_count
 
 
 class Segmenter(nn.Module):
-    """Backbone to maps, neck to a pyramid, decoder to logits; images may have any size.
+    """Backbone to feature maps (the finest first), neck to a pyramid, decoder to logits; images may have any size.
 
     Args:
-        backbone: Images to a list of feature maps, the finest first.
-        neck: These maps to a pyramid.
+        backbone: Images to maps.
+        neck: Maps to a pyramid.
         decoder: The pyramid to logits on its finest grid.
-        auxiliary: The pyramid to logits of a second head that only training looks at, or None.
+        auxiliary: The pyramid to logits of a second head, which only training uses.
         auxiliary_weight: Weight of that head's loss.
-        patch: Images are filled up with zeros to a multiple of it on the right and at the bottom, and logits cut back.
+        patch: Images are padded with zeros on the right and at the bottom to a multiple of this; logits are cut back.
     """
 
     def __init__(
@@ -39,24 +36,15 @@ class Segmenter(nn.Module):
         patch: int = 1,
     ) -> None:
         super().__init__()
-        self.backbone = backbone
-        self.neck = neck
-        self.decoder = decoder
-        self.auxiliary = auxiliary
+        self.backbone, self.neck, self.decoder, self.auxiliary = backbone, neck, decoder, auxiliary
         self.auxiliary_weight = auxiliary_weight if auxiliary is not None else 0.0
         self.patch = patch
-
-    @overload
-    def forward(self, images: Tensor, *, with_auxiliary: Literal[False] = False) -> Tensor: ...
-
-    @overload
-    def forward(self, images: Tensor, *, with_auxiliary: Literal[True]) -> tuple[Tensor, Tensor]: ...
 
     def forward(self, images: Tensor, *, with_auxiliary: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
         if len(images) == 1 and self._normalises_over_images:
             raise ValueError(
-                "a segmenter must train on two images a piece or more, because it normalises over them; got 1. "
+                "a segmenter must train on two images or more at a time, because it normalises over them; got 1. "
                 "Raise batch_size, lower accumulation, or set batchnorm=frozen."
             )
         height, width = images.shape[-2:]
@@ -77,7 +65,7 @@ class Segmenter(nn.Module):
 
     @property
     def _normalises_over_images(self) -> bool:
-        # Pooled to one cell, one image alone has no variance; frozen norms need none, synchronised ones see others.
+        # One image pooled to one cell has no variance. Frozen norms need none, synchronised ones see other images.
         return any(isinstance(module, nn.BatchNorm2d) and module.training for module in self.decoder.modules())
 
 
@@ -95,15 +83,10 @@ def create_segmenter(
     pretrained: bool | str | Path = False,
     **options: Any,
 ) -> Segmenter:
-    """The segmenter registered under ``name``.
+    """The segmenter registered under ``name``, for instance ``upernet``, with its own ``options``.
 
-    Args:
-        name: For instance ``upernet``.
-        num_classes: Number of classes of a pixel.
-        in_channels: Of the images.
-        image_size: Side of the images it is trained on, for backbones that have position embeddings.
-        pretrained: Weights of the backbone: a file (of a run of ours or of timm), or True for timm's published ones.
-        options: Of the segmenter; one that it does not have is an error.
+    ``image_size`` is the side of the training images, for backbones with position embeddings. ``pretrained`` is a file
+    of weights of the backbone (from a run of ours or from timm), or True for timm's published ones.
 
     Example:
         >>> create_segmenter("upernett", 5)

@@ -1,8 +1,8 @@
-"""What is done to an image together with its mask.
+"""Transforms of an image together with its mask.
 
-Training, in this order: both scaled so that the shorter side is ``dense.resize`` times a random factor, a random crop,
-mirrored half the time, other colours, and filled up where the image is smaller than the crop. Evaluation: the image
-scaled, the mask as it is. Images are interpolated, labels never are.
+Training scales both so that the shorter side is ``dense.resize`` times a random factor, crops at random, mirrors half
+of them, changes colours, and pads what is smaller than the crop. Evaluation scales the image and leaves the mask as it
+is. Images are interpolated, labels never are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HUE = 36.0
 
 
 class Cutout(NamedTuple):
-    """A square of an image with its labels; only ``height`` by ``width`` pixels of it, top left, are image."""
+    """A square of an image with its labels; all but the upper left ``height`` by ``width`` pixels are padding."""
 
     pixels: Bytes
     mask: Bytes
@@ -40,19 +40,13 @@ class Cutout(NamedTuple):
 
 
 class TrainingCutout:
-    """Random square parts of images with their masks.
-
-    Args:
-        dense: How they are scaled, cropped and coloured.
-        flip: Whether half of them are mirrored.
-        size: Their side.
-    """
+    """Random square parts, with sides of ``size``, of images with their masks."""
 
     def __init__(self, dense: DenseConfig, flip: bool, size: int) -> None:
         self.dense, self.flip, self.size = dense, flip, size
 
     def __call__(self, image: Any, mask: Bytes, dice: np.random.Generator) -> Cutout:
-        """A random part; everything random about it is drawn from ``dice``."""
+        """A random part; ``dice`` is the only source of randomness."""
         dense, size = self.dense, self.size
         sides = scaled_sides(image.size, dense.resize, dice.uniform(*dense.ratio))
         pixels, mask = resized_image(image, sides), resized_mask(mask, sides)
@@ -66,7 +60,7 @@ class TrainingCutout:
 
 
 def scaled_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0) -> tuple[int, int]:
-    """Width and height that bring the shorter side to ``resize``, the longer one to at most 4 times that; by ``ratio``.
+    """Width and height with the shorter side at ``resize`` and the longer at most 4 times that, both times ``ratio``.
 
     Example:
         >>> scaled_sides((640, 480), 240), scaled_sides((1000, 100), 240), scaled_sides((640, 480), None, 0.5)
@@ -87,7 +81,7 @@ def resized_image(image: Any, sides: tuple[int, int]) -> Bytes:
 
 
 def resized_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
-    """Labels scaled to width and height; each is the one of the nearest pixel, so none appears that was not there.
+    """Labels scaled to width and height by the nearest pixel, so that no new label appears.
 
     Example:
         >>> resized_mask(np.array([[7, 255]], dtype=np.uint8), (4, 2)).tolist()
@@ -104,7 +98,7 @@ def drawn_crop(mask: Bytes, size: int, max_share: float, dice: np.random.Generat
     """Rows and columns of a random square, or of as much of one as there is.
 
     With ``max_share`` below 1 it is drawn again, up to 10 times, while one class has this share of its labelled pixels
-    or more, or there are not two classes in it. The last draw is taken as it is.
+    or more, or it holds fewer than two classes. The last draw is taken as it is.
     """
     crop = _random_crop(mask, size, dice)
     for _ in range(_MAX_REDRAWS if max_share < 1.0 else 0):
@@ -123,7 +117,7 @@ def _random_crop(mask: Bytes, size: int, dice: np.random.Generator) -> tuple[sli
 def distorted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
     """The same scene in other light: brightness, contrast, saturation and hue change with a chance of 1/2 each.
 
-    Contrast changes before saturation and hue or after them, by the toss of a coin.
+    A coin decides whether contrast changes before saturation and hue or after them.
     """
     if dice.random() < 0.5:
         pixels = _rounded(pixels + dice.uniform(-_BRIGHTNESS, _BRIGHTNESS))
@@ -154,7 +148,7 @@ def _rounded(values: NDArray[np.floating[Any]]) -> Bytes:
 
 
 def filled_up(pixels: Bytes, mask: Bytes, size: int) -> Cutout:
-    """A square: 0 and the ignored label to the right and below where there is no image.
+    """A square, padded on the right and at the bottom with 0 and the ignored label.
 
     Example:
         >>> cutout = filled_up(np.full((1, 2, 3), 9, np.uint8), np.full((1, 2), 4, np.uint8), 2)

@@ -1,13 +1,12 @@
 """UperNet: pyramid pooling on the coarsest map, a feature pyramid over all of them, and an auxiliary head.
 
-**Backbone.** Any model of timm that gives intermediate maps, with weights of a classifier. A network with strides
-(ResNet, Swin) brings the pyramid; of a plain transformer (ViT, DeiT), whose maps are all equally fine, four blocks are
-taken and a neck rescales them by 4, 2, 1 and 1/2. Position embeddings are resized when weights are loaded and for every
-image size that comes.
-**Heads.** Those of the transformers package, the published form: 512 channels, pools of 1, 2, 3 and 6, an auxiliary
-head of 256 channels with weight 0.4. Dropout of whole channels before both classifiers is added here, and the initial
-weights are MMSegmentation's: where batch norms follow, their size sets how fast AdamW turns them.
-**Source.** Xiao et al. 2018; settings of the segmentation table are not stated in the paper (see the recipe).
+**Backbone.** Any model of timm with intermediate maps, with weights of a classifier. A network with strides (ResNet,
+Swin) brings its own pyramid. The maps of a plain transformer (ViT, DeiT) are all equally fine: a neck rescales those of
+four blocks by 4, 2, 1 and 1/2. Position embeddings are resized when weights are loaded and for every image size.
+**Heads.** Those of the transformers package, in the published form: 512 channels, pools of 1, 2, 3 and 6, an auxiliary
+head of 256 channels with weight 0.4. Added here: dropout of whole channels before both classifiers, and the initial
+weights of MMSegmentation. Where batch norms follow, the size of the weights sets how fast AdamW turns them.
+**Source.** Xiao et al. 2018; the paper does not state the settings of the segmentation table (see the recipe).
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ SCALES = (4.0, 2.0, 1.0, 0.5)
 
 
 class MultiLevelNeck(nn.Module):
-    """Equally fine maps to a pyramid: each projected, rescaled, and smoothed by a convolution.
-
-    Args:
-        num_channels: Of all maps, before and after.
-        scales: One a map, the largest first.
+    """Equally fine maps to a pyramid: each is projected, rescaled, and smoothed by a convolution.
 
     Example:
         >>> neck = MultiLevelNeck(8)
@@ -43,11 +38,10 @@ class MultiLevelNeck(nn.Module):
         [(24, 16), (12, 8), (6, 4), (3, 2)]
     """
 
-    def __init__(self, num_channels: int, scales: Sequence[float] = SCALES) -> None:
+    def __init__(self, num_channels: int) -> None:
         super().__init__()
-        self.scales = tuple(scales)
-        self.projections = nn.ModuleList(nn.Conv2d(num_channels, num_channels, 1) for _ in scales)
-        self.convolutions = nn.ModuleList(nn.Conv2d(num_channels, num_channels, 3, padding=1) for _ in scales)
+        self.projections = nn.ModuleList(nn.Conv2d(num_channels, num_channels, 1) for _ in SCALES)
+        self.convolutions = nn.ModuleList(nn.Conv2d(num_channels, num_channels, 3, padding=1) for _ in SCALES)
         for layer in [*self.projections, *self.convolutions]:
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -56,7 +50,7 @@ class MultiLevelNeck(nn.Module):
         """One level a map."""
         levels = []
         for level, scale, projection, convolution in zip(
-            maps, self.scales, self.projections, self.convolutions, strict=True
+            maps, SCALES, self.projections, self.convolutions, strict=True
         ):
             size = [max(1, math.floor(side * scale)) for side in level.shape[-2:]]
             rescaled = F.interpolate(projection(level), size=size, mode="bilinear", align_corners=False)
@@ -65,25 +59,17 @@ class MultiLevelNeck(nn.Module):
 
 
 class TimmMaps(nn.Module):
-    """Intermediate maps of a timm model; layers behind the last one are cut off.
-
-    Args:
-        body: A model of timm.
-        indices: Which of its maps, the finest first.
-    """
+    """Some intermediate maps of a timm model, the finest first; layers behind the last one are cut off."""
 
     def __init__(self, body: Any, indices: Sequence[int]) -> None:
         super().__init__()
         infos = [body.feature_info[index] for index in indices]
         self.num_channels = [info["num_chs"] for info in infos]
         self.strides = [info["reduction"] for info in infos]
+        # All maps of a plain transformer are equally fine.
+        self.is_plain = len(set(self.strides)) == 1
         self.indices: list[int] = body.prune_intermediate_layers(list(indices), prune_norm=True, prune_head=True)
         self.body = body
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all maps are equally fine."""
-        return len(set(self.strides)) == 1
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """The maps, channels first."""
@@ -112,12 +98,12 @@ def upernet(
     Args:
         num_classes: Number of classes of a pixel.
         in_channels: Of the images.
-        image_size: Side of training images.
-        pretrained: Weights of the backbone.
+        image_size: As of :func:`~maxsup.dense.create_segmenter`.
+        pretrained: As there.
         backbone: A model of ours that is built on timm (``tiny_vit``, ``resnet18_cifar``), or any of timm.
         backbone_options: For the backbone, for instance ``{"drop_path_rate": 0.1}``.
-        out_indices: Four maps of the backbone; by default its last four, or of a plain transformer those after each
-            quarter of its blocks.
+        out_indices: Four maps of the backbone. Default: its last four, or those after each quarter of the blocks of a
+            plain transformer.
         channels: Width of the decoder.
         auxiliary_channels: Width of the auxiliary head.
         auxiliary_weight: Weight of its loss; 0 builds no such head.
@@ -140,31 +126,20 @@ def upernet(
         num_labels=num_classes, hidden_size=channels, auxiliary_channels=auxiliary_channels, auxiliary_num_convs=1
     )
     decoder = library.UperNetHead(config, maps.num_channels)
-    # On the coarsest level behind the neck, on the one before it of a backbone's own pyramid: as published for both.
+    # As published: the coarsest level behind a neck, the second coarsest of a backbone's own pyramid.
     level = NUM_LEVELS - 1 if maps.is_plain else NUM_LEVELS - 2
     config.auxiliary_in_channels = maps.num_channels[level]
     auxiliary = library.UperNetFCNHead(config, maps.num_channels, in_index=level) if auxiliary_weight else None
-    for head in (decoder, auxiliary):
-        if head is not None:
-            _initialize(head)
-            head.classifier = nn.Sequential(nn.Dropout2d(dropout), head.classifier)
+    for head in (decoder, auxiliary) if auxiliary else (decoder,):
+        for module in head.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.normal_(head.classifier.weight, std=0.01)
+        nn.init.zeros_(head.classifier.bias)
+        head.classifier = nn.Sequential(nn.Dropout2d(dropout), head.classifier)
     neck = MultiLevelNeck(maps.num_channels[0]) if maps.is_plain else nn.Identity()
     patch = maps.strides[0] if hasattr(maps.body, "patch_embed") else 1
     return Segmenter(maps, neck, decoder, auxiliary, auxiliary_weight, patch)
-
-
-def _initialize(head: Any) -> None:
-    for module in head.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    nn.init.normal_(head.classifier.weight, std=0.01)
-    nn.init.zeros_(head.classifier.bias)
-
-
-def _default_indices(num_maps: int, is_plain: bool) -> list[int]:
-    if is_plain:
-        return [num_maps * (level + 1) // NUM_LEVELS - 1 for level in range(NUM_LEVELS)]
-    return list(range(num_maps - NUM_LEVELS, num_maps))
 
 
 def _is_made_for_one_size(model: nn.Module) -> bool:
@@ -179,8 +154,8 @@ def _maps(
     options: dict[str, Any],
     out_indices: Sequence[int] | None,
 ) -> TimmMaps:
-    # A transformer of timm takes images of any size if it is told to when it is made, a plain one by one word, one with
-    # windows by another; most other networks always do.
+    # Plain transformers of timm need one option to take images of any size, transformers with windows another; most
+    # other networks need none.
     model: Classifier | None = None
     for sized in ({"dynamic_img_size": True}, {"strict_img_size": False}, {}):
         try:
@@ -194,7 +169,7 @@ def _maps(
             if not any(option in str(error) for option in sized):
                 raise
             continue
-        # Some swallow a word that they do not know.
+        # Some models ignore an option that they do not know.
         if not _is_made_for_one_size(model):
             break
     fix = "Choose for instance deit_small_patch16_224, resnet50 or tiny_vit."
@@ -203,11 +178,13 @@ def _maps(
     if _is_made_for_one_size(model):
         raise ValueError(f"backbone must take images of any size; got {name!r}, which is made for one. {fix}")
     num_maps = len(model.body.feature_info)
-    is_plain = len({info["reduction"] for info in model.body.feature_info}) == 1
-    indices = list(out_indices) if out_indices is not None else _default_indices(num_maps, is_plain)
+    default = list(range(num_maps - NUM_LEVELS, num_maps))
+    if len({info["reduction"] for info in model.body.feature_info}) == 1:
+        default = [num_maps * (level + 1) // NUM_LEVELS - 1 for level in range(NUM_LEVELS)]
+    indices = list(out_indices) if out_indices is not None else default
     if len(indices) != NUM_LEVELS or sorted(set(indices)) != indices or not 0 <= indices[0] <= indices[-1] < num_maps:
         raise ValueError(
             f"out_indices must be {NUM_LEVELS} growing numbers below {num_maps} for backbone {name!r}; got "
-            f"{indices}. Leave them out to take {_default_indices(num_maps, is_plain)}."
+            f"{indices}. Leave them out to take {default}."
         )
     return TimmMaps(model.body, indices)

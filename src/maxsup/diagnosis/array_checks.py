@@ -1,8 +1,7 @@
-"""Are these the outputs of a classifier? The first thing that does not fit, in one sentence."""
+"""Whether arrays are the outputs of a classifier; if not, one sentence says what does not fit."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +24,6 @@ def checked_outputs(
 ) -> Outputs:
     """Arrays as the outputs of a classifier: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names.
 
-    Raises:
-        DataError: The first thing that is wrong with them, in one sentence.
-
     Example:
         >>> checked_outputs(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
         Traceback (most recent call last):
@@ -47,14 +43,16 @@ def checked_outputs(
             f"features must have one row for each of the {num_samples} rows of logits; got {len(seen)}. "
             "Save both from the same pass over the data."
         )
-    if _are_probabilities(scores):
+    parts = scores.split(_ROWS)
+    if all((part >= 0).all() and ((part.sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all() for part in parts):
         raise DataError(
             "logits must be scores before the softmax; got probabilities, every row sums to 1. "
             "Give the input of the softmax, or the logarithm of the probabilities."
         )
     if class_names and len(class_names) != num_classes:
         raise DataError(
-            f"class names must be {num_classes}, one a column of the logits; got {len(class_names)}. Check their file."
+            f"class names must be {num_classes}, one for each column of the logits; got {len(class_names)}. "
+            "Check their file."
         )
     return Outputs(scores, true, seen, class_names=tuple(class_names or ()))
 
@@ -64,20 +62,18 @@ def _as_array(values: Any) -> Array:
 
 
 def _check_axes(logits: Array, labels: Array) -> None:
-    """Raise for arrays that would fit if they were turned or exchanged, and say how."""
-    shapes = tuple(logits.shape), tuple(labels.shape)
+    """Raise for arrays that would fit if they were transposed or exchanged, and say how."""
+    shape, label_shape = tuple(logits.shape), tuple(labels.shape)
     if logits.ndim == 1 and labels.ndim == 2 and len(logits) == len(labels):
-        raise DataError(f"logits must be (N, K) and labels (N,); got {shapes[0]} and {shapes[1]}. Exchange the two.")
+        raise DataError(f"logits must be (N, K) and labels (N,); got {shape} and {label_shape}. Exchange the two.")
     if logits.ndim != 2:
         return
-    num_rows, num_columns = logits.shape
-    if labels.ndim == 2 and shapes[1] == shapes[0] and num_columns > 1:
+    if label_shape == shape and shape[1] > 1:
         kind = "one-hot rows" if set(np.unique(np.asarray(labels[:_ROWS])).tolist()) <= {0, 1} else "a row a sample"
-        raise DataError(f"labels must be one class a sample, (N,); got {kind}, {shapes[1]}. Take their argmax(axis=1).")
-    num_labels = math.prod(shapes[1])
-    if labels.ndim == 1 and num_labels == num_columns != num_rows:
+        raise DataError(f"labels must be one class per sample, (N,); got {kind}, {shape}. Take their argmax(axis=1).")
+    if labels.ndim == 1 and len(labels) == shape[1] != shape[0]:
         raise DataError(
-            f"logits must have a row for each of the {num_labels} labels; got {shapes[0]}, a column for each. "
+            f"logits must have a row for each of the {len(labels)} labels; got {shape}, a column for each. "
             "Transpose them: logits.T."
         )
 
@@ -91,25 +87,20 @@ def _checked_rows(values: Array, what: str) -> Tensor:
         raise DataError(
             f"{what} must have rows for samples and columns, (N, K); got {tuple(values.shape)}. Check the axes."
         )
-    rows = _as_float32(values)
+    if isinstance(values, Tensor):
+        rows = values.detach().cpu().float()
+    else:
+        with np.errstate(over="ignore"):
+            rows = torch.from_numpy(values.astype(np.dtype("=f4"), copy=False))
     for start in range(0, len(rows), _ROWS):
         is_finite = rows[start : start + _ROWS].isfinite().all(dim=1)
-        if not bool(is_finite.all()):
+        if not is_finite.all():
             row = start + int((~is_finite).nonzero()[0])
             raise DataError(
                 f"{what} must be finite numbers; got {float(rows[row][~rows[row].isfinite()][0])} in row {row}. "
                 "Drop such rows, or find out where the model overflows."
             )
     return rows
-
-
-def _as_float32(values: Array) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().cpu().float()
-    if values.dtype == np.float32 and values.dtype.isnative:
-        return torch.from_numpy(values)
-    with np.errstate(over="ignore"):
-        return torch.from_numpy(values.astype(np.float32))
 
 
 def _checked_labels(labels: Array, num_samples: int, num_classes: int) -> Tensor:
@@ -135,11 +126,3 @@ def _checked_labels(labels: Array, num_samples: int, num_classes: int) -> Tensor
     if low == high:
         raise DataError(f"labels must hold at least two classes; got {low} for every sample. Give more of the data.")
     return torch.from_numpy(whole)
-
-
-def _are_probabilities(rows: Tensor) -> bool:
-    """Whether every row is a distribution: no entry below 0 and all of them together 1."""
-    return all(
-        bool((part >= 0).all()) and bool(((part.sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all())
-        for part in rows.split(_ROWS)
-    )

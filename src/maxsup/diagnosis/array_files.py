@@ -1,8 +1,7 @@
 """Logits, labels and features from files of any origin, without trusting them.
 
-``.npy``, ``.npz``, ``.safetensors`` and ``.csv``. Nothing is unpickled, sizes are checked before memory is taken for
-them, and whatever does not fit together is said in one sentence. ``.npy`` and ``.safetensors`` are mapped, so only
-the part that is being looked at is in memory.
+``.npy``, ``.npz``, ``.safetensors`` and ``.csv``. Nothing is unpickled, sizes are checked before memory is allocated,
+and one sentence says what does not fit together. ``.npy`` and ``.safetensors`` files are memory-mapped.
 """
 
 from __future__ import annotations
@@ -48,9 +47,6 @@ def read_array_files(
         features: A file with what the last layer sees; by default the array ``features`` of the logits' file, if any.
         class_names: A text file with one name a line, or JSON of names and numbers; by default the array
             ``class_names`` of the logits' file or the header of a ``.csv``, if any.
-
-    Raises:
-        DataError: What cannot be read, in one sentence.
     """
     found = file_contents(logits, "logits")
     names = found.class_names
@@ -59,14 +55,11 @@ def read_array_files(
         names = tuple(sorted(listed, key=listed.__getitem__))
     if labels is None and "labels" not in found.others:
         raise DataError(
-            f"labels must be given with the logits; got {str(logits)!r} alone, which holds none. Add --labels y.npy."
+            f"labels must be given with the logits, because {str(logits)!r} holds none. Add --labels y.npy."
         )
     true = found.others["labels"]() if labels is None else file_contents(labels, "labels").array
-    seen: Any = None
-    if features is not None:
-        seen = file_contents(features, "features").array
-    elif "features" in found.others:
-        seen = found.others["features"]()
+    own = found.others.get("features", lambda: None)
+    seen = own() if features is None else file_contents(features, "features").array
     return ModelArrays(found.array, true, seen, names)
 
 
@@ -80,9 +73,12 @@ class FileContents(NamedTuple):
 
 def file_contents(path: Path | str, what: str) -> FileContents:
     """The array that ``what`` stands for in a file, and what else is there."""
-    file, name = _split_name(str(path))
+    head, _, tail = str(path).rpartition(":")
+    is_named = head.lower().endswith((".npz", ".safetensors"))
+    file, name = (Path(head), tail) if is_named else (Path(path), None)
     readers = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
-    if file.suffix.lower() not in readers:
+    read = readers.get(file.suffix.lower())
+    if read is None:
         raise DataError(
             f"{what} must be in a file of kind {', '.join(readers)}; got {file.name!r}. Save it with numpy.save."
         )
@@ -90,14 +86,14 @@ def file_contents(path: Path | str, what: str) -> FileContents:
         raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
     if file.stat().st_size == 0:
         raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
-    found = _read_or_explain(file, what, partial(readers[file.suffix.lower()], file, name, what))
-    # What is read later is broken in the same ways.
+    found = _read_or_explain(file, what, partial(read, file, name, what))
+    # Arrays that are read later can be broken in the same ways.
     others = {key: partial(_read_or_explain, file, key, read) for key, read in found.others.items()}
     return found._replace(others=others)
 
 
 def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
-    """What a reader gives; whatever it stumbles over is said in one sentence."""
+    """What a reader returns; any error it raises becomes one sentence."""
     try:
         return read()
     except DataError:
@@ -108,11 +104,6 @@ def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
             f"{what} must be in a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
             "Write it again."
         ) from error
-
-
-def _split_name(path: str) -> tuple[Path, str | None]:
-    head, _, tail = path.rpartition(":")
-    return (Path(head), tail) if head.lower().endswith((".npz", ".safetensors")) else (Path(path), None)
 
 
 def _npy(file: Path, name: str | None, what: str) -> FileContents:
@@ -138,8 +129,7 @@ def _safetensors(file: Path, name: str | None, what: str) -> FileContents:
 
     with safe_open(file, framework="pt") as stored:
         keys = list(stored.keys())
-    array = read(_array_name(keys, name, what, file))
-    return FileContents(array, {key: partial(read, key) for key in keys})
+    return FileContents(read(_array_name(keys, name, what, file)), {key: partial(read, key) for key in keys})
 
 
 def _csv(file: Path, name: str | None, what: str) -> FileContents:

@@ -18,17 +18,11 @@ _NUM_SHOWN = 5
 
 
 class ClassOrder(NamedTuple):
-    """Where the classes of the data are among the outputs of a network.
+    """Where the classes of the data are among the outputs of a network."""
 
-    Args:
-        indices: One output a class of the data.
-        names: One name an output.
-        how: How they were found, for the reader.
-    """
-
-    indices: Tensor
-    names: tuple[str, ...]
-    how: str
+    indices: Tensor  # one output a class of the data
+    names: tuple[str, ...]  # one name an output
+    how: str  # how they were found, for the reader
 
 
 def class_order(
@@ -36,11 +30,7 @@ def class_order(
 ) -> ClassOrder:
     """The output that stands for each class of the data: by a list, by names the network is known by, or by order.
 
-    Args:
-        names: Of the classes of the data, in their order.
-        num_outputs: Number of classes of the network.
-        known: All names of each output, where they are known.
-        listed: Outputs by name, as the reader gave them.
+    ``names`` are the classes of the data, ``known`` all names of each output, and ``listed`` the user's list.
 
     Example:
         >>> class_order(["cat", "dog"], 3, [["a dog", "dog"], ["cow"], ["cat", "Felis catus"]]).indices
@@ -53,10 +43,16 @@ def class_order(
     if known and len(known[0]) > 1:
         shown = [aliases[:2][-1] for aliases in known]  # a word says more than an id
     by_name = _by_name(known) if listed is None else {_plain(name): index for name, index in listed.items()}
-    places = [by_name.get(_plain(name)) for name in names]
-    missing = [name for name, place in zip(names, places, strict=True) if place is None]
+    found = [by_name.get(_plain(name)) for name in names]
+    places = [place for place in found if place is not None]
+    missing = [name for name, place in zip(names, found, strict=True) if place is None]
     if not missing:
-        _check_range(listed or {}, num_outputs)
+        for index in (listed or {}).values():
+            if not 0 <= index < num_outputs:
+                raise DataError(
+                    f"numbers of class names must be from 0 to {num_outputs - 1}, the outputs of the network; got "
+                    f"{index}. Correct the list."
+                )
         if len(set(places)) < len(places):
             raise DataError(
                 f"every class of the data must have an output of its own; got {len(places)} classes for "
@@ -76,10 +72,10 @@ def class_order(
         how = f"{len(names):,} of the network's {num_outputs:,}, {how}; it chooses among all {num_outputs:,}"
     else:
         how = f"the network's, {how}"
-    indices = [int(place) for place in places if place is not None]
-    for name, index in zip(names, indices, strict=True):
-        shown[index] = name if not known or listed is not None else shown[index]
-    return ClassOrder(torch.tensor(indices), tuple(shown), f"the classes of the data are {how}")
+    if not known or listed is not None:
+        for name, index in zip(names, places, strict=True):
+            shown[index] = name
+    return ClassOrder(torch.tensor(places), tuple(shown), f"the classes of the data are {how}")
 
 
 def read_class_names(path: Path) -> dict[str, int]:
@@ -111,14 +107,5 @@ def _by_name(known: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _plain(name: str) -> str:
-    """A name without case, underscores and the like: folders are written in many ways."""
+    """A name in lower case without punctuation, because folders are written in many ways."""
     return re.sub(r"[\W_]+", " ", name).strip().lower()
-
-
-def _check_range(listed: Mapping[str, int], num_outputs: int) -> None:
-    wrong = next((index for index in listed.values() if not 0 <= index < num_outputs), None)
-    if wrong is not None:
-        raise DataError(
-            f"numbers of class names must be from 0 to {num_outputs - 1}, the outputs of the network; got {wrong}. "
-            "Correct the list."
-        )

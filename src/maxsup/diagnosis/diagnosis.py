@@ -1,7 +1,6 @@
 """The damage report: what the outputs of any model say about its training, and how far to trust its confidence.
 
-Arrays may come from a run, a checkpoint or files (:mod:`maxsup.diagnosis.array_files`). Logits are read in parts and
-reduced to a few numbers a sample, so 50,000 samples of 1,000 classes fit in memory more than once.
+Logits are read in parts and reduced to a few numbers a sample, so 50,000 samples of 1,000 classes fit in memory.
 """
 
 from __future__ import annotations
@@ -14,22 +13,13 @@ from typing import Any
 from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
+from maxsup.diagnosis import findings, measures
 from maxsup.diagnosis.array_checks import Array, checked_outputs
-from maxsup.diagnosis.figure_data import class_rows, confidence_histogram, rescaling_curves, trace_curves
-from maxsup.diagnosis.findings import (
-    calibration_finding,
-    collapse_finding,
-    confidence_finding,
-    probe_finding,
-    selection_finding,
-    smoothing_finding,
-)
-from maxsup.diagnosis.measures import feature_numbers, prediction_numbers, rescale, rescaling_numbers, smoothing_numbers
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
 
 PROTOCOL = 1
-"""Version of how the numbers are made; it changes when they would."""
+"""Version of how the numbers are computed; a change of the numbers raises it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,24 +41,19 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """Samples, classes and the plainest numbers in one line."""
-        value = {name: self.numbers[name]["value"] for name in ("accuracy", "nll", "ece")}
-        return (
-            f"{self.data['num_samples']:,} samples, {self.data['num_classes']:,} classes, accuracy "
-            f"{value['accuracy']:.2%}, nll {value['nll']:.4f}, ece {value['ece']:.4f}"
-        )
+        accuracy, nll, ece = (self.numbers[name]["value"] for name in ("accuracy", "nll", "ece"))
+        size = f"{self.data['num_samples']:,} samples, {self.data['num_classes']:,} classes"
+        return f"{size}, accuracy {accuracy:.2%}, nll {nll:.4f}, ece {ece:.4f}"
 
     def __repr__(self) -> str:
-        parts = [
-            f"{LEVELS[found.level]}: {found.topic}\n  {found.sentence}\n  Next: {found.advice}"
-            for found in self.findings
-        ]
-        return "\n\n".join([self.headline, *parts])
+        shown = [f"{LEVELS[it.level]}: {it.topic}\n  {it.sentence}\n  Next: {it.advice}" for it in self.findings]
+        return "\n\n".join([self.headline, *shown])
 
     def _repr_html_(self) -> str:
         rows = [
-            f"<tr><td>{LEVELS[found.level]}</td><td><b>{escape(found.topic)}</b></td>"
-            f'<td style="text-align:left">{escape(found.sentence)}<br><i>{escape(found.advice)}</i></td></tr>'
-            for found in self.findings
+            f"<tr><td>{LEVELS[it.level]}</td><td><b>{escape(it.topic)}</b></td>"
+            f'<td style="text-align:left">{escape(it.sentence)}<br><i>{escape(it.advice)}</i></td></tr>'
+            for it in self.findings
         ]
         return f"<p>{escape(self.headline)}</p><table>{''.join(rows)}</table>"
 
@@ -95,14 +80,14 @@ def diagnose(
     Args:
         logits: Scores before the softmax for held-out samples, ``(N, K)``.
         labels: Their true classes, ``(N,)``.
-        features: What the last layer saw, ``(N, D)``, for collapse and probe.
+        features: Input of the last layer, ``(N, D)``, for collapse and probe.
         class_names: One a column of the logits.
-        validation: Logits and labels of other held-out samples, on which temperature and norm are fitted; without
-            them one half of the samples is fitted on and the other judged.
+        validation: Logits and labels of other held-out samples, on which temperature and norm are fitted. Without
+            them, they are fitted on one half of the samples and judged on the other.
         train: Logits and labels of training images, which show label smoothing best; the samples if not given.
         weight: Of the last layer, ``(K, D)``, for neural collapse.
         bias: Of the last layer, ``(K,)``.
-        recipe: What is known of the training, to stand beside the estimate.
+        recipe: What is known of the training, to be quoted beside the estimate.
         seed: Of halves and resamples.
 
     Raises:
@@ -122,13 +107,13 @@ def diagnose(
     traced = outputs if train is None else checked_outputs(*train)
     traces = logit_traces(traced.logits, traced.labels)
     smoothing = estimate_from(traces, seed=seed)
-    rescaled = rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
+    rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
     numbers = named(
         {
-            **prediction_numbers(rescaled.everything, seed),
-            **rescaling_numbers(rescaled, seed),
-            **smoothing_numbers(smoothing),
-            **feature_numbers(outputs, weight, bias, seed),
+            **measures.prediction_numbers(rescaled.everything, seed),
+            **measures.rescaling_numbers(rescaled, seed),
+            **measures.smoothing_numbers(smoothing),
+            **measures.feature_numbers(outputs, weight, bias, seed),
         }
     )
     predictions = rescaled.everything.predictions
@@ -141,20 +126,19 @@ def diagnose(
         "how_fitted": rescaled.how_fitted,
         "judged": "the judged half" if validation is None else "all samples",
         "traced": "the given samples" if train is None else "training images",
-        "traces": trace_curves(traces),
-        "confidence": confidence_histogram(predictions),
-        **rescaling_curves(rescaled),
-        "classes": class_rows(predictions, outputs.class_names, outputs.num_classes),
+        "traces": measures.trace_curves(traces),
+        "confidence": measures.confidence_histogram(predictions),
+        **measures.rescaling_curves(rescaled),
+        "classes": measures.class_rows(predictions, outputs.class_names, outputs.num_classes),
     }
-    findings = [
-        smoothing_finding(smoothing, outputs.num_classes, recipe),
-        confidence_finding(numbers, predictions.num_wrong),
-        calibration_finding(numbers, rescaled.how_fitted, len(outputs)),
-        selection_finding(numbers, rescaled.power, rescaled.before.predictions.num_wrong, rescaled.how_fitted),
+    num_classes, num_a_class = outputs.num_classes, outputs.num_a_class
+    found = [
+        findings.smoothing_finding(smoothing, num_classes, recipe),
+        findings.confidence_finding(numbers, predictions.num_wrong),
+        findings.calibration_finding(numbers, rescaled.how_fitted, len(outputs)),
+        findings.selection_finding(numbers, rescaled.power, rescaled.before.predictions.num_wrong, rescaled.how_fitted),
     ]
     if outputs.features is not None:
-        findings += [
-            collapse_finding(numbers, outputs.num_classes, outputs.num_a_class),
-            probe_finding(numbers, outputs.num_classes, outputs.num_a_class),
-        ]
-    return Diagnosis(numbers, findings, smoothing, data)
+        found.append(findings.collapse_finding(numbers, num_classes, num_a_class))
+        found.append(findings.probe_finding(numbers, num_classes, num_a_class))
+    return Diagnosis(numbers, found, smoothing, data)

@@ -7,10 +7,10 @@ The bias is free. What makes a whole path cheap:
 - Features are centred and rotated to their principal axes once. There a diagonal is a good guess of the Hessian,
   :math:`\kappa_c s_j^2 + \lambda` with the squared length :math:`s_j^2` of axis j and :math:`\kappa_c` the mean of
   :math:`q_c (1 - q_c)`, and L-BFGS starts from it.
-- Logits are linear in the weights, so they are known along a whole line: a search costs no matrix products, and neither
-  does following the path on from the last two solutions before the first step of a new strength.
-- What L-BFGS has learnt of the curvature stays from one strength to the next: of the difference of two gradients the
-  data's part is kept, and the part of the penalty added for the strength at hand.
+- Logits are linear in the weights, so they are known along a whole line: a line search costs no matrix products.
+  Neither does extrapolating the path from the last two solutions before the first step of a new strength.
+- What L-BFGS has learnt of the curvature is kept from one strength to the next: it stores the data's part of the
+  difference of two gradients, and adds the part of the penalty for the current strength.
 
 Matrix products and logits are in float32, sums in float64, and the residual of the true class is the sum of the other
 probabilities, not a difference to 1; that keeps the objective exact where all samples are fitted.
@@ -25,24 +25,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Where the step that is left promises less than this share of the objective, a strength is done.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # a strength is done where the remaining step promises less than this share of the objective
 MAX_STEPS = 1000
 # One short step may be a wrong guess of the curvature: two in a row, or one where the path has led there.
 NUM_SMALL = 2
-# A strength that is not between the last one and this part of it is a jump, not the next on a path.
-MAX_RATIO = 10.0
-# Steps that L-BFGS remembers.
-MEMORY = 20
+MAX_RATIO = 10.0  # a strength that is not between the last one and this part of it is a jump, not the next on a path
+MEMORY = 20  # steps that L-BFGS remembers
 # A line search asks for this share of the promised decrease, and for a slope of at most this share of the first one.
 DECREASE, FLATTENING = 1e-4, 0.9
 MAX_TRIALS = 30
-# After so many steps the logits are computed anew, so that rounding does not pile up in them.
-REFRESH_STEPS = 50
-# Classes that nobody is in doubt about would have a curvature of 0.
-MIN_DOUBT = 1e-7
-# Of the logits that are worked on at a time.
-BLOCK_ELEMENTS = 1 << 17
+REFRESH_STEPS = 50  # then the logits are recomputed, so that rounding errors do not accumulate
+MIN_DOUBT = 1e-7  # classes that nobody is in doubt about would have a curvature of 0
+BLOCK_ELEMENTS = 1 << 17  # logits that are processed at a time
 
 
 class Solution(NamedTuple):
@@ -58,11 +52,8 @@ class Solution(NamedTuple):
 class LogisticPath:
     """Solutions at one strength after another, each starting where the one before ended.
 
-    Args:
-        features: ``(N, D)``.
-        labels: ``(N,)``, every one of the ``num_classes`` among them.
-        num_classes: Number of classes.
-        dtype: Of matrix products and logits; float64 where a tolerance below 1e-7 is asked for.
+    Every class must occur in the labels. ``dtype`` is that of matrix products and logits; float64 reaches a tolerance
+    below 1e-7.
 
     Example:
         >>> path = LogisticPath(torch.tensor([[-1.0], [-0.5], [0.5], [1.0]]), torch.tensor([0, 0, 1, 1]), 2)
@@ -82,7 +73,7 @@ class LogisticPath:
         self._weights = torch.zeros(num_classes, self._inputs.shape[1], dtype=dtype)
         self._logits = torch.zeros(len(labels), num_classes, dtype=dtype)
         self._residual = torch.empty_like(self._logits)
-        # Where the last strength led, in weights and in logits, and how far apart in strength that was.
+        # How far the last strength moved weights and logits, and the last two strengths.
         self._move: tuple[Tensor, Tensor] | None = None
         self._last: tuple[float, float] | None = None
         self._pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=MEMORY)
@@ -96,23 +87,20 @@ class LogisticPath:
         self._refresh()
 
     def solve(self, strength: float, tolerance: float = TOLERANCE) -> Solution:
-        """The minimum at a strength; strengths should fall from call to call.
+        """The minimum at a strength of the penalty; strengths should fall from call to call.
 
-        Args:
-            strength: Of the penalty.
-            tolerance: How far above the minimum the objective may be, as a share of it, judged by the last step.
+        The objective may be the share ``tolerance`` above its minimum, judged by the last step.
         """
         penalty = torch.full_like(self._lengths, strength)
         penalty[-1] = 0.0
-        before = self._weights
-        start = self._logits.clone()
-        objective = self._evaluated(self._logits) + self._penalty(strength, self._weights)
+        before, start = self._weights, self._logits.clone()
+        objective = self._evaluated(self._logits) + self._penalty(strength)
         is_jump = self._last is None or not 1.0 <= self._last[1] / strength <= MAX_RATIO
         if is_jump:
             # What was learnt elsewhere would mislead here.
             self._pairs.clear()
         else:
-            objective = self._followed(strength, objective)
+            objective = self._extrapolate(strength, objective)
         scale = self._scale(penalty)
         gradient = self._residual.T @ self._inputs
         num_steps, num_small = 0, 0 if is_jump else 1
@@ -121,8 +109,8 @@ class LogisticPath:
             num_small = num_small + 1 if -slope / 2 <= tolerance * objective else 0
             if num_small == NUM_SMALL or not slope < 0:
                 break
-            ahead = self._inputs @ direction.T
-            found = self._searched(strength, direction, ahead, objective, slope, 1.0)
+            old = self._weights
+            found = self._search(strength, direction, self._inputs @ direction.T, objective, slope, 1.0)
             if found is None:
                 # Rounding hides what is left to gain along what is remembered; without it, try once more.
                 if not self._pairs:
@@ -130,11 +118,12 @@ class LogisticPath:
                 self._pairs.clear()
                 self._evaluated(self._logits)
                 continue
-            step, objective = found
-            old, self._weights = self._weights, self._weights + step * direction
-            self._logits.add_(ahead, alpha=step)
+            objective = found
             old_gradient, gradient = gradient, self._residual.T @ self._inputs
-            self._remember(self._weights - old, gradient - old_gradient, penalty)
+            move, change = self._weights - old, gradient - old_gradient
+            # The data's part alone must bend upwards too: at the next strength the penalty holds less.
+            if _dot(change + penalty * move, move) > 0 and _dot(change, move) > 0:
+                self._pairs.append((move, change))
             num_steps += 1
             if num_steps % 10 == 0:
                 scale = self._scale(penalty)
@@ -143,15 +132,12 @@ class LogisticPath:
         self._age += num_steps
         if self._age > REFRESH_STEPS:
             self._refresh()
-        return self._solution(strength, objective, num_steps)
-
-    def _solution(self, strength: float, objective: float, num_steps: int) -> Solution:
         weight = self._weights[:, :-1].double() @ self._axes.T
         bias = self._weights[:, -1].double() - weight @ self._mean
         return Solution(strength, weight, bias, objective, num_steps)
 
-    def _followed(self, strength: float, objective: float) -> float:
-        """Go on in the direction in which the last strength led, as far as that helps."""
+    def _extrapolate(self, strength: float, objective: float) -> float:
+        """Move on in the direction in which the last strength led, as far as that helps; the objective there."""
         if self._move is None or self._last is None or math.isnan(self._last[0]):
             return objective
         before, last = self._last
@@ -159,24 +145,20 @@ class LogisticPath:
         if not 0.0 < ratio <= 4.0:
             return objective
         direction, ahead = self._move
-        inner = strength * float((self._weights[:, :-1] * direction[:, :-1]).sum(dtype=torch.float64))
-        slope = float((self._residual * ahead).sum(dtype=torch.float64)) + inner
-        found = self._searched(strength, direction, ahead, objective, slope, ratio) if slope < 0 else None
+        slope = _dot(self._residual, ahead) + strength * _dot(self._weights[:, :-1], direction[:, :-1])
+        found = self._search(strength, direction, ahead, objective, slope, ratio) if slope < 0 else None
         if found is None:
             self._evaluated(self._logits)
             return objective
-        step, objective = found
-        self._weights = self._weights + step * direction
-        self._logits.add_(ahead, alpha=step)
-        return objective
+        return found
 
-    def _searched(
+    def _search(
         self, strength: float, direction: Tensor, ahead: Tensor, objective: float, slope: float, step: float
-    ) -> tuple[float, float] | None:
-        """A step and the objective there, which has become smaller and flatter; the residual is that of the step."""
+    ) -> float | None:
+        """Move along a direction (``ahead`` in logits) to a smaller and flatter objective; None where no step helps."""
         own, other = self._weights[:, :-1].double(), direction[:, :-1].double()
         cross, square = strength * float((own * other).sum()), strength * float(other.square().sum())
-        base = self._penalty(strength, self._weights)
+        base = self._penalty(strength)
         low, high = 0.0, math.inf
         best: tuple[float, float] | None = None
         for _ in range(MAX_TRIALS):
@@ -189,14 +171,18 @@ class LogisticPath:
                 step = min(max(guess, low + 0.1 * (high - low)), low + 0.5 * (high - low))
                 continue
             best = step, value
-            steepness = float((self._residual * ahead).sum(dtype=torch.float64)) + cross + step * square
-            if steepness >= FLATTENING * slope:
-                return best
+            if _dot(self._residual, ahead) + cross + step * square >= FLATTENING * slope:
+                break
             low = step
             step = 2 * step if math.isinf(high) else (low + high) / 2
-        if best is not None:
+        else:
+            if best is None:
+                return None
             self._evaluated(self._logits, ahead, best[0])
-        return best
+        step, value = best
+        self._weights = self._weights + step * direction
+        self._logits.add_(ahead, alpha=step)
+        return value
 
     def _evaluated(self, logits: Tensor, ahead: Tensor | None = None, step: float = 0.0) -> float:
         """Sum of the cross-entropies at ``logits + step * ahead``; leaves their gradient in the residual."""
@@ -242,12 +228,6 @@ class LogisticPath:
             slope = _dot(gradient, found)
         return found, slope
 
-    def _remember(self, move: Tensor, change: Tensor, penalty: Tensor) -> None:
-        curvature = _dot(change + penalty * move, move)
-        # The data's part alone must bend upwards too: at the next strength the penalty holds less.
-        if curvature > 0 and _dot(change, move) > 0:
-            self._pairs.append((move, change))
-
     def _scale(self, penalty: Tensor) -> Tensor:
         """The inverse of the guessed diagonal of the Hessian, from the residual at hand."""
         doubt = torch.zeros(self._logits.shape[1], dtype=torch.float64)
@@ -259,8 +239,8 @@ class LogisticPath:
         doubt = (doubt / len(self._labels)).clamp_(min=MIN_DOUBT).to(self._lengths.dtype)
         return torch.outer(doubt, self._lengths).add_(penalty).clamp_(min=torch.finfo(torch.float32).tiny).reciprocal_()
 
-    def _penalty(self, strength: float, weights: Tensor) -> float:
-        return strength / 2 * float(weights[:, :-1].double().square().sum())
+    def _penalty(self, strength: float) -> float:
+        return strength / 2 * float(self._weights[:, :-1].double().square().sum())
 
     def _refresh(self) -> None:
         torch.mm(self._inputs, self._weights.T, out=self._logits)

@@ -1,9 +1,8 @@
-"""The numbers of a diagnosis, each measured from the outputs of a model."""
+"""The numbers of a diagnosis, measured from the outputs of a model, and the curves and tables of its page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,43 +11,40 @@ from maxsup.diagnosis.findings import MIN_A_CLASS, MIN_SAMPLES
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.diagnosis.probe import fit_probe, knn_accuracy
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
-from maxsup.diagnosis.smoothing import SmoothingEstimate
-from maxsup.metrics import Interval, PredictionTable, bootstrap_interval, bootstrap_intervals, neural_collapse
-from maxsup.metrics.calibration import NUM_BINS
+from maxsup.diagnosis.smoothing import LogitTraces, SmoothingEstimate
+from maxsup.metrics import (
+    Interval,
+    PredictionTable,
+    bootstrap_interval,
+    bootstrap_intervals,
+    neural_collapse,
+    risk_coverage,
+)
+from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
+from maxsup.metrics.predictions import Predictions
 
 Numbers = dict[str, float | Interval]
 
 _ROWS = 4096
 _NUM_RESAMPLES = 200
-_FIT_ELEMENTS = 5_000_000  # more logits than these make a temperature no better
+_NUM_POINTS = 200
+_FIT_ELEMENTS = 5_000_000  # more logits do not improve a temperature
 _PROBE_SAMPLES = 4000
 _PROBE_CLASSES = 100
 _PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
 
 
-@dataclass(frozen=True, eq=False)
-class Rescaled:
-    """Predictions before and after a temperature, and their order after a norm.
-
-    Attributes:
-        temperature: The fitted one.
-        power: Of the fitted norm; None where the softmax ranks as well.
-        before: Predictions of the judged samples.
-        after: The same with the temperature.
-        ranked: Confidence of the judged samples by the norm; None with ``power``.
-        everything: Predictions of all samples.
-        num_fitted: Samples that were fitted on.
-        how_fitted: Which those are, for the reader.
-    """
+class Rescaled(NamedTuple):
+    """Predictions before and after a temperature, and their order after a norm."""
 
     temperature: float
-    power: int | None
-    before: PredictionTable
-    after: PredictionTable
-    ranked: Tensor | None
-    everything: PredictionTable
+    power: int | None  # of the fitted norm; None where the softmax ranks as well
+    before: PredictionTable  # of the judged samples
+    after: PredictionTable  # the same with the temperature
+    ranked: Tensor | None  # confidence of the judged samples by the norm; None with ``power``
+    everything: PredictionTable  # of all samples
     num_fitted: int
-    how_fitted: str
+    how_fitted: str  # which samples were fitted on, for the reader
 
 
 def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled:
@@ -61,29 +57,21 @@ def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled
         source, fitted, judged = validation, _shuffled(len(validation), seed), order.sort().values
         how_fitted = "fitted on the validation split"
     fitted = fitted[: max(1000, _FIT_ELEMENTS // outputs.num_classes)].sort().values
-    temperature = fit_temperature(source.logits[fitted], source.labels[fitted])
-    power = fit_norm(source.logits[fitted], source.labels[fitted])
-    before, ranked = _table(outputs, judged), None
+    samples = source.logits[fitted], source.labels[fitted]
+    temperature, power = fit_temperature(*samples), fit_norm(*samples)
+    before, after, ranked = _table(outputs, judged), _table(outputs, judged, temperature), None
     if power is not None:
         ranked = torch.cat([normalized_confidence(outputs.logits[part], power) for part in judged.split(_ROWS)])
     others = torch.ones(len(outputs), dtype=torch.bool).index_fill_(0, judged, False).nonzero().squeeze(1)
-    return Rescaled(
-        temperature,
-        power,
-        before,
-        _table(outputs, judged, temperature),
-        ranked,
-        PredictionTable().merge(before).merge(_table(outputs, others)),
-        len(fitted),
-        how_fitted,
-    )
+    everything = PredictionTable().merge(before).merge(_table(outputs, others))
+    return Rescaled(temperature, power, before, after, ranked, everything, len(fitted), how_fitted)
 
 
 def prediction_numbers(table: PredictionTable, seed: int) -> Numbers:
     """Accuracy, calibration and confidence of all samples, and what chance alone would give."""
     confidence = table.predictions.confidence
     doubt = 1.0 - confidence
-    # If confidences were chances, a sample would be among the errors with chance 1 - confidence.
+    # A calibrated model is wrong with probability 1 - confidence.
     usual = float((confidence * doubt).sum() / doubt.sum()) if float(doubt.sum()) > 0 else float("nan")
     return {
         **bootstrap_intervals(table, num_resamples=_NUM_RESAMPLES, seed=seed),
@@ -94,7 +82,7 @@ def prediction_numbers(table: PredictionTable, seed: int) -> Numbers:
 
 
 def _chance_error(confidence: Tensor, seed: int) -> float:
-    """Calibration error that a calibrated model with these confidences stays below in 95 of 100 such samples."""
+    """The 95 % quantile of the calibration errors that a calibrated model with these confidences has by chance."""
     generator = torch.Generator().manual_seed(seed)
     bins = (confidence * NUM_BINS).long().clamp(max=NUM_BINS - 1)
     errors = []
@@ -109,14 +97,15 @@ def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
     """Calibration before and after the temperature, ranking before and after the norm, of the judged samples."""
     power = float("nan") if rescaled.power is None else float(rescaled.power)
     numbers: Numbers = {"temperature": rescaled.temperature, "norm_power": power}
-    settings: dict[str, Any] = {"num_resamples": _NUM_RESAMPLES, "seed": seed}
-    for when, table in (("before", rescaled.before), ("after", rescaled.after)):
-        for name, found in bootstrap_intervals(table, ["ece", "nll"], **settings).items():
-            numbers[f"{name}_{when}"] = found
-    rankings = ["aurc", "excess_aurc", "auroc", "fpr95"]
-    for when, confidence in (("before", None), ("after", rescaled.ranked)):
-        for name, found in bootstrap_intervals(rescaled.before, rankings, confidence=confidence, **settings).items():
-            numbers[f"{name}_{when}"] = found
+    errors, rankings = ["ece", "nll"], ["aurc", "excess_aurc", "auroc", "fpr95"]
+    for when, table, names, confidence in (
+        ("before", rescaled.before, errors, None),
+        ("after", rescaled.after, errors, None),
+        ("before", rescaled.before, rankings, None),
+        ("after", rescaled.before, rankings, rescaled.ranked),
+    ):
+        found = bootstrap_intervals(table, names, confidence=confidence, num_resamples=_NUM_RESAMPLES, seed=seed)
+        numbers |= {f"{name}_{when}": interval for name, interval in found.items()}
     return numbers
 
 
@@ -132,7 +121,7 @@ def smoothing_numbers(found: SmoothingEstimate) -> Numbers:
 
 
 def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None, seed: int) -> Numbers:
-    """Collapse and probes, as far as there are features of enough samples."""
+    """Collapse and probes, where there are features of enough samples."""
     if outputs.features is None or len(outputs) < MIN_SAMPLES:
         return {}
     features, labels = outputs.features, outputs.labels
@@ -144,10 +133,10 @@ def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None
 
 
 def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> Numbers:
-    """A fresh classifier on some of the features, judged on others; half of the first part chooses its strength.
+    """A new classifier on one half of the features, judged on the other; a half of the first half chooses its strength.
 
-    Only classes with enough samples to learn from take part, and of many the most frequent ones; the model itself then
-    chooses among these too. Without two such classes there are no numbers.
+    Only classes with enough samples take part, and at most the ``_PROBE_CLASSES`` most frequent ones; the model itself
+    then also chooses among these. Without two such classes there are no numbers.
     """
     counts = torch.bincount(labels)
     frequent = counts.topk(min(len(counts), _PROBE_CLASSES)).indices.sort().values
@@ -155,17 +144,16 @@ def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tens
     if len(classes) < 2:
         return {}
     place = torch.full((int(labels.max()) + 1,), -1).index_put_((classes,), torch.arange(len(classes)))
-    chosen = order[place[labels[order]] >= 0]
+    targets = place[labels]
+    chosen = order[targets[order] >= 0]
     half = min(len(chosen) // 2, _PROBE_SAMPLES)
     fitted, judged = chosen[:half], chosen[-half:]
     train, val = fitted[: half // 2], fitted[half // 2 :]
-    targets = place[labels]
     probe = fit_probe(features[train], targets[train], features[val], targets[val], strengths=_PROBE_STRENGTHS)
     own = logits[judged][:, classes].argmax(dim=1) == targets[judged]
-    neighbours = knn_accuracy(features[fitted], targets[fitted], features[judged], targets[judged])
     return {
         "probe_accuracy": probe.accuracy(features[judged], targets[judged]),
-        "knn_accuracy": neighbours,
+        "knn_accuracy": knn_accuracy(features[fitted], targets[fitted], features[judged], targets[judged]),
         "accuracy_judged": float(own.double().mean()),
         "num_probe_judged": half,
         "num_probe_classes": len(classes),
@@ -182,3 +170,74 @@ def _table(outputs: Outputs, rows: Tensor, temperature: float = 1.0) -> Predicti
 
 def _shuffled(count: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def trace_curves(traces: LogitTraces) -> dict[str, Any]:
+    """Histogram of the gap of right predictions, and quantiles of the probability that is left over."""
+    right = traces.gap[traces.is_correct]
+    curves: dict[str, Any] = {"num_right": len(right)}
+    if len(right):
+        ordered = right.sort().values
+        low, high = (float(ordered[round(share * (len(ordered) - 1))]) for share in (0.002, 0.998))
+        edges = torch.linspace(min(low, 0.0) if low < 2 else low, max(high, low + 1e-3), 61, dtype=torch.float64)
+        counts = torch.histogram(right, edges).hist
+        curves["gap"] = {"edges": edges.tolist(), "count": counts.tolist()}
+    if len(traces.left_over):
+        shares = torch.linspace(0, 1, _NUM_POINTS, dtype=torch.float64)
+        positions = (shares * (len(traces.left_over) - 1)).round().long()
+        curves["left_over"] = {"share": shares.tolist(), "probability": traces.left_over[positions].tolist()}
+    return curves
+
+
+def confidence_histogram(predictions: Predictions) -> dict[str, Any]:
+    """Shares of right and of wrong predictions by confidence."""
+    edges = torch.linspace(0, 1, 41, dtype=torch.float64)
+    shares = {}
+    for name, chosen in (("right", predictions.is_correct), ("wrong", ~predictions.is_correct)):
+        count = torch.histogram(predictions.confidence[chosen], edges).hist
+        shares[name] = (count / count.sum().clamp(min=1)).tolist()
+    return {"edges": edges.tolist(), **shares}
+
+
+def rescaling_curves(rescaled: Rescaled) -> dict[str, Any]:
+    """Reliability before and after the temperature, risk by the softmax and by the norm."""
+    before, after = rescaled.before.predictions, rescaled.after.predictions
+    rankings = {"softmax": before.confidence, "norm": rescaled.ranked}
+    risk = {name: _risk_curve(before, score) for name, score in rankings.items() if score is not None}
+    return {"reliability": {"before": _reliability_points(before), "after": _reliability_points(after)}, "risk": risk}
+
+
+def _reliability_points(predictions: Predictions) -> dict[str, Any]:
+    ones = torch.ones_like(predictions.confidence)
+    found = reliability_of(bin_sums(predictions.confidence, ones, predictions.is_correct.double(), NUM_BINS))
+    return {name: getattr(found, name).tolist() for name in ("edges", "count", "accuracy", "confidence")}
+
+
+def _risk_curve(predictions: Predictions, confidence: Tensor) -> dict[str, Any]:
+    """Some points of the risk-coverage curve, its end among them."""
+    curve = risk_coverage(confidence, predictions.is_correct)
+    positions = torch.linspace(0, len(curve.risk) - 1, _NUM_POINTS, dtype=torch.float64).round().long().unique()
+    return {"coverage": curve.coverage[positions].tolist(), "risk": curve.risk[positions].tolist()}
+
+
+def class_rows(predictions: Predictions, names: tuple[str, ...], num_classes: int) -> list[dict[str, Any]]:
+    """One row a class that occurs, in the order of the classes."""
+
+    def sums(values: Tensor, classes: Tensor) -> Tensor:
+        return torch.zeros(num_classes, dtype=torch.float64).index_add_(0, classes, values)
+
+    labels, confidence, is_wrong = predictions.labels, predictions.confidence, ~predictions.is_correct
+    count, wrong = sums(torch.ones_like(confidence), labels), sums(is_wrong.double(), labels)
+    total, total_wrong = sums(confidence, labels), sums(confidence * is_wrong, labels)
+    mistaken = sums(is_wrong.double(), predictions.predicted)
+    return [
+        {
+            "name": names[index] if names else f"class {index}",
+            "count": int(count[index]),
+            "accuracy": 1.0 - float(wrong[index] / count[index]),
+            "confidence": float(total[index] / count[index]),
+            "confidence_wrong": float(total_wrong[index] / wrong[index]) if wrong[index] else None,
+            "mistaken_for": int(mistaken[index]),
+        }
+        for index in count.nonzero().flatten().tolist()
+    ]

@@ -15,17 +15,10 @@ class Outputs:
     Args:
         logits: ``(N, K)``, before any softmax.
         labels: Class indices, ``(N,)``.
-        features: What the head saw, ``(N, D)``.
-        indices: Where in its split each sample is.
+        features: Input of the head, ``(N, D)``.
+        indices: Position of each sample in its split.
         class_names: One a class.
         num_missing: Images that could not be read and are not among the samples.
-
-    Example:
-        >>> len(Outputs(torch.randn(3, 5), torch.tensor([0, 1, 4])))
-        3
-        >>> Outputs(torch.randn(3, 5), torch.tensor([0, 1]))
-        Traceback (most recent call last):
-        ValueError: labels must be one a row of logits; got 2 for 3 rows. Give both for the same samples.
     """
 
     logits: Tensor
@@ -36,12 +29,12 @@ class Outputs:
     num_missing: int = 0
 
     def __post_init__(self) -> None:
-        num_rows = len(self.logits)
-        for name, column in (("labels", self.labels), ("features", self.features), ("indices", self.indices)):
-            if column is not None and len(column) != num_rows:
+        for name in ("labels", "features", "indices"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.logits):
                 raise ValueError(
-                    f"{name} must be one a row of logits; got {len(column)} for {num_rows} rows. "
-                    "Give both for the same samples."
+                    f"{name} must have one entry for each row of logits; got {len(column)} for "
+                    f"{len(self.logits)} rows. Give both for the same samples."
                 )
 
     def __len__(self) -> int:

@@ -17,9 +17,7 @@ from maxsup.diagnosis.logistic import LogisticPath, Solution
 from maxsup.metrics.predictions import check_features, check_matrix, not_finite
 
 NUM_STRENGTHS = 45
-LOWEST_EXPONENT, HIGHEST_EXPONENT = -6.0, 5.0
-# Similarities that are computed at a time.
-BLOCK_ELEMENTS = 1 << 22
+BLOCK_ELEMENTS = 1 << 22  # similarities that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,10 @@ class Probe:
     Attributes:
         strength: The chosen one.
         strengths: All that were tried, as given.
-        accuracies: On validation data, one a strength.
-        objectives: On training data, one a strength: ``sum CE + strength / 2 |W|^2`` at its minimum.
+        accuracies: On validation data, for each strength.
+        objectives: On training data, for each strength: ``sum CE + strength / 2 |W|^2`` at its minimum.
         weight: ``(classes, D)``, fitted on training and validation data.
-        bias: ``(classes,)``; ``-inf`` for a class that neither holds.
+        bias: ``(classes,)``; ``-inf`` for a class that occurs in neither.
     """
 
     strength: float
@@ -49,20 +47,14 @@ class Probe:
         return _top_class(self.weight, self.bias, features.detach().cpu())
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
-        """Share of rows that are given to their class; a class that the probe has not seen is never right."""
+        """Share of rows whose class is predicted; a class that the probe has not seen is never right."""
         labels = check_features("features", features, labels)
         return float((self.predict(features) == labels).double().mean())
 
 
 def default_strengths() -> tuple[float, ...]:
-    """45 strengths from 1e-6 to 1e5, four a decade.
-
-    Example:
-        >>> len(default_strengths()), default_strengths()[0], default_strengths()[-1]
-        (45, 1e-06, 100000.0)
-    """
-    step = (HIGHEST_EXPONENT - LOWEST_EXPONENT) / (NUM_STRENGTHS - 1)
-    return tuple(10.0 ** (LOWEST_EXPONENT + step * index) for index in range(NUM_STRENGTHS))
+    """45 strengths from 1e-6 to 1e5, four a decade."""
+    return tuple(10.0 ** (-6.0 + 0.25 * index) for index in range(NUM_STRENGTHS))
 
 
 def fit_probe(
@@ -76,16 +68,9 @@ def fit_probe(
 ) -> Probe:
     """The linear probe whose strength is best on validation data, fitted on training and validation data.
 
-    The objective is ``sum CE + strength / 2 |W|^2`` with a free bias, so ``strength`` is ``1 / C`` of scikit-learn. Of
-    strengths that are equally good the strongest is chosen.
-
-    Args:
-        train_features: ``(N, D)``.
-        train_labels: Class indices, of at least two classes. A class that is missing is never predicted.
-        val_features: ``(M, D)``.
-        val_labels: Class indices.
-        strengths: Of the penalty, above 0; 45 from 1e-6 to 1e5 if None.
-        on_step: Called after each strength with how many are done and how many there are.
+    The objective is ``sum CE + strength / 2 |W|^2`` with a free bias, so ``strength`` is ``1 / C`` of scikit-learn.
+    Ties go to the strongest penalty. A class that is missing from the data is never predicted. ``strengths`` are 45
+    from 1e-6 to 1e5 if None; ``on_step`` is called after each with how many are done and how many there are.
 
     Example:
         >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
@@ -97,30 +82,31 @@ def fit_probe(
     val_features, val_labels = _checked_samples("val", val_features, val_labels)
     _check_width("val_features", val_features, train_features.shape[1])
     strengths = default_strengths() if strengths is None else tuple(strengths)
-    _check_strengths(strengths)
-    order = sorted(range(len(strengths)), key=lambda index: -strengths[index])
-    accuracies, objectives = [0.0] * len(strengths), [0.0] * len(strengths)
+    if not strengths:
+        raise ValueError("strengths must not be empty. Leave it out for the usual 45.")
+    for strength in strengths:
+        if isinstance(strength, bool) or not isinstance(strength, float | int) or not 0.0 < strength < math.inf:
+            raise ValueError(f"strengths must be numbers above 0; got {strength!r}. Use 1e-6 for next to no penalty.")
     path = _ClassPath(train_features, train_labels)
-    best: Solution | None = None
-    best_accuracy = -1.0
-    for done, index in enumerate(order, start=1):
+    accuracies, objectives = [0.0] * len(strengths), [0.0] * len(strengths)
+    best: tuple[float, Solution] | None = None
+    for done, index in enumerate(sorted(range(len(strengths)), key=lambda index: -strengths[index]), start=1):
         found = path.solve(strengths[index])
         is_right = _top_class(found.weight, found.bias, val_features) == val_labels
         accuracies[index], objectives[index] = float(is_right.double().mean()), found.objective
-        if accuracies[index] > best_accuracy:
-            best, best_accuracy = found, accuracies[index]
+        if best is None or accuracies[index] > best[0]:
+            best = accuracies[index], found
         if on_step is not None:
-            on_step(done, len(order))
+            on_step(done, len(strengths))
     assert best is not None
     both = _ClassPath(torch.cat([train_features, val_features]), torch.cat([train_labels, val_labels]))
-    refitted = both.solve_from(best)
-    return Probe(
-        best.strength, strengths, tuple(accuracies), tuple(objectives), refitted.weight.float(), refitted.bias.float()
-    )
+    refitted = both.solve_from(best[1])
+    weights = refitted.weight.float(), refitted.bias.float()
+    return Probe(refitted.strength, strengths, tuple(accuracies), tuple(objectives), *weights)
 
 
 class _ClassPath:
-    """A path over the classes that occur; those that do not have a weight of 0 and a bias of ``-inf``."""
+    """A path over the classes that occur; the others have a weight of 0 and a bias of ``-inf``."""
 
     def __init__(self, features: Tensor, labels: Tensor) -> None:
         self._classes, place = labels.unique(return_inverse=True)
@@ -129,41 +115,32 @@ class _ClassPath:
                 f"train_labels must hold at least two classes; got only class {int(self._classes[0])}. "
                 "Add samples of another class."
             )
-        self._num_classes = int(self._classes[-1]) + 1
         self._path = LogisticPath(features, place, len(self._classes))
 
     def solve(self, strength: float) -> Solution:
         """The best weights, a row for every class up to the last that occurs."""
-        return self._spread(self._path.solve(strength))
+        found = self._path.solve(strength)
+        num_classes = int(self._classes[-1]) + 1
+        weight = found.weight.new_zeros(num_classes, found.weight.shape[1])
+        bias = found.bias.new_full((num_classes,), -math.inf)
+        weight[self._classes], bias[self._classes] = found.weight, found.bias
+        return found._replace(weight=weight, bias=bias)
 
     def solve_from(self, start: Solution) -> Solution:
-        """The best weights at the strength of another solution, from where that one is."""
+        """The best weights at the strength of another solution, starting from it."""
         is_known = self._classes < len(start.bias)
         known = self._classes.where(is_known, 0)
         weight = start.weight[known] * is_known.unsqueeze(1)
         bias = start.bias[known].where(is_known, -math.inf)
         # A class that is new begins as the least likely one.
         self._path.start_at(weight, bias.where(bias.isfinite(), bias[bias.isfinite()].min()))
-        return self._spread(self._path.solve(start.strength))
-
-    def _spread(self, found: Solution) -> Solution:
-        weight = found.weight.new_zeros(self._num_classes, found.weight.shape[1])
-        bias = found.bias.new_full((self._num_classes,), -math.inf)
-        weight[self._classes], bias[self._classes] = found.weight, found.bias
-        return found._replace(weight=weight, bias=bias)
+        return self.solve(start.strength)
 
 
 def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor, labels: Tensor, k: int = 20) -> float:
     """Share of samples whose class wins the vote of the ``k`` training samples nearest by cosine.
 
-    Of classes with equally many votes the one whose neighbours are nearer (by the sum of their cosines) wins.
-
-    Args:
-        train_features: ``(N, D)``.
-        train_labels: Class indices.
-        features: ``(M, D)``.
-        labels: Class indices.
-        k: Number of neighbours, at most ``N``.
+    Ties go to the class whose neighbours are nearer, by the sum of their cosines.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]])
@@ -183,7 +160,7 @@ def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor,
     num_right = 0
     for rows, part in zip(features.detach().cpu().split(num_rows), labels.split(num_rows), strict=True):
         nearest = (torch.nn.functional.normalize(rows.float(), dim=1) @ train.T).topk(k, dim=1)
-        # A vote counts 1, and its cosine, made much smaller, parts the ties.
+        # A vote counts 1; a small multiple of its cosine breaks ties.
         votes = 1.0 + (nearest.values.double() + 1.0) / (4 * k)
         scores = torch.zeros(len(part), num_classes, dtype=torch.float64)
         scores.scatter_add_(1, train_labels[nearest.indices], votes)
@@ -210,11 +187,3 @@ def _check_width(name: str, features: Tensor, width: int) -> None:
         raise ValueError(
             f"{name} must have {width} columns, as in training; got {features.shape[1]}. Use the same model."
         )
-
-
-def _check_strengths(strengths: tuple[float, ...]) -> None:
-    if not strengths:
-        raise ValueError("strengths must hold at least one; got none. Leave it out for the usual 45.")
-    for strength in strengths:
-        if isinstance(strength, bool) or not isinstance(strength, float | int) or not 0.0 < strength < math.inf:
-            raise ValueError(f"strengths must be numbers above 0; got {strength!r}. Use 1e-6 for next to no penalty.")

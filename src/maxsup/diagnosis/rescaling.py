@@ -1,11 +1,11 @@
 """Repair without training: a temperature for calibration, a norm for telling right from wrong.
 
-Both leave every prediction as it is.
+Neither changes a prediction.
 
-**Temperature** (Guo et al. 2017): logits are divided by the one number that makes the likelihood largest.
+**Temperature** (Guo et al. 2017): logits are divided by the number that maximises the likelihood.
 **Norm** (Xia et al., Cattelan and Silva): confidence is the largest of the mean-centred logits over their p-norm; p is
-the one of 1 to 10 with the smallest AURC. Where none beats the top probability, or there are too few errors to tell,
-that stays. Label smoothing makes the logits of wrong predictions large; dividing by their norm takes that away.
+the one from 1 to 10 with the smallest AURC. The top probability stays where no p beats it, or where there are too few
+errors to tell. Label smoothing makes the logits of wrong predictions large; dividing by their norm takes that away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maxsup.metrics import aurc
 POWERS = tuple(range(1, 11))
 
 MIN_ERRORS = 10
-"""Wrong predictions below which no norm is chosen: ten candidates can always be told apart by chance."""
+"""No norm is chosen below so many wrong predictions: chance alone always tells ten candidates apart."""
 
 _MAX_STEPS = 60
 _MAX_RATIO = 400.0
@@ -28,11 +28,11 @@ _TOLERANCE = 1e-10
 
 @torch.no_grad()
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The temperature that makes the likelihood of ``softmax(logits / temperature)`` largest.
+    """The temperature that maximises the likelihood of ``softmax(logits / temperature)``.
 
     The negative log-likelihood is convex in the inverse temperature; Newton's method on its derivative, kept inside
-    a bracket, finds the minimum to ten digits. Where there is none, because all predictions are right or they are worse
-    than chance, the result is a bound: the spread of the logits divided or multiplied by 400.
+    a bracket, finds the minimum to ten digits. Where there is none, because all predictions are right or worse than
+    chance, the result is a bound: the spread of the logits divided or multiplied by 400.
 
     Example:
         >>> logits = torch.tensor([[1.0, 0.0]] * 4)
@@ -85,10 +85,6 @@ def fit_norm(logits: Tensor, labels: Tensor) -> int | None:
     """The power whose :func:`normalized_confidence` has the smallest AURC.
 
     None where the top probability is as good, or where fewer than ``MIN_ERRORS`` predictions are wrong.
-
-    Example:
-        >>> fit_norm(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0])) is None
-        True
     """
     if int((logits.argmax(dim=1) != labels).sum()) < MIN_ERRORS:
         return None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from maxsup.core.finding import Finding
+from maxsup.doctor.common_findings import softmax_before_loss
 from maxsup.doctor.criterion import Smoother, ignored_label, smoothers
 from maxsup.doctor.targets import examine_labels, examine_probabilities
 from maxsup.losses.reduction import HALF, class_axis, class_rows, described, num_classes, sample_shape
@@ -30,9 +31,9 @@ def examine_batch(
         logits: ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``: a tensor or what ``torch.as_tensor`` takes.
         targets: Class indices, or probabilities of the shape of ``logits``.
         num_classes: How many classes there should be, if that is known.
-        ignore_index: Label of samples that count nothing; by default that of the criterion, else -100.
+        ignore_index: Label of samples that do not count; by default that of the criterion, else -100.
         weight: Class weights; by default those of the criterion, if any.
-        criterion: The loss, as :func:`examine_criterion` takes it; says whether smoothed targets are smoothed again.
+        criterion: The loss, as :func:`examine_criterion` takes it; it may smooth targets that are smoothed already.
 
     Example:
         >>> [finding] = examine_batch(torch.eye(3).softmax(dim=1), torch.tensor([0, 1, 2]))
@@ -71,34 +72,24 @@ def examine_batch(
 
 
 def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) -> list[Finding]:
-    """Whether the mean of each micro-batch of one optimiser step would weigh targets unequally.
-
-    Args:
-        targets: What every micro-batch of the step has as targets, class indices or probabilities.
-        ignore_index: Label of samples that count nothing.
+    """Whether the means of the micro-batches of one optimiser step would weigh their ``targets`` unequally.
 
     Example:
         >>> [finding] = examine_accumulation([torch.tensor([1, 2, 0, 1]), torch.tensor([1, -100, -100, -100])])
         >>> finding.sentence
-        'The 2 micro-batches of a step hold 1 to 4 targets that count, so that under reduction="mean" a target of the
-        smallest weighs 4 times one of the largest.'
+        'The 2 micro-batches of a step hold 1 to 4 targets that count: in a mean, a target of the smallest weighs 4
+        times one of the largest.'
     """
     counts = [_num_targets(torch.as_tensor(part), ignore_index) for part in targets]
     few, many = min(counts, default=0), max(counts, default=0)
     if few == many:
         return []
-    excess = f"weighs {many / few:.3g} times one of the largest" if few else "is a mean over nothing, nan"
-    subject = "a target of the smallest" if few else "the smallest"
-    return [
-        Finding(
-            "accumulation_denominator",
-            "warning",
-            f"The {len(counts)} micro-batches of a step hold {few} to {many} targets that count, so that under "
-            f'reduction="mean" {subject} {excess}.',
-            f"Call the loss of every micro-batch with num_items={sum(counts)}, the number in the whole step, and do "
-            "not divide by the number of micro-batches.",
-        )
-    ]
+    effect = "the mean of the smallest is nan"
+    if few:
+        effect = f"in a mean, a target of the smallest weighs {many / few:.3g} times one of the largest"
+    sentence = f"The {len(counts)} micro-batches of a step hold {few} to {many} targets that count: {effect}."
+    fix = f"Call the loss with num_items={sum(counts)}, the number in the whole step; do not divide by micro-batches."
+    return [Finding("accumulation_denominator", "warning", sentence, fix)]
 
 
 def _num_targets(target: Tensor, ignore_index: int) -> int:
@@ -123,7 +114,7 @@ def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> Iterato
 
 
 def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Finding]]:
-    """What the targets are, in the dtype they should have, and the complaint if they have another."""
+    """What the targets are, in the dtype they should have, and a finding if they have another."""
     is_float = target.is_floating_point()
     if tuple(target.shape) == sample_shape(scores):
         if not is_float and target.dtype != torch.bool:
@@ -138,37 +129,28 @@ def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Find
         sentence = f"One-hot targets are stored as {described(target)}, which losses read as class indices."
         complaint = Finding("label_dtype", "error", sentence, "Use targets.float(), or targets.argmax(dim=1).")
         return "probabilities", target.float(), [complaint]
-    classes_last = scores.dim() > 2 and tuple(target.shape) in (scores.shape[:-1], scores.shape)
     fix = "Check that both come from the same samples."
-    if classes_last:
+    if scores.dim() > 2 and tuple(target.shape) in (scores.shape[:-1], scores.shape):
         fix = "Move the classes to axis 1, for instance logits.movedim(-1, 1), or flatten both."
     elif target.dim() == 2 and tuple(target.shape) == (len(scores), 1):
         fix = "Use targets.squeeze(1)."
-    complaint = Finding(
-        "target_shape",
-        "error",
-        f"Targets of shape {tuple(target.shape)} are neither class indices, {sample_shape(scores)}, nor probabilities, "
-        f"{tuple(scores.shape)}, for these logits.",
-        fix,
-    )
-    return "unknown", target, [complaint]
+    kinds = f"class indices, {sample_shape(scores)}, nor probabilities, {tuple(scores.shape)}"
+    sentence = f"Targets of shape {tuple(target.shape)} are neither {kinds}, for these logits."
+    return "unknown", target, [Finding("target_shape", "error", sentence, fix)]
 
 
 def _examine_rows(
     rows: Tensor, held: Tensor, is_counted: Tensor, smoothing: list[Smoother], *, is_half: bool
 ) -> Iterator[Finding]:
     """Logits of the samples that count; ``held`` marks the classes their targets give something to."""
-    # What ignored samples hold does not matter.
+    # Ignored samples may hold anything.
     is_broken = (rows.isnan() | (rows == math.inf)) & is_counted.unsqueeze(1)
     if is_broken.any():
         position = int(is_broken.any(dim=1).nonzero()[0])
         value = float(rows[position][is_broken[position]][0])
-        yield Finding(
-            "non_finite_logits",
-            "error",
-            f"{_share(is_broken)} are nan or inf (first: {value} in sample {position}), and so is the loss.",
-            "Lower the learning rate, clip the gradient, or look for a division or a logarithm in the model.",
-        )
+        sentence = f"{_share(is_broken)} are nan or inf (first: {value} in sample {position}), and so is the loss."
+        fix = "Lower the learning rate, clip the gradient, or look for a division or a logarithm in the model."
+        yield Finding("non_finite_logits", "error", sentence, fix)
     is_masked = (rows == -math.inf) & is_counted.unsqueeze(1)
     if is_masked.any():
         yield from _examine_masks(is_masked, held, smoothing)
@@ -181,13 +163,10 @@ def _examine_rows(
 def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -> Iterator[Finding]:
     is_lost = (is_masked & held).any(dim=1)
     if is_lost.any():
-        yield Finding(
-            "masked_target",
-            "error",
-            f"The target of {int(is_lost.sum())} of {len(is_lost)} samples is a class whose logit is -inf (first: "
-            f"sample {int(is_lost.nonzero()[0])}), and the loss of these is inf.",
-            "Do not mask a class that is a target, or give these samples the ignore index.",
-        )
+        samples = f"{int(is_lost.sum())} of {len(is_lost)} samples (first: sample {int(is_lost.nonzero()[0])})"
+        sentence = f"The target of {samples} is a class whose logit is -inf, so their loss is inf."
+        fix = "Do not mask a class that is a target, or give these samples the ignore index."
+        yield Finding("masked_target", "error", sentence, fix)
     spread = next((one for one in smoothing if one.breaks_on_masks and one.strength > 0), None)
     what = f"{_share(is_masked)} are -inf"
     if spread is not None:
@@ -201,20 +180,12 @@ def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -
 def _examine_softmax(rows: Tensor, tolerance: float) -> Iterator[Finding]:
     sums = rows.sum(dim=1)
     if bool((rows >= 0).all()) and bool(((sums - 1).abs() < tolerance).all()):
-        yield Finding(
-            "softmax_before_loss",
-            "error",
-            f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g}), so the "
-            "softmax is applied twice and the gradient is small.",
-            "Give the loss the input of the softmax; it applies the softmax itself.",
-        )
+        what = f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g})"
+        yield softmax_before_loss(f"{what}. A second softmax makes the gradient small.")
     elif bool((rows <= 0).all()) and bool((rows.logsumexp(dim=1).abs() < tolerance / 10).all()):
-        yield Finding(
-            "log_softmax_before_loss",
-            "note",
-            f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g}).",
-            "Harmless, for cross-entropy and MaxSup do not see a shift; leave log_softmax out to save a pass.",
-        )
+        sentence = f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g})."
+        fix = "Harmless: cross-entropy and MaxSup do not depend on a shift. Leave log_softmax out to save a pass."
+        yield Finding("log_softmax_before_loss", "note", sentence, fix)
 
 
 def _share(mask: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Findings that several checks share, each in the same words wherever it is found."""
+"""Findings that several checks share, in the same words everywhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from maxsup.core.finding import Finding
 
 
 def double_smoothing(first: str, second: str, fix: str) -> Finding:
-    """Two places smooth; each is given as words with its number, such as ``MaxSup in the loss (alpha=0.1)``."""
+    """Two places smooth; each is described with its number, such as ``MaxSup in the loss (alpha=0.1)``."""
     return Finding("double_smoothing", "error", f"Targets are smoothed twice: by {first} and by {second}.", fix)
 
 
@@ -16,8 +16,27 @@ def computed_as(device: str, form: str, reason: str) -> Finding:
     return Finding("form", "note", sentence, "Nothing to do; maxsup.functional.implementation() chooses another.")
 
 
+def index_with_probabilities(what: str) -> Finding:
+    """Probability targets with an ``ignore_index``."""
+    fix = "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities."
+    return Finding("ignore_index", "error", f"{what} have no index to ignore.", fix)
+
+
+def schedule_not_advanced(what: str) -> Finding:
+    """A loss whose schedule nobody advances."""
+    sentence = f"{what}, but nothing calls set_progress: the first training step will raise an error."
+    fix = "Start every epoch with criterion.set_progress(epoch / max(num_epochs - 1, 1)), or use a trainer's callback."
+    return Finding("schedule_not_advanced", "warning", sentence, fix)
+
+
+def softmax_before_loss(sentence: str) -> Finding:
+    """A loss that gets probabilities in place of logits."""
+    fix = "Give the loss the input of the softmax; it applies the softmax itself."
+    return Finding("softmax_before_loss", "error", sentence, fix)
+
+
 def smoothed_evaluation(what: str, fix: str) -> Finding:
-    """An evaluation reports something else than cross-entropy."""
+    """An evaluation that does not report cross-entropy."""
     sentence = f"{what}, so what it reports is not cross-entropy and cannot be compared across losses."
     return Finding("smoothed_evaluation", "warning", sentence, fix)
 
@@ -33,9 +52,6 @@ def other_convention(what: str, strength: float, num_classes: int | None = None)
         equal = f"alpha={strength:g} K / (K - 1) over all K"
     else:
         equal = f"alpha={strength * num_classes / max(num_classes - 1, 1):.6g} over all K={num_classes}"
-    return Finding(
-        "k_minus_1_convention",
-        "note",
-        f"{what} spreads {strength:g} over the K - 1 other classes, which equals {equal}.",
-        "Give MaxSup, and torch's label_smoothing, that alpha where strengths are to be equal.",
-    )
+    sentence = f"{what} spreads {strength:g} over the K - 1 other classes, which equals {equal}."
+    fix = "Give MaxSup, and torch's label_smoothing, that alpha for an equal strength."
+    return Finding("k_minus_1_convention", "note", sentence, fix)

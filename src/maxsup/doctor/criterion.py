@@ -5,85 +5,81 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
 from maxsup.core.registry import check_known_options
-from maxsup.doctor.common_findings import double_smoothing, other_convention, smoothed_evaluation
+from maxsup.doctor.common_findings import (
+    double_smoothing,
+    index_with_probabilities,
+    other_convention,
+    schedule_not_advanced,
+    smoothed_evaluation,
+)
 
 
 @dataclass(frozen=True)
 class Smoother:
-    """What there is to know of a loss: how it smooths and what it takes.
-
-    Args:
-        name: Its class.
-        method: ``label smoothing``, ``MaxSup``, or nothing.
-        strength: How strong, 0 if it does not smooth.
-        option: What the strength is called there.
-        convention: Over how many classes label smoothing spreads, ``k`` or ``k-1``.
-        takes: ``any`` targets, ``labels`` only, or ``sigmoid`` for losses without a softmax.
-        ignore_index: Label that counts nothing, if the loss has such an option.
-        weight: Class weights, if it has any.
-        empty: ``zero`` if the mean over no target is 0 there.
-        schedule: The schedule that nobody has advanced, in words, if there is one.
-        is_training: False for one of our losses in evaluation mode, None for those without modes.
-    """
+    """What there is to know of a loss or a mixing: how it smooths and which targets it takes."""
 
     name: str
-    method: str = ""
-    strength: float = 0.0
-    option: str = "alpha"
-    convention: str = "k"
-    takes: str = "any"
+    method: str = ""  # "label smoothing", "MaxSup" or nothing
+    strength: float = 0.0  # 0 if it does not smooth
+    option: str = "alpha"  # the name of its strength
+    convention: str = "k"  # label smoothing spreads over all "k" classes or over the "k-1" others
+    takes: str = "any"  # "any" targets, "labels" only, or "sigmoid" for losses without a softmax
     ignore_index: int | None = None
     weight: Any = None
-    empty: str = "nan"
-    schedule: str | None = None
-    is_training: bool | None = None
+    empty: str = "nan"  # "zero" if its mean over no target is 0
+    schedule: str | None = None  # a schedule that nobody has advanced
+    is_training: bool | None = None  # the mode of one of our losses, None for those without modes
 
     @property
     def described(self) -> str:
-        """The loss in words: ``label smoothing in CrossEntropyLoss (label_smoothing=0.1)``."""
+        """Such as ``label smoothing in CrossEntropyLoss (label_smoothing=0.1)``."""
         return f"{self.method or 'cross-entropy'} in {self.name} ({self.option}={self.strength:g})"
 
     @property
     def breaks_on_masks(self) -> bool:
         """Whether its label smoothing makes the loss inf where a logit is -inf."""
-        return self.method == "label smoothing" and self.is_training is None and self.takes != "sigmoid"
+        return self.method == _SMOOTHING and self.is_training is None and self.takes != "sigmoid"
 
 
-# Class: method, option of the strength, its default, convention, what it takes.
-CRITERIA: dict[str, tuple[str, str, float, str, str]] = {
-    "CrossEntropyLoss": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
-    "LabelSmoothingCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "labels"),
-    "SoftTargetCrossEntropy": ("", "", 0.0, "k", "any"),
-    "SoftCrossEntropyLoss": ("label smoothing", "smooth_factor", 0.0, "k", "labels"),
-    "BinaryCrossEntropy": ("label smoothing", "smoothing", 0.1, "k", "sigmoid"),
-    "LabelSmoother": ("label smoothing", "epsilon", 0.1, "k", "labels"),
-    "LabelSmoothedCrossEntropyCriterion": ("label smoothing", "label_smoothing", 0.0, "k-1", "labels"),
-    "CategoricalCrossentropy": ("label smoothing", "label_smoothing", 0.0, "k", "any"),
-    "SparseCategoricalCrossentropy": ("", "", 0.0, "k", "labels"),
-    "MaxSupLoss": ("MaxSup", "alpha", 0.1, "k", "any"),
-    "LabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
-    "MarginLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
-    "AdaptiveConditionalLabelSmoothingLoss": ("label smoothing", "alpha", 0.1, "k", "any"),
+_SMOOTHING = "label smoothing"
+CRITERIA = {
+    loss.name: loss
+    for loss in (
+        Smoother("CrossEntropyLoss", _SMOOTHING, 0.0, "label_smoothing"),
+        Smoother("LabelSmoothingCrossEntropy", _SMOOTHING, 0.1, "smoothing", takes="labels"),
+        Smoother("SoftTargetCrossEntropy", option=""),
+        Smoother("SoftCrossEntropyLoss", _SMOOTHING, 0.0, "smooth_factor", takes="labels"),
+        Smoother("BinaryCrossEntropy", _SMOOTHING, 0.1, "smoothing", takes="sigmoid"),
+        Smoother("LabelSmoother", _SMOOTHING, 0.1, "epsilon", takes="labels"),
+        Smoother("LabelSmoothedCrossEntropyCriterion", _SMOOTHING, 0.0, "label_smoothing", "k-1", "labels"),
+        Smoother("CategoricalCrossentropy", _SMOOTHING, 0.0, "label_smoothing"),
+        Smoother("SparseCategoricalCrossentropy", option="", takes="labels"),
+        Smoother("MaxSupLoss", "MaxSup", 0.1, is_training=True),
+        Smoother("LabelSmoothingLoss", _SMOOTHING, 0.1, is_training=True),
+        Smoother("MarginLabelSmoothingLoss", _SMOOTHING, 0.1, is_training=True),
+        Smoother("AdaptiveConditionalLabelSmoothingLoss", _SMOOTHING, 0.1, is_training=True),
+    )
 }
-MIXERS = {"Mixup": ("label smoothing", "label_smoothing", 0.1, "k", "any")}
+"""Classes that may be written out, with the defaults of their options."""
+MIXERS = {"Mixup": Smoother("Mixup", _SMOOTHING, 0.1, "label_smoothing")}
 # Options that are read besides the strength, and those that change nothing here.
 _READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
 _HARMLESS = ("adaptive", "axis", "correct_lam", "cutmix_alpha", "cutmix_minmax", "dim", "dtype", "from_logits",
              "margin", "mixup_alpha", "mode", "name", "num_classes", "others", "pos_weight", "prob", "reduction",
              "sum_classes", "switch_prob", "target_threshold", "top", "weight_mode", "z_loss")  # fmt: skip
-# Attributes that hold a strength of label smoothing, whoever wrote the class; the last is fairseq's.
+# Attributes that hold a strength of label smoothing in any class; the last is fairseq's.
 _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps")
 
 
 def smoothers(criterion: Any) -> list[Smoother]:
-    """What every loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
+    """What each loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
 
     Example:
         >>> [loss] = smoothers(torch.nn.CrossEntropyLoss(label_smoothing=0.1))
@@ -101,7 +97,7 @@ def smoothers(criterion: Any) -> list[Smoother]:
 
 
 def ignored_label(losses: list[Smoother]) -> int:
-    """The label that the first of these losses to have an ``ignore_index`` ignores, else torch's -100."""
+    """The ``ignore_index`` of the first loss that has one, else torch's -100."""
     return next((loss.ignore_index for loss in losses if loss.ignore_index is not None), -100)
 
 
@@ -133,34 +129,22 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
 
 
 def smoothed_twice(losses: list[Smoother]) -> list[Finding]:
-    """The finding about MaxSup and label smoothing in one sum; none where there is only one of them."""
+    """The finding if losses of one sum include both MaxSup and label smoothing."""
     active = {loss.method: loss.described for loss in losses if loss.strength > 0}
-    if not {"MaxSup", "label smoothing"} <= active.keys():
+    if not {"MaxSup", _SMOOTHING} <= active.keys():
         return []
     fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
-    return [double_smoothing(active["MaxSup"], active["label smoothing"], fix)]
+    return [double_smoothing(active["MaxSup"], active[_SMOOTHING], fix)]
 
 
 def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator[Finding]:
     yield from smoothed_twice(losses)
     for loss in losses:
         if loss.schedule is not None:
-            yield Finding(
-                "schedule_not_advanced",
-                "warning",
-                f"{loss.name} has {loss.option}={loss.schedule} and set_progress has not been called: its first step "
-                "in training mode will refuse.",
-                "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch, or use the "
-                "callback of your trainer's adapter.",
-            )
+            yield schedule_not_advanced(f"{loss.name} has {loss.option}={loss.schedule}")
         if loss.is_training is False:
-            yield Finding(
-                "evaluation_mode",
-                "warning",
-                f"{loss.name} is in evaluation mode: it is plain cross-entropy and {loss.option}={loss.strength:g} "
-                "does nothing.",
-                "Call criterion.train() before training.",
-            )
+            what = f"{loss.name} is plain cross-entropy in evaluation mode, and {loss.option}={loss.strength:g} is off."
+            yield Finding("evaluation_mode", "warning", what, "Call criterion.train() before training.")
         if loss.convention == "k-1" and loss.strength > 0:
             yield other_convention(loss.name, loss.strength, num_classes)
 
@@ -170,51 +154,36 @@ def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
-            yield Finding(
-                "mixed_targets",
-                "error",
-                f"{loss.name} takes class indices, and {_name(mixup)} makes probabilities of them.",
-                "Use MaxSupLoss, which takes both, or SoftTargetCrossEntropy.",
-            )
+            sentence = f"{loss.name} takes class indices, and {_name(mixup)} makes probabilities of them."
+            fix = "Use MaxSupLoss, which takes both, or SoftTargetCrossEntropy."
+            yield Finding("mixed_targets", "error", sentence, fix)
         elif strength > 0 and loss.strength > 0 and loss.takes != "sigmoid":
             words = f"{_name(mixup)} ({mixing[0].option}={strength:g})"
             fix = "Set the smoothing of the mixing to 0, for instance Mixup(label_smoothing=0); mixed labels may stay."
             yield double_smoothing(loss.described, words, fix)
         if loss.ignore_index is not None and loss.ignore_index >= 0 and loss.takes == "any":
-            yield Finding(
-                "ignore_index",
-                "error",
-                f"{loss.name} has ignore_index={loss.ignore_index}, and mixed targets have no index to ignore.",
-                "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities.",
-            )
+            yield index_with_probabilities(f"{loss.name} has ignore_index={loss.ignore_index}, and mixed targets")
 
 
 def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bool) -> Iterator[Finding]:
     for loss in smoothers(criterion):
         if loss.strength > 0 and is_shared and loss.is_training is not None:
-            yield Finding(
-                "evaluation_mode",
-                "note",
-                f"{loss.name} serves training and evaluation, and is plain cross-entropy only in evaluation mode.",
-                "Call criterion.eval() before evaluating and criterion.train() after.",
-            )
+            sentence = f"{loss.name} serves training and evaluation, and is plain cross-entropy in evaluation mode."
+            fix = "Call criterion.eval() before evaluating and criterion.train() after."
+            yield Finding("evaluation_mode", "note", sentence, fix)
         elif loss.strength > 0 and loss.is_training is not False:
             fix = "Use torch.nn.CrossEntropyLoss() for evaluation"
             fix += "." if loss.is_training is None else ", or call eval() on the loss."
             yield smoothed_evaluation(f"The evaluation uses {loss.described}", fix)
         others = {one.ignore_index for one in losses} - {None}
         if loss.ignore_index is not None and others and loss.ignore_index not in others:
-            yield Finding(
-                "ignore_index",
-                "warning",
-                f"Training ignores label {min(others, key=str)} and evaluation label {loss.ignore_index}.",
-                "Use the same ignore_index in both.",
-            )
+            sentence = f"Training ignores label {min(others, key=str)} and evaluation label {loss.ignore_index}."
+            yield Finding("ignore_index", "warning", sentence, "Use the same ignore_index in both.")
 
 
 def _from_object(part: Any) -> Smoother | None:
     name = type(part).__name__
-    known = CRITERIA.get(name, ("label smoothing", "alpha", 0.0, "k", "any"))
+    known = CRITERIA.get(name, Smoother(name))
     index = getattr(part, "ignore_index", getattr(part, "ignore_class", None))
     options: dict[str, Any] = {
         "ignore_index": index if isinstance(index, int) else None,
@@ -222,7 +191,7 @@ def _from_object(part: Any) -> Smoother | None:
         "empty": getattr(part, "empty", "nan"),
     }
     if hasattr(part, "set_progress") and hasattr(part, "training"):  # of this package, for torch or Keras
-        method = "MaxSup" if "MaxSup" in name else "label smoothing" if "LabelSmoothing" in name else ""
+        method = "MaxSup" if "MaxSup" in name else _SMOOTHING if "LabelSmoothing" in name else ""
         strength = getattr(part, "alpha", math.nan)
         schedule: Any = getattr(part, "schedule", None)
         is_waiting = callable(schedule) and math.isnan(strength)
@@ -242,39 +211,28 @@ def _from_object(part: Any) -> Smoother | None:
         # Layers of a network have an ``eps`` and ``epsilon`` too.
         is_loss = attribute not in ("eps", "epsilon") or "Criterion" in name or "Smooth" in name
         if isinstance(value, int | float) and not isinstance(value, bool) and is_loss:
-            convention = "k-1" if attribute == "eps" else known[3]
-            return Smoother(name, "label smoothing", float(value), attribute, convention, known[4], **options)
-    return Smoother(name, takes=known[4], **options) if name in CRITERIA else None
+            convention = "k-1" if attribute == "eps" else known.convention
+            return Smoother(name, _SMOOTHING, float(value), attribute, convention, known.takes, **options)
+    return Smoother(name, takes=known.takes, **options) if name in CRITERIA else None
 
 
-def _from_words(what: str, text: str, known: dict[str, tuple[str, str, float, str, str]]) -> Smoother:
+def _from_words(what: str, text: str, known: dict[str, Smoother]) -> Smoother:
     """A loss or a Mixup written out; literals only, nothing is executed."""
     name, options = parse_call(text)
     if name not in known:
         raise ValueError(f"{what} must be a class that doctor knows; got {name!r}. {hint(name, known)}")
-    method, option, default, convention, takes = known[name]
-    names = {option, *_READ, *_HARMLESS} - {""}
-    check_known_options(name, options, names)
-    strength = options.get(option, default)
-    check_number(option, strength, high=1.0 if method == "label smoothing" else math.inf)
-    convention, empty = options.get("convention", convention), options.get("empty", "nan")
+    default = known[name]
+    check_known_options(name, options, {default.option, *_READ, *_HARMLESS} - {""})
+    strength = options.get(default.option, default.strength)
+    check_number(default.option, strength, high=1.0 if default.method == _SMOOTHING else math.inf)
+    convention, empty = options.get("convention", default.convention), options.get("empty", "nan")
     check_choice(f"convention of {name}", convention, ("k", "k-1"))
     check_choice(f"empty of {name}", empty, ("nan", "zero"))
     index = options.get("ignore_index", options.get("ignore_class"))
     if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
         raise ValueError(f"ignore_index of {name} must be a whole number; got {index!r}. Write for instance -100.")
-    return Smoother(
-        name,
-        method,
-        float(strength),
-        option,
-        convention,
-        takes,
-        index,
-        options.get("weight"),
-        empty,
-        is_training=True if option == "alpha" else None,  # only ours have that option, and modes
-    )
+    given = {"ignore_index": index, "weight": options.get("weight"), "empty": empty}
+    return replace(default, strength=float(strength), convention=convention, **given)
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:

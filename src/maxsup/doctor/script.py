@@ -10,7 +10,7 @@ from pathlib import Path
 import maxsup
 from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
-from maxsup.doctor.common_findings import double_smoothing
+from maxsup.doctor.common_findings import double_smoothing, schedule_not_advanced, softmax_before_loss
 from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothed_twice, smoothers
 from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
 
@@ -25,15 +25,18 @@ _CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "Max
 # Classes whose first argument is their strength.
 _STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+# The option that holds the strength of what a script may call.
+_OPTIONS = {name: known.option for name, known in (CRITERIA | MIXERS).items()}
+_OPTIONS |= dict.fromkeys(_ARGUMENTS, "label_smoothing_factor")
 _EVALUATION = ("val", "eval", "test")
-# Either of them advances a schedule.
+# Each of these advances a schedule.
 _ADVANCING = ("set_progress", "MaxSupCallback", "TrainerLoss", "TrainerLossCallback", "use_linear_loss",
               "LinearSFTTrainer")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A loss, a mixing or the arguments of a trainer, where it stands in the script."""
+    """A loss, a mixing or the arguments of a trainer, at its place in the script."""
 
     node: ast.Call
     name: str
@@ -51,10 +54,7 @@ def examine_script(source: str) -> list[Finding]:
     r"""What is wrong with a training script, from its text alone.
 
     Names are followed through imports, values through constants and the defaults of argparse. A loss and a mixing in
-    branches that exclude each other are not taken together.
-
-    Args:
-        source: The text of a Python file.
+    branches that exclude each other are not examined together.
 
     Example:
         >>> source = "from maxsup import MaxSupLoss\nloss = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)"
@@ -62,7 +62,11 @@ def examine_script(source: str) -> list[Finding]:
         >>> finding.sentence
         'Line 2: Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
     """
-    tree = _syntax_tree(source)
+    try:
+        tree = ast.parse(source)
+    except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
+        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ValueError(f"script must be Python that can be read; got an error{where}: {error}. Repair it.") from None
     calls = list(_calls(tree))
     losses = [call for call in calls if call.name in CRITERIA]
     training = [loss for loss in losses if not loss.is_evaluation]
@@ -71,19 +75,12 @@ def examine_script(source: str) -> list[Finding]:
     for loss in training:
         found += _with_line(loss.node, examine_criterion(loss.text))
         for other in calls:
-            found += _examine_pair(tree, loss, other)
+            if other.name not in CRITERIA:
+                found += _examine_pair(tree, loss, other)
     for loss in losses:
         if loss.is_evaluation:
             found += _with_line(loss.node, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
     return list(dict.fromkeys(found))
-
-
-def _syntax_tree(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
-        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ValueError(f"script must be Python that can be read; got an error{where}: {error}. Repair it.") from None
 
 
 def _calls(tree: ast.Module) -> Iterator[_Call]:
@@ -94,12 +91,9 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
         first = node.args[0] if node.args else None
         if name == "create_loss" and isinstance(first, ast.Constant):
             name, first = _CREATED.get(str(first.value), ""), None
-        if name in _ARGUMENTS:
-            option = "label_smoothing_factor"
-        elif name in CRITERIA or name in MIXERS:
-            option = (CRITERIA | MIXERS)[name][1]
-        else:
+        if name not in _OPTIONS:
             continue
+        option = _OPTIONS[name]
         given = {word.arg: word.value for word in node.keywords if word.arg}
         if name in _STRENGTH_FIRST and called_name(node, names) == name and first is not None:
             given.setdefault(option, first)
@@ -111,7 +105,7 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
 
 
 def _variables(tree: ast.Module) -> dict[ast.AST, str]:
-    """The name that a call is assigned to; of ``self.criterion`` the last part."""
+    """The name that a call is assigned to, for ``self.criterion`` the last part."""
     found: dict[ast.AST, str] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -124,7 +118,7 @@ def _variables(tree: ast.Module) -> dict[ast.AST, str]:
 
 
 def _receivers(value: ast.expr) -> Iterator[ast.expr]:
-    """Of ``MaxSupLoss().to(device)`` the call before ``to``."""
+    """The calls before the last, such as ``MaxSupLoss()`` in ``MaxSupLoss().to(device)``."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         value = value.func.value
         yield value
@@ -138,23 +132,21 @@ def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
         known = _importable_names(str(node.module))
         for alias in node.names:
             if known and alias.name not in {*known, "*"}:
-                yield Finding(
-                    "unknown_name",
-                    "error",
-                    f"Line {node.lineno}: {node.module} has no {alias.name!r}.",
-                    hint(alias.name, known),
-                )
+                sentence = f"Line {node.lineno}: {node.module} has no {alias.name!r}."
+                yield Finding("unknown_name", "error", sentence, hint(alias.name, known))
 
 
 def _importable_names(module: str) -> set[str]:
-    """What can be imported from a module of this package, read from its file; nothing where there is no such file."""
+    """What can be imported from a module of this package, read from its file; empty if there is no such file."""
     path = Path(maxsup.__file__).parent.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
         return set()
     inside = {entry.stem for entry in path.iterdir() if entry.stem[0] != "_"} if path.is_dir() else set()
     inside |= set(maxsup.__all__) if module == "maxsup" else set()
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    # Names that a package offers on demand are imported in its block for type checkers.
+    for node in [*tree.body, *(inner for block in tree.body if isinstance(block, ast.If) for inner in block.body)]:
         if isinstance(node, ast.ImportFrom | ast.Import):
             inside |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -166,37 +158,29 @@ def _importable_names(module: str) -> set[str]:
 
 
 def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Finding]:
-    """What a loss and a mixing, or a loss and the arguments of a trainer, do together."""
-    if other.name in CRITERIA:
-        return
+    """What a loss does together with a mixing or with the arguments of a trainer."""
     where, elsewhere = branches(tree, loss.node), branches(tree, other.node)
     if is_exclusive(where, elsewhere):
         return
     [smoother] = smoothers(loss.text)
     if not other.is_known and smoother.method == "MaxSup" and smoother.strength > 0:
-        yield Finding(
-            "unknown_smoothing",
-            "note",
-            f"Line {other.node.lineno}: how much {other.name} smooths ({other.option}) is not written in the script.",
-            f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing.",
-        )
+        what = f"Line {other.node.lineno}: the script does not say how much {other.name} smooths ({other.option})."
+        fix = f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing."
+        yield Finding("unknown_smoothing", "note", what, fix)
     if other.name in MIXERS:
         alone = examine_criterion(loss.text)
         found = [one for one in examine_criterion(loss.text, mixup=other.text) if one not in alone]
     else:
-        found = list(_examine_arguments(smoother, other))
-    if not is_nested(where, elsewhere):
-        condition = f"where line {other.node.lineno} is reached too, "
-        words = [condition + one.sentence[0].lower() + one.sentence[1:] for one in found]
-        found = [replace(one, level="warning", sentence=each) for one, each in zip(found, words, strict=True)]
-    yield from _with_line(loss.node, found)
-
-
-def _examine_arguments(loss: Smoother, arguments: _Call) -> Iterator[Finding]:
-    factor = float(arguments.text.partition("=")[2].rstrip(")") or 0)
-    if factor > 0 and loss.strength > 0:
-        fix = f"Set {arguments.option} to 0: {loss.name} is the loss."
-        yield double_smoothing(loss.described, f"{arguments.name} ({arguments.option}={factor:g})", fix)
+        factor = float(other.text.partition("=")[2].rstrip(")") or 0)
+        found = []
+        if factor > 0 and smoother.strength > 0:
+            fix = f"Set {other.option} to 0: {smoother.name} is the loss."
+            found = [double_smoothing(smoother.described, f"{other.name} ({other.option}={factor:g})", fix)]
+    for one in found:
+        if not is_nested(where, elsewhere):
+            sentence = f"where line {other.node.lineno} is reached too, {one.sentence[0].lower()}{one.sentence[1:]}"
+            one = replace(one, level="warning", sentence=sentence)
+        yield from _with_line(loss.node, [one])
 
 
 def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
@@ -220,36 +204,22 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
     """A softmax before a loss, and a schedule that nobody advances."""
     names = original_names(tree)
     variables = {loss.variable for loss in losses if loss.variable}
-    soft = {name for made, name in _variables(tree).items() if _is_softmax(made, names)}
+    soft = {name for made, name in _variables(tree).items() if _is_call(made, names, "softmax")}
     for node in _all_calls(tree):
-        if not node.args or called_name(node, names) not in variables | {"cross_entropy"}:
-            continue
-        first = node.args[0]
-        is_soft = isinstance(first, ast.Name) and first.id in soft
-        if is_soft or _is_softmax(first, names):
-            yield Finding(
-                "softmax_before_loss",
-                "error",
-                f"Line {node.lineno}: the loss is given the output of a softmax, and applies one itself.",
-                "Give it the logits.",
-            )
+        if node.args and called_name(node, names) in variables | {"cross_entropy"}:
+            first = node.args[0]
+            if _is_call(first, names, "softmax") or (isinstance(first, ast.Name) and first.id in soft):
+                yield softmax_before_loss(f"Line {node.lineno}: the loss gets the output of a softmax.")
     words = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in ast.walk(tree)}
     for loss in losses:
-        scheduled = [word.value for word in loss.node.keywords if word.arg == loss.option] + loss.node.args[:1]
-        if loss.name == "MaxSupLoss" and not words.intersection(_ADVANCING):
-            for value in scheduled:
-                if isinstance(value, ast.Call) and called_name(value, names) in ("Linear", "Cosine", "Piecewise"):
-                    yield Finding(
-                        "schedule_not_advanced",
-                        "warning",
-                        f"Line {loss.node.lineno}: alpha follows a schedule, and set_progress is never called: the "
-                        "first step in training mode will refuse.",
-                        "Call criterion.set_progress(epoch / max(num_epochs - 1, 1)) at the start of every epoch.",
-                    )
+        given = [word.value for word in loss.node.keywords if word.arg == loss.option] + loss.node.args[:1]
+        is_scheduled = any(_is_call(value, names, "Linear", "Cosine", "Piecewise") for value in given)
+        if loss.name == "MaxSupLoss" and is_scheduled and words.isdisjoint(_ADVANCING):
+            yield schedule_not_advanced(f"Line {loss.node.lineno}: alpha follows a schedule")
 
 
 def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
-    """A classifier of skorch with a criterion whose outputs it takes for probabilities."""
+    """A classifier of skorch that takes the logits under our loss for probabilities."""
     names = original_names(tree)
     for node in _all_calls(tree):
         if called_name(node, names) != "NeuralNetClassifier":
@@ -258,20 +228,17 @@ def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
         criterion = given.get("criterion")
         is_ours = isinstance(criterion, ast.Name) and names.get(criterion.id, criterion.id) == "MaxSupLoss"
         if is_ours and "predict_nonlinearity" not in given:
-            yield Finding(
-                "logits_as_probabilities",
-                "error",
-                f"Line {node.lineno}: predict_proba of NeuralNetClassifier gives logits with MaxSupLoss.",
-                "Use RegularizedClassifier of maxsup.integrations.skorch in its place.",
-            )
+            sentence = f"Line {node.lineno}: predict_proba of NeuralNetClassifier gives logits with MaxSupLoss."
+            fix = "Use RegularizedClassifier of maxsup.integrations.skorch in its place."
+            yield Finding("logits_as_probabilities", "error", sentence, fix)
 
 
 def _all_calls(tree: ast.AST) -> Iterator[ast.Call]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
-def _is_softmax(node: ast.AST, names: dict[str, str]) -> bool:
-    return isinstance(node, ast.Call) and called_name(node, names) == "softmax"
+def _is_call(node: ast.AST, names: dict[str, str], *called: str) -> bool:
+    return isinstance(node, ast.Call) and called_name(node, names) in called
 
 
 def _with_line(node: ast.expr, found: list[Finding]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ Branches = dict[ast.AST, str]
 
 
 def original_names(tree: ast.Module) -> dict[str, str]:
-    """What names that were given by ``import ... as`` are called where they come from."""
+    """The original of every name that ``import ... as`` renames."""
     return {
         alias.asname: alias.name.rpartition(".")[2]
         for node in ast.walk(tree)
@@ -21,7 +21,7 @@ def original_names(tree: ast.Module) -> dict[str, str]:
 
 
 def called_name(call: ast.Call, names: dict[str, str]) -> str:
-    """The last part of what is called, under the name it has where it comes from; nothing for other expressions."""
+    """The last part of what is called, under its original name; empty for other expressions."""
     if isinstance(call.func, ast.Name):
         return names.get(call.func.id, call.func.id)
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -47,7 +47,7 @@ class Values:
         self._constants = {name: values[0] for name, values in assigned.items() if len(values) == 1}
 
     def of(self, node: ast.expr) -> Any:
-        """The number that an expression stands for; None where the script does not say."""
+        """The number that an expression stands for; None where the script does not say it."""
         if isinstance(node, ast.Name):
             node = self._constants.get(node.id, node)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -65,10 +65,9 @@ def branches(tree: ast.Module, node: ast.AST) -> Branches:
     found: Branches = {}
     while node in parents:
         child, node = node, parents[node]
-        if isinstance(node, ast.If):
-            found[node] = "body" if child in node.body else "orelse"
-        elif isinstance(node, ast.IfExp):
-            found[node] = "body" if child is node.body else "orelse"
+        if isinstance(node, ast.If | ast.IfExp):
+            body = node.body if isinstance(node, ast.If) else [node.body]
+            found[node] = "body" if child in body else "orelse"
     return found
 
 

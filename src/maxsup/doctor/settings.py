@@ -1,8 +1,9 @@
-"""What the settings of a run say about smoothing, whoever's trainer they are for. Nothing here imports torch."""
+"""What the settings of a run say about smoothing, for any trainer. Nothing here imports torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from maxsup.core.finding import Finding
@@ -10,18 +11,20 @@ from maxsup.doctor.common_findings import double_smoothing, other_convention, sm
 
 _SMOOTHING = ("label_smoothing", "smoothing", "label_smoothing_factor", "label_smooth", "label_smooth_val")
 _LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_name", "_target_", "class_path")
-# What these name is told by where they stand: a run may be called after the loss it is compared with.
+# These name a loss only where their parent says so: a run may be called after the loss it is compared with.
 _NAMES = ("name", "_name", "type")
 _ACCUMULATION = ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps")
-# Settings that only those have whose samples hold unequal numbers of targets.
+# Settings that only appear where samples hold unequal numbers of targets.
 _UNEQUAL = ("ignore_index", "pad_token_id", "max_length", "max_seq_length", "max_source_positions", "block_size")
 _MIXING = ("mix", "cutmix", "augment", "collate", "targets")
 
+_TRAINER_LOSS = "pass compute_loss_func=TrainerLoss() of maxsup.integrations.huggingface"
+_TRANSFORMERS, _TORCHVISION = "TrainingArguments of transformers", "flags of torchvision's references"
 _KINDS: dict[str, tuple[set[str], ...]] = {
     "a recipe of maxsup": ({"loss.name", "model.name"}, {"loss.name", "epochs"}),
-    "TrainingArguments of transformers": ({"label_smoothing_factor"}, {"per_device_train_batch_size"}),
+    _TRANSFORMERS: ({"label_smoothing_factor"}, {"per_device_train_batch_size"}),
     "settings of fairseq": ({"criterion", "arch"}, {"criterion._name"}),
-    "flags of torchvision's references": ({"label_smoothing", "mixup_alpha"}, {"label_smoothing", "ra_magnitude"}),
+    _TORCHVISION: ({"label_smoothing", "mixup_alpha"}, {"label_smoothing", "ra_magnitude"}),
     "flags of timm": ({"smoothing", "mixup"}, {"smoothing", "model"}, {"smoothing", "cutmix"}),
 }
 _FAIRSEQ = "label_smoothed_cross_entropy"
@@ -34,11 +37,8 @@ def config_kind(values: Mapping[str, Any]) -> str:
         >>> config_kind({"smoothing": 0.1, "mixup": 0.8, "model": "resnet50"})
         'flags of timm'
     """
-    flat = _by_path(values)
-    for kind, marks in _KINDS.items():
-        if any(mark <= flat.keys() for mark in marks):
-            return kind
-    return "settings"
+    found = _by_path(values).keys()
+    return next((kind for kind, marks in _KINDS.items() if any(mark <= found for mark in marks)), "settings")
 
 
 def examine_config(values: Mapping[str, Any]) -> list[Finding]:
@@ -58,7 +58,6 @@ def examine_config(values: Mapping[str, Any]) -> list[Finding]:
     flat, kind = _by_path(values), config_kind(values)
     return [
         *_examine_smoothing(flat),
-        *_examine_sigmoid(flat),
         *_examine_evaluation(flat, kind),
         *_examine_convention(flat),
         *_examine_accumulation(flat, kind),
@@ -68,30 +67,21 @@ def examine_config(values: Mapping[str, Any]) -> list[Finding]:
 
 def _examine_smoothing(flat: dict[str, Any]) -> Iterator[Finding]:
     knobs = {path: value for path, value in _smoothing(flat).items() if not _is_evaluation(path)}
-    strength = _maxsup_strength(flat)
-    if strength is not None and strength > 0:
+    alpha = _maxsup_strength(flat)
+    if alpha is not None and alpha > 0:
         for path, value in knobs.items():
             fix = f"Set {path} to 0: MaxSup takes the place of label smoothing."
-            yield double_smoothing(f"MaxSup (alpha={strength:g})", f"label smoothing ({path}={value:g})", fix)
-        return
-    mixing = {path: value for path, value in knobs.items() if _has_part(path, _MIXING)}
-    others = {path: value for path, value in knobs.items() if path not in mixing}
-    for path, value in mixing.items():
-        for other, strength in others.items():
-            fix = f"Set {path} to 0 and keep {other}, or the other way round."
+            yield double_smoothing(f"MaxSup (alpha={alpha:g})", f"label smoothing ({path}={value:g})", fix)
+    else:
+        mixing = {path: value for path, value in knobs.items() if _has_part(path, _MIXING)}
+        others = {path: value for path, value in knobs.items() if path not in mixing}
+        for (path, value), (other, strength) in product(mixing.items(), others.items()):
+            fix = f"Set {path} to 0 and keep {other}, or the reverse."
             yield double_smoothing(f"the loss ({other}={strength:g})", f"the mixing ({path}={value:g})", fix)
-
-
-def _examine_sigmoid(flat: dict[str, Any]) -> Iterator[Finding]:
-    """A loss of timm's that its flags choose and that has no place for MaxSup."""
-    if flat.get("bce_loss") is True and _maxsup_strength(flat) is not None:
-        yield Finding(
-            "sigmoid_loss",
-            "error",
-            "bce_loss=True trains a sigmoid for every class, and MaxSup is for a softmax over all of them: the two do "
-            "not go together.",
-            "Set bce_loss to false and keep MaxSup, or keep bce_loss and leave MaxSup out.",
-        )
+    if alpha is not None and flat.get("bce_loss") is True:
+        sentence = "bce_loss=True trains a sigmoid for every class, and MaxSup needs a softmax over all of them."
+        fix = "Set bce_loss to false and keep MaxSup, or keep bce_loss and leave MaxSup out."
+        yield Finding("sigmoid_loss", "error", sentence, fix)
 
 
 def _examine_evaluation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
@@ -102,14 +92,13 @@ def _examine_evaluation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
     [name, strength] = next(iter(knobs.items()), ("", 0.0))
     if strength == 0:
         return
-    if kind == "flags of torchvision's references":
+    if kind == _TORCHVISION:
         what = f"torchvision's references evaluate with the training criterion ({name}={strength:g})"
         yield smoothed_evaluation(what, "Evaluate with nn.CrossEntropyLoss(), or use MaxSupLoss and call eval() on it.")
     is_evaluated = str(flat.get("eval_strategy", flat.get("evaluation_strategy", "no"))) != "no"
-    if kind == "TrainingArguments of transformers" and is_evaluated:
+    if kind == _TRANSFORMERS and is_evaluated:
         what = f"Trainer smooths the evaluation loss too ({name}={strength:g})"
-        fix = f"Set {name} to 0 and pass compute_loss_func=TrainerLoss() of maxsup.integrations.huggingface."
-        yield smoothed_evaluation(what, fix)
+        yield smoothed_evaluation(what, f"Set {name} to 0 and {_TRAINER_LOSS}.")
 
 
 def _examine_convention(flat: dict[str, Any]) -> Iterator[Finding]:
@@ -126,33 +115,21 @@ def _examine_accumulation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
     }
     path, number = max(steps.items(), key=lambda item: item[1], default=("", 0.0))
     evidence = next((key for key, value in flat.items() if _last(key) in _UNEQUAL and value is not None), None)
-    if kind == "TrainingArguments of transformers":
-        strength = _number(flat.get("label_smoothing_factor")) or 0.0
-        if number > 1 and strength > 0:
-            yield Finding(
-                "accumulation_denominator",
-                "warning",
-                f"{path}={number:g} with label_smoothing_factor={strength:g}: releases of transformers whose label "
-                "smoother does not know num_items_in_batch weigh the tokens of short micro-batches more.",
-                "Set label_smoothing_factor to 0 and pass compute_loss_func=TrainerLoss() of "
-                "maxsup.integrations.huggingface, which divides by the number of tokens in the whole step.",
-            )
-        if flat.get("average_tokens_across_devices") is False:
-            yield Finding(
-                "accumulation_denominator",
-                "note",
-                "average_tokens_across_devices=False: with several processes each divides by its own number of tokens.",
-                "Set it to True where samples differ in length.",
-            )
-    elif number > 1 and evidence is not None and kind == "settings":
-        yield Finding(
-            "accumulation_denominator",
-            "warning",
-            f"{path}={number:g} with samples of unequal length ({evidence}={flat[evidence]}): the mean of each "
-            "micro-batch has its own denominator, so targets in short ones weigh more.",
-            "Call the loss with num_items=, the number of targets in the whole step, and do not divide by the "
-            "number of micro-batches; check batches with examine_accumulation.",
-        )
+    topic, strength = "accumulation_denominator", _number(flat.get("label_smoothing_factor")) or 0.0
+    if kind == _TRANSFORMERS and number > 1 and strength > 0:
+        sentence = f"{path}={number:g} with label_smoothing_factor={strength:g}: label smoothers of transformers that "
+        sentence += "do not know num_items_in_batch weigh the tokens of short micro-batches more."
+        fix = f"Set label_smoothing_factor to 0 and {_TRAINER_LOSS}, which divides by all tokens of the step."
+        yield Finding(topic, "warning", sentence, fix)
+    if kind == _TRANSFORMERS and flat.get("average_tokens_across_devices") is False:
+        sentence = "average_tokens_across_devices=False: each of several processes divides by its own number of tokens."
+        yield Finding(topic, "note", sentence, "Set it to True where samples differ in length.")
+    if kind == "settings" and number > 1 and evidence is not None:
+        sentence = f"{path}={number:g} with samples of unequal length ({evidence}={flat[evidence]}): each micro-batch "
+        sentence += "has its own denominator, so targets in short ones weigh more."
+        fix = "Call the loss with num_items=, the number of targets in the whole step, and do not divide by the number "
+        fix += "of micro-batches; check batches with examine_accumulation."
+        yield Finding(topic, "warning", sentence, fix)
 
 
 def _examine_schedule(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
@@ -160,13 +137,8 @@ def _examine_schedule(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
     if kind != "a recipe of maxsup" or start is None or end is None or start == end:
         return
     if flat.get("epochs") == 1 and not flat.get("alpha_per_step"):
-        yield Finding(
-            "schedule_not_advanced",
-            "warning",
-            f"alpha is to go from {start:g} to {end:g}, but epochs=1 and it moves from epoch to epoch: it stays at "
-            f"{start:g}.",
-            "Set alpha_per_step to true.",
-        )
+        sentence = f"alpha stays at {start:g} and never reaches {end:g}: it moves from epoch to epoch, and epochs=1."
+        yield Finding("schedule_not_advanced", "warning", sentence, "Set alpha_per_step to true.")
 
 
 def _maxsup_strength(flat: dict[str, Any]) -> float | None:

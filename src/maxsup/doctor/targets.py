@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from maxsup.core.finding import Finding
-from maxsup.doctor.common_findings import double_smoothing, other_convention
+from maxsup.doctor.common_findings import double_smoothing, index_with_probabilities, other_convention
 from maxsup.doctor.criterion import Smoother
 
-# What code bases write where a label is missing.
+# Labels that code bases use where a label is missing.
 _USUAL_IGNORE = (-100, -1, 255)
 _SUM_TOLERANCE = 1e-2
-# Two classes: a mixed label has no zero either, so that only many equal rows tell smoothing from mixing.
+# With two classes a mixed label has no zero either, so only many equal rows tell smoothing from mixing.
 _MIN_ROWS_OF_TWO_CLASSES = 16
 
 
 def examine_labels(
     labels: Tensor, num_classes: int, ignore_index: int, weight: Any = None, *, is_empty_fine: bool = False
 ) -> Iterator[Finding]:
-    """Class indices, flat; ``is_empty_fine`` says that the loss gives 0 where nothing counts."""
+    """Class indices, flat; with ``is_empty_fine`` the loss is 0 where nothing counts."""
     is_counted = labels != ignore_index
     is_outside = is_counted & ((labels < 0) | (labels >= num_classes))
     if not is_counted.any():
@@ -35,48 +35,33 @@ def examine_labels(
     elif weight is not None:
         weights = torch.as_tensor(weight).detach().cpu()
         if tuple(weights.shape) == (num_classes,):
-            yield from _examine_weights(weights, labels[is_counted])
+            if not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
+                sentence = f"Class weights must be finite and not negative; the smallest is {float(weights.min())}."
+                yield Finding("class_weights", "error", sentence, "Weigh a class with a positive number.")
+            elif not bool((weights[labels[is_counted]] > 0).any()):
+                count = len(labels[is_counted].unique())
+                sentence = f"Every class in the batch has weight 0 ({count} classes): the mean is nan."
+                yield Finding("class_weights", "error", sentence, "Give some class in every batch a weight above 0.")
 
 
 def _label_range_finding(labels: Tensor, is_outside: Tensor, num_classes: int, ignore_index: int) -> Finding:
     values = labels[is_outside].unique()
     first, count = int(values[0]), int(is_outside.sum())
     if len(values) == 1 and (first in _USUAL_IGNORE or first < 0):
-        return Finding(
-            "ignore_index",
-            "error",
-            f"{count} of {len(labels)} targets are {first}, which is no class while ignore_index={ignore_index}.",
-            f"Use ignore_index={first} if these targets are to be ignored.",
-        )
-    rest = labels[labels != ignore_index]
-    if first == num_classes and len(values) == 1 and int(rest.min()) == 1:
+        what = f"{count} of {len(labels)} targets are {first}, which is no class while ignore_index={ignore_index}."
+        return Finding("ignore_index", "error", what, f"Use ignore_index={first} to ignore these targets.")
+    fix = "Check the label mapping, or make the classifier wider."
+    if first == num_classes and len(values) == 1 and int(labels[labels != ignore_index].min()) == 1:
         fix = "Labels seem to count from 1: use targets - 1."
-    else:
-        fix = "Check the label mapping, or make the classifier wider."
-    return Finding(
-        "label_range",
-        "error",
-        f"{count} of {len(labels)} targets lie outside the classes 0 to {num_classes - 1} (first: "
-        f"{int(labels[is_outside][0])} in sample {int(is_outside.nonzero()[0])}).",
-        fix,
-    )
-
-
-def _examine_weights(weights: Tensor, labels: Tensor) -> Iterator[Finding]:
-    if not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
-        sentence = f"Class weights must be finite and not negative; the smallest is {float(weights.min())}."
-        yield Finding("class_weights", "error", sentence, "Weigh a class with a positive number.")
-    elif not bool((weights[labels] > 0).any()):
-        sentence = f"Every class in the batch has weight 0 ({len(labels.unique())} classes): the mean is nan."
-        yield Finding("class_weights", "error", sentence, "Give some class in every batch a weight above 0.")
+    where = f"(first: {int(labels[is_outside][0])} in sample {int(is_outside.nonzero()[0])})"
+    what = f"{count} of {len(labels)} targets lie outside the classes 0 to {num_classes - 1} {where}."
+    return Finding("label_range", "error", what, fix)
 
 
 def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoother] | None) -> Iterator[Finding]:
     """Probability targets ``(M, K)``; ``smoothing`` says how the loss smooths, None that it is not known."""
     if ignore_index >= 0:
-        sentence = f"ignore_index={ignore_index} goes with probability targets, which have no index to ignore."
-        fix = "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities."
-        yield Finding("ignore_index", "error", sentence, fix)
+        yield index_with_probabilities(f"ignore_index={ignore_index} is set, and probability targets")
     kept = probs[probs.sum(dim=1) != 0]
     if not bool((probs >= 0).all()):
         sentence = f"Target probabilities must not be negative or nan; got {float(probs[~(probs >= 0)][0]):.3g}."
@@ -85,33 +70,25 @@ def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoo
         sentence = f"All {len(probs)} targets are rows of zeros: the batch counts nothing."
         yield Finding("all_ignored", "warning", sentence, "Drop such batches.")
     elif (worst := float((kept.sum(dim=1) - 1).abs().max())) > _SUM_TOLERANCE:
-        yield Finding(
-            "target_sum",
-            "error",
-            f"Target probabilities must sum to 1 in every row; the worst is off by {worst:.3g}.",
-            "Divide each row by its sum; labels of several classes at once need a sigmoid loss, for which MaxSup is "
-            "not defined.",
-        )
+        sentence = f"Target probabilities must sum to 1 in every row; the worst is off by {worst:.3g}."
+        fix = "Divide each row by its sum. Several classes at once need a sigmoid loss; MaxSup is not defined for it."
+        yield Finding("target_sum", "error", sentence, fix)
     else:
         yield from _examine_floor(kept, smoothing)
 
 
 def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> Iterator[Finding]:
-    floors = probs.min(dim=1).values.double()
-    smallest, largest = float(floors.min()), float(floors.max())
+    minima = probs.min(dim=1, keepdim=True).values.double()
+    smallest, largest = float(minima.min()), float(minima.max())
     num_rows, size = probs.shape
     if smallest <= 0 or (size == 2 and num_rows < _MIN_ROWS_OF_TWO_CLASSES):
         return
-    at_floor = (probs - floors.unsqueeze(1) <= 1e-3 * floors.unsqueeze(1)).sum(dim=1)
+    at_floor = (probs - minima <= 1e-3 * minima).sum(dim=1)
     is_common = largest - smallest <= 1e-3 * largest and bool((at_floor >= size - 2).all())
     if not is_common or (num_rows < 2 and size < 5):
-        yield Finding(
-            "soft_targets",
-            "note",
-            f"No target probability is 0 (the smallest of a row is {smallest:.3g} to {largest:.3g}), and rows share no "
-            "floor: they are a teacher's, or smoothed by a different amount in each row.",
-            "Leave it if that is meant.",
-        )
+        shown = f"row minima are {smallest:.3g} to {largest:.3g}"
+        sentence = f"No target probability is 0 ({shown}): they are a teacher's, or each row is smoothed differently."
+        yield Finding("soft_targets", "note", sentence, "Leave it if that is meant.")
         return
     over_all, over_others, convention = size * smallest, (size - 1) * smallest, _convention(smallest, size)
     spread = f"{smallest:.4g} with K={size}, which is "
@@ -124,7 +101,7 @@ def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> Iterator[
     fix = "Switch smoothing off where targets are made, for instance Mixup(label_smoothing=0)."
     active = [one for one in smoothing or [] if one.strength > 0]
     if active:
-        yield double_smoothing(f"whoever made the targets (none is below {spread})", active[0].described, fix)
+        yield double_smoothing(f"their maker (none is below {spread})", active[0].described, fix)
     elif smoothing is None:
         what = f"Targets are smoothed already: no probability is below {spread}. A loss that smooths would do so again."
         yield Finding("smoothed_targets", "warning", what, fix)
@@ -133,7 +110,7 @@ def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> Iterator[
 
 
 def _convention(floor: float, size: int) -> str | None:
-    """Over how many classes the strength was spread: both give the same targets, but only one a round number."""
+    """The convention in which the strength is a round number; both give the same targets."""
     tolerance = min(1e-4, floor / 4)
     for step in (0.05, 0.01):
         over_all, over_others = (

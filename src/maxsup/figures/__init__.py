@@ -1,4 +1,4 @@
-"""Every picture of the laboratory: how it looks, and one function for each that turns plain numbers into a figure.
+"""All figures of the laboratory: functions that turn plain numbers into pictures, and the style they share.
 
-Nothing here knows a run, a study or a page; matplotlib is loaded when something is drawn.
+Nothing here knows about runs, studies or pages; matplotlib is imported when something is drawn.
 """

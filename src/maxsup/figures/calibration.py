@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from maxsup.figures.charts import draw_pair, few_ticks, name_rows, value, widen
+from maxsup.figures.charts import draw_runs, name_rows, widen
 from maxsup.figures.style import COLUMN, GREY, SOFT, Look, Results, legend_above, panels, result_looks, styled
 
 if TYPE_CHECKING:
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Sequence[float]]
 
-# An accuracy of fewer samples than this is drawn hollow: it says little.
-_FEW = 10
-# Title and factor of what a repair changes.
+_FEW = 10  # the accuracy of fewer samples is drawn hollow: it says little
+# Title and factor of each number that a repair changes.
 _REPAIRED = {"nll": ("NLL (nats)", 1.0), "ece": ("ECE", 1.0), "aurc": (r"AURC $\times 10^3$", 1000.0)}
 _RIGHT, _WRONG = "#0072B2", "#D55E00"
 
@@ -32,19 +31,18 @@ def calibration_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def reliability_figure(bins: Mapping[str, Columns], looks: Mapping[str, Look], *, width: float = COLUMN) -> Figure:
-    """Accuracy of predictions of the same confidence, and below how many there are.
+    """Accuracy by confidence, and below it the share of predictions in each bin.
 
     ``bins`` hold ``edges``, ``count``, ``confidence`` and ``accuracy`` by label.
     """
-    dashes: Any = (0, (2, 2))
     figure, [[axes], [below]] = panels(2, 1, height=3.3, width=width, sharex=True, height_ratios=[3, 1])
-    [perfect] = axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=dashes, zorder=1, label="perfect")
+    [perfect] = axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, dashes=(2, 2), zorder=1, label="perfect")
     for label, found in bins.items():
         look = looks[label]
         rows = [row for row in zip(found["confidence"], found["accuracy"], found["count"], strict=True) if row[2]]
         axes.plot([row[0] for row in rows], [row[1] for row in rows], **look.stroke)
         for confidence, accuracy, count in rows:
-            marks = look.marks if count >= _FEW else look.marks | {"markerfacecolor": "white"}
+            marks = look.marks if count >= _FEW else look.hollow_marks
             axes.plot([confidence], [accuracy], **marks, zorder=3)
         total = sum(found["count"])
         below.stairs([100 * count / total for count in found["count"]], found["edges"], **look.stroke)
@@ -59,7 +57,7 @@ def reliability_figure(bins: Mapping[str, Columns], looks: Mapping[str, Look], *
 
 @styled()
 def risk_figure(curves: Mapping[str, Columns], looks: Mapping[str, Look], *, width: float = COLUMN) -> Figure:
-    """Errors among the predictions that are kept, against the share that is kept: ``risk`` and ``coverage``."""
+    """Errors among the predictions that are kept (``risk``) against the share that is kept (``coverage``)."""
     figure, [[axes]] = panels(height=2.2, width=width)
     for label, curve in curves.items():
         look, risks = looks[label], [100 * risk for risk in curve["risk"]]
@@ -74,20 +72,15 @@ def risk_figure(curves: Mapping[str, Columns], looks: Mapping[str, Look], *, wid
 
 @styled()
 def repair_figures(results: Results) -> dict[str, Figure]:
-    """Before and after, a row a run: negative log-likelihood, calibration error, AURC."""
+    """A row per run: NLL, ECE and AURC before and after the repair."""
     from matplotlib.lines import Line2D
 
-    looks = result_looks(results)
     figure, [row] = panels(1, len(_REPAIRED), height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
     for axes, (name, (title, factor)) in zip(row, _REPAIRED.items(), strict=True):
-        for place, (label, result) in enumerate(results.items()):
-            pair = [factor * value(result, f"{name}_{when}") for when in ("before", "after")]
-            draw_pair(axes, place, pair, looks[label])
+        draw_runs(axes, results, (f"{name}_before", f"{name}_after"), factor)
         axes.set_xlabel(title)
-        axes.grid(axis="x")
         axes.margins(x=0.15)
         widen(axes)
-        few_ticks(axes, count=2)
     name_rows(row, list(results))
     handles = [
         Line2D([], [], color=GREY, marker="o", linestyle="none", markerfacecolor=face, label=when)
@@ -99,7 +92,7 @@ def repair_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def confidence_figure(edges: Sequence[float], shares: Columns, means: Mapping[str, float], *, width: float) -> Figure:
-    """How sure ``right`` and ``wrong`` predictions are, with their means; ``nan`` where there are none."""
+    """Confidence of ``right`` and ``wrong`` predictions with their means, which are ``nan`` if there are none."""
     figure, [[axes]] = panels(height=2.1, width=width)
     for name, color in (("right", _RIGHT), ("wrong", _WRONG)):
         axes.stairs(shares[name], edges, fill=True, color=color, alpha=0.45)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from maxsup.figures.charts import few_ticks, name_rows
+from maxsup.figures.charts import name_rows
 from maxsup.figures.style import WIDE, Results, legend_above, panels, result_looks, short_text, styled
 from maxsup.metrics.facts import fact
 
@@ -18,7 +18,7 @@ Errors = Mapping[str, Mapping[tuple[str, int], float]]
 """Error in percent by label, then by kind and severity of corruption."""
 
 _METRICS = ("error", "nll", "ece")
-# Not black and white, which would become the ink and the paper of a page.
+# Not black and white, which a page replaces with its own colours.
 _ON_DARK, _ON_LIGHT = "#fff8e7", "#22102a"
 
 
@@ -29,7 +29,7 @@ def corruption_figures(results: Results) -> dict[str, Figure]:
 
 
 def mean_errors(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> dict[str, dict[tuple[str, int], float]]:
-    """Error in percent by label, kind and severity; of runs with the same label the mean.
+    """Error in percent by label, kind and severity, averaged over runs with the same label.
 
     Example:
         >>> cell = {"corruption": "fog", "severity": 1}
@@ -59,7 +59,7 @@ def severity_figure(results: Results) -> Figure:
             axes.plot(list(means), list(means.values()), **(looks[label].marks | looks[label].stroke))
         axes.set_ylabel(fact(metric).axis, labelpad=2)
         axes.set(xlabel="severity", xticks=[1, 3, 5])
-        few_ticks(axes, axis="y", count=4)
+        axes.locator_params("y", nbins=4)
         axes.set_ylim(bottom=0)
         axes.grid()
     legend_above(figure, looks.values())
@@ -68,7 +68,7 @@ def severity_figure(results: Results) -> Figure:
 
 @styled()
 def corruption_map(errors: Errors) -> Figure:
-    """Error by kind and severity, a map a label, the same scale of colours for all."""
+    """Error by kind and severity: a map for each label, all with the same colour scale."""
     kinds = list(dict.fromkeys(kind for own in errors.values() for kind, _ in own))
     severities = sorted({severity for own in errors.values() for _, severity in own})
     top = max(value for own in errors.values() for value in own.values())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxsup.figures.charts import few_ticks, plain_grid, value
+from maxsup.figures.charts import grouped, value
 from maxsup.figures.style import COLUMN, SOFT, WIDE, Look, Results, legend_above, panels, result_looks, styled
 
 if TYPE_CHECKING:
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[str, float, float]]
 """Label, ``within`` and ``r_squared`` of each dot."""
 
-# Of classes, not of losses: figures of one run have three of them.
-_CLASS_COLORS = ("#0072B2", "#E69F00", "#882255")
-_CLASS_MARKERS = ("o", "^", "s")
+# Colour and marker of the three classes of a projection.
+_CLASS_LOOKS = (("#0072B2", "o"), ("#E69F00", "^"), ("#882255", "s"))
 
 
 def collapse_figures(results: Results) -> dict[str, Figure]:
-    """The plane of training images and of held-out ones."""
+    """The collapse plane of training images and of held-out images."""
     split = next(iter(results.values()))["facts"]["split"]
-    # A run analysed on its training split alone has nothing beside it; its validation split stands in.
+    # A run that was analysed on its training split is drawn with its validation split beside it.
     splits = ("train", "val" if split == "train" else split)
     points = {
         f"{name} images": [
@@ -38,9 +37,9 @@ def collapse_figures(results: Results) -> dict[str, Figure]:
 def collapse_figure(
     points: Mapping[str, Points], looks: Mapping[str, Look], *, width: float = WIDE, names_dots: bool = False
 ) -> Figure:
-    """The plane of ``within`` and ``r_squared``, a panel a set of images; upper left is collapse.
+    """The plane of ``within`` and ``r_squared``, a panel for each set of images; upper left is collapse.
 
-    With ``names_dots`` each name stands beside its dot, where there are few, in place of a legend.
+    ``names_dots`` writes names beside the dots, if there are few, and leaves out the legend.
     """
     figure, [row] = panels(1, len(points), height=2.5, width=width)
     for axes, (title, dots) in zip(row, points.items(), strict=True):
@@ -49,14 +48,14 @@ def collapse_figure(
             size = 11 if names_dots and look.marker == "*" else 4.5
             axes.plot([within], [r_squared], markersize=size, alpha=0.8, **look.marks)
             if names_dots:
-                # Above and below in turns, so that names of neighbours do not meet.
-                offset = (5, -8) if place % 2 else (5, 3)
-                spot = (within, r_squared)
+                # Alternately above and below, so that names of neighbours do not overlap.
+                offset, spot = (5, -8) if place % 2 else (5, 3), (within, r_squared)
                 axes.annotate(look.label, spot, xytext=offset, textcoords="offset points", color=SOFT)
         axes.set_title(title, loc="left", fontweight="bold")
         axes.set_xlabel("within (cosine distance)")
         axes.margins(0.2 if names_dots else 0.1)
-        plain_grid(axes, count=4 if width / len(points) > 2 else 3)
+        axes.grid()
+        axes.locator_params(nbins=4 if width / len(points) > 2 else 3)
     row[0].set_ylabel("$R^2$ (separation of classes)")
     if not names_dots:
         legend_above(figure, looks.values(), has_lines=False)
@@ -64,17 +63,17 @@ def collapse_figure(
 
 
 def projection_figures(results: Results) -> dict[str, Figure]:
-    """Samples of three classes on a plane; one figure for each three classes."""
-    by_classes: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
-    for label, result in results.items():
-        by_classes.setdefault(tuple(result["data"]["classes"]), {})[label] = result["data"]
-    figures = [projection_figure(group) for group in by_classes.values()]
-    return {"projection" if not place else f"projection-{place + 1}": figure for place, figure in enumerate(figures)}
+    """Samples of three classes on a plane: a figure for each three classes."""
+    groups = grouped(results, lambda result: tuple(result["data"]["classes"]))
+    return {
+        f"projection{ending}": projection_figure({label: result["data"] for label, result in group.items()})
+        for ending, group in groups
+    }
 
 
 @styled()
 def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """A column a run, a row a split, the same axes everywhere.
+    """A column per run, a row per split, the same axes everywhere.
 
     ``planes`` hold ``classes``, ``basis``, and ``points`` by split and class, two coordinates each.
     """
@@ -83,7 +82,7 @@ def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
     first = next(iter(planes.values()))
     splits = list(first["points"])
     (left, right), (bottom, top) = (_limits(planes, axis) for axis in (0, 1))
-    # Panels as high as equal units ask for, at most three to a column's width.
+    # Equal units set the height of a panel; at most three panels fit the width of a column.
     side = (COLUMN - 0.45) / max(2, min(3, len(planes)))
     tall = side * min(2.0, (top - bottom) / (right - left))
     figure, grid = panels(
@@ -97,12 +96,12 @@ def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
     )
     for row, split in zip(grid, splits, strict=True):
         for axes, (label, plane) in zip(row, planes.items(), strict=True):
-            for group, color, marker in zip(plane["points"][split], _CLASS_COLORS, _CLASS_MARKERS, strict=True):
-                across, up = [point[0] for point in group], [point[1] for point in group]
+            for group, (color, marker) in zip(plane["points"][split], _CLASS_LOOKS, strict=True):
+                across, up = ([point[axis] for point in group] for axis in (0, 1))
                 axes.scatter(across, up, s=3.5, color=color, marker=marker, alpha=0.55, linewidths=0)
             axes.set(aspect="equal", xlim=(left, right), ylim=(bottom, top))
-            few_ticks(axes, count=3)
-            few_ticks(axes, axis="y", count=4)
+            axes.locator_params("x", nbins=3)
+            axes.locator_params("y", nbins=4)
             axes.grid()
             if row is grid[0]:
                 axes.set_title(label)
@@ -110,20 +109,16 @@ def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
     figure.supxlabel(f"position on the plane of the {first['basis']} (feature units)", fontsize=7)
     handles = [
         Line2D([], [], color=color, marker=marker, linestyle="none", label=f"class {name}" if name.isdigit() else name)
-        for name, color, marker in zip(first["classes"], _CLASS_COLORS, _CLASS_MARKERS, strict=True)
+        for name, (color, marker) in zip(first["classes"], _CLASS_LOOKS, strict=True)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
     return figure
 
 
 def _limits(planes: Mapping[str, Mapping[str, Any]], axis: int) -> tuple[float, float]:
-    """Ends of the shortest range that holds all samples of all runs, and a little more."""
-
-    def coordinates() -> Iterator[float]:
-        for plane in planes.values():
-            for groups in plane["points"].values():
-                yield from (point[axis] for group in groups for point in group)
-
-    low, high = min(coordinates()), max(coordinates())
+    """The range that holds the samples of all runs, and a little more."""
+    splits = [groups for plane in planes.values() for groups in plane["points"].values()]
+    spots = [point[axis] for groups in splits for group in groups for point in group]
+    low, high = min(spots), max(spots)
     margin = 0.05 * max(high - low, 1e-6)
     return low - margin, high + margin

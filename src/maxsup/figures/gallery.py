@@ -1,4 +1,4 @@
-"""Pictures inside results: images as text in JSON, and the gallery that is drawn from them."""
+"""Images inside results: their form in JSON, and the Grad-CAM gallery."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxsup.core.errors import StorageError
+from maxsup.figures.charts import grouped
 from maxsup.figures.style import COLUMN, Results, panels, short_text, styled
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_SIDE = 112
-"""Larger images are stored smaller: a cell of the gallery is about half an inch wide."""
+"""Larger images are scaled down to this side before they are stored: a cell of the gallery is half an inch wide."""
 
 _COLORMAP = "inferno"
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
-    """Pixels, grey or RGB ``(H, W, C)``, as a PNG file in text, for JSON.
+    """Grey or RGB pixels ``(H, W, C)`` as a PNG file in base64, for JSON.
 
     Example:
         >>> decoded(encoded(np.full((2, 3, 1), 7, dtype=np.uint8)))[0].tolist()
@@ -55,17 +56,13 @@ def decoded(text: str) -> NDArray[np.uint8]:
 
 def gradcam_figures(results: Results) -> dict[str, Figure]:
     """A gallery for each set of images."""
-    by_images: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
-    for label, result in results.items():
-        key = (result["facts"]["dataset"], *result["data"]["indices"])
-        by_images.setdefault(key, {})[label] = result
-    figures = [gallery_figure(group) for group in by_images.values()]
-    return {"gradcam" if not place else f"gradcam-{place + 1}": figure for place, figure in enumerate(figures)}
+    groups = grouped(results, lambda result: (result["facts"]["dataset"], *result["data"]["indices"]))
+    return {f"gradcam{ending}": gallery_figure(group) for ending, group in groups}
 
 
 @styled()
 def gallery_figure(results: Results) -> Figure:
-    """Originals in the first row, a row of maps a run below; a frame and a name where the prediction is wrong."""
+    """The images, and below them a row of maps per run; a frame and a name mark a wrong prediction."""
     from matplotlib import cm
     from matplotlib.colors import Normalize
 
@@ -119,8 +116,8 @@ def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
 
 def _title(name: str, num_characters: int) -> str:
     """A name in at most two lines that are as wide as an image."""
-    first, *rest = name.replace("_", " ").split(" ")
-    second = " ".join(rest)
-    if not rest or len(first) + 1 + len(second) <= num_characters:
-        return short_text(" ".join([first, *rest]), num_characters)
+    whole = name.replace("_", " ")
+    first, _, second = whole.partition(" ")
+    if not second or len(whole) <= num_characters:
+        return short_text(whole, num_characters)
     return f"{short_text(first, num_characters)}\n{short_text(second, num_characters)}"

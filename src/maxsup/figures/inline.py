@@ -1,7 +1,7 @@
-"""Matplotlib figures as part of a page: SVG that follows the page's colours and its security policy, or PNG.
+"""Matplotlib figures inside a page: SVG that follows the page's colours and its security policy, or PNG.
 
-Styles become plain attributes, because the policy allows no inline style. Black, white and greys become the ink and
-the paper of the page, so that a figure reads in light and in dark. Same figure, same bytes.
+Styles become attributes, because the policy allows no inline style. Black, white and greys become the text and
+background colours of the page, so that a figure is readable in light and in dark. Same figure, same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "script", "foreignObject", "image")}
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT_SIZE = re.compile(r"([\d.]+)px")
-_PIXELS = 1.85  # of the page for a point of the figure: text of 7 points becomes as large as a caption
+_PIXELS = 1.85  # of the page per point of the figure: text of 7 points becomes as large as a caption
 _DARK_PAPER, _DARK_INK = "#1c1f25", "#e8e8e4"  # --card and --ink of page.css
 _PNG_DPI = 200
 _MIN_CONTRAST = 4.0
@@ -35,7 +35,7 @@ ElementTree.register_namespace("xlink", _XLINK)
 
 
 def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> str:
-    """A figure as an ``<svg>`` element whose ids start with ``name``; title and description are for screen readers."""
+    """A figure as an ``<svg>`` element; its ids start with ``name``, title and description are for screen readers."""
     import matplotlib
 
     stream = io.StringIO()
@@ -46,18 +46,16 @@ def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> st
     for element in root.iter():
         _rewrite(element, name)
     width, height = (float(root.attrib.pop(side).removesuffix("pt")) for side in ("width", "height"))
-    root.attrib.update(
-        {
-            "class": "plot",
-            "viewBox": f"0 0 {width:g} {height:g}",
-            "width": f"{_PIXELS * width:.0f}",
-            "height": f"{_PIXELS * height:.0f}",
-            "role": "img",
-            "aria-labelledby": f"{name}-title {name}-desc",
-            "stroke-linejoin": "round",
-            "preserveAspectRatio": "xMidYMid meet",
-        }
-    )
+    root.attrib |= {
+        "class": "plot",
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "width": f"{_PIXELS * width:.0f}",
+        "height": f"{_PIXELS * height:.0f}",
+        "role": "img",
+        "aria-labelledby": f"{name}-title {name}-desc",
+        "stroke-linejoin": "round",
+        "preserveAspectRatio": "xMidYMid meet",
+    }
     root.attrib.pop("version", None)
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
         label = ElementTree.Element(f"{{{_SVG}}}{tag}", {"id": f"{name}-{tag}"})
@@ -67,7 +65,7 @@ def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> st
 
 
 class InlinePng(NamedTuple):
-    """A figure as PNG for light and for dark pages, in base64, and its size on the page."""
+    """A figure as PNG in base64, for light and for dark pages, and its size on the page."""
 
     light: str
     dark: str
@@ -76,12 +74,11 @@ class InlinePng(NamedTuple):
 
 
 def inline_png(figure: Figure) -> InlinePng:
-    """A figure that holds photographs or maps, whose pixels an SVG could not follow into the dark."""
+    """A figure of photographs or maps, whose pixels cannot take the colours of a page."""
     from matplotlib.text import Text
 
     light = _png(figure, "white")
-    # Drawn once, everything has its place.
-    figure.set_layout_engine("none")
+    figure.set_layout_engine("none")  # the first drawing has put everything in its place
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text.get_bbox_patch() is None and text.get_color() in ("black", "#000000"):
             text.set_color(_DARK_INK)
@@ -92,7 +89,7 @@ def inline_png(figure: Figure) -> InlinePng:
 
 
 def dark_rules(html: str) -> str:
-    """Style for the dark: lines and areas of a page that would sink into it get a lighter tone of their colour.
+    """CSS for dark pages: lines and areas that would hardly be visible get a lighter tone of their colour.
 
     Example:
         >>> print(dark_rules('<path stroke="#56138e"/><path fill="#56b4e9"/>'))
@@ -119,18 +116,18 @@ def _png(figure: Figure, paper: str) -> str:
 
 
 def _readable_on_dark(color: str) -> str:
-    """The colour, with as much white as it needs to stand out."""
-    own, mixed = bytes.fromhex(color[1:]), b""
+    """The colour, mixed with as much white as it needs to stand out."""
+    own, mixed = bytes.fromhex(color[1:]), color
     for step in range(_STEPS):
-        mixed = bytes(round(value + (255 - value) * step / _STEPS) for value in own)
-        if (_luminance(mixed) + 0.05) / (_luminance(bytes.fromhex(_DARK_PAPER[1:])) + 0.05) >= _MIN_CONTRAST:
+        mixed = f"#{bytes(round(value + (255 - value) * step / _STEPS) for value in own).hex()}"
+        if (_luminance(mixed) + 0.05) / (_luminance(_DARK_PAPER) + 0.05) >= _MIN_CONTRAST:
             break
-    return f"#{mixed.hex()}"
+    return mixed
 
 
-def _luminance(color: bytes) -> float:
-    """Relative luminance, as the guidelines for accessible pages define it."""
-    shares = [value / 255 for value in color]
+def _luminance(color: str) -> float:
+    """Relative luminance as WCAG defines it."""
+    shares = [value / 255 for value in bytes.fromhex(color[1:])]
     red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -144,18 +141,16 @@ def _drop(element: ElementTree.Element) -> None:
 
 
 def _rewrite(element: ElementTree.Element, name: str) -> None:
-    """Ids of the page's own, attributes in place of styles, ink and paper in place of black and white."""
+    """Make ids unique on the page, turn styles into attributes, and black and white into the page's colours."""
     attributes = element.attrib
     for pair in attributes.pop("style", "").split(";"):
         key, _, value = (part.strip() for part in pair.partition(":"))
-        if key == "font-family":
-            continue  # the page's own, which is not wider than the one that was measured with
         if key == "font":  # how older versions of matplotlib write it
             size = _FONT_SIZE.search(value)
             attributes["font-size"] = size[1] if size else "10"
             if "bold" in value or re.search(r"\b[67]00\b", value):
                 attributes["font-weight"] = "bold"
-        elif key and value:
+        elif key and value and key != "font-family":  # the page's own font is not wider than the measured one
             attributes[key] = value
     for key, value in list(attributes.items()):
         if key == "id":
@@ -171,12 +166,9 @@ def _rewrite(element: ElementTree.Element, name: str) -> None:
 
 
 def _neutral(attributes: dict[str, str], paint: str) -> None:
-    """A grey is ink that lets the paper through; white is the paper itself."""
+    """Turn a grey into translucent text colour, and white into the background colour."""
     match = _HEX.match(attributes.get(paint, "").lower())
-    if match is None:
-        return
-    channels = bytes.fromhex(match[1])
-    if max(channels) - min(channels) > 4:
+    if match is None or max(channels := bytes.fromhex(match[1])) - min(channels) > 4:
         return
     if min(channels) == 255:
         attributes["class"] = f"{attributes.get('class', '')} paper-{paint}".strip()

@@ -1,4 +1,4 @@
-"""Logits: their distribution, how sure they make predictions, and the traces that label smoothing leaves in them."""
+"""Logits: their distribution, the confidence they give, and the traces of label smoothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def smoothing_figure(
     level: float | None,
     width: float,
 ) -> Figure:
-    """Gap of the top logit where predictions are right, and who gets the probability that is left over.
+    """Gap of the top logit of right predictions, and how the remaining probability is shared.
 
     Args:
         gaps: Edges and counts of a histogram.

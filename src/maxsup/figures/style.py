@@ -1,6 +1,6 @@
-"""How every figure looks: one colour and one marker a loss, sizes that fit a column, files that are equal to the byte.
+"""How every figure looks: a colour and a marker for each loss, sizes that fit a column, files equal to the byte.
 
-Figures are made without pyplot, so nothing here depends on a display or on what other code set up.
+Figures are made without pyplot, so nothing depends on a display or on settings of other code.
 """
 
 from __future__ import annotations
@@ -28,39 +28,21 @@ DPI = 200
 INK, SOFT, GREY = "#000000", "#5a5a5a", "#8A8A8A"
 
 _SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 7.0,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.0,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "legend.fontsize": 6.5,
-    "legend.frameon": False,
-    "legend.handlelength": 2.0,
-    "legend.columnspacing": 1.2,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "axes.titlepad": 4.0,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4.0,
-    "savefig.dpi": DPI,
-    "svg.hashsalt": "maxsup",
-    # Outlines: text would change its width with the fonts of whoever opens the file.
+    "font.family": "DejaVu Sans", "font.size": 7.0, "axes.titlesize": 7.5, "axes.labelsize": 7.0,
+    "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "legend.fontsize": 6.5,
+    "legend.frameon": False, "legend.handlelength": 2.0, "legend.columnspacing": 1.2,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6, "axes.axisbelow": True,
+    "axes.titlepad": 4.0, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5, "grid.color": "#E4E4E4", "grid.linewidth": 0.5, "lines.linewidth": 1.2,
+    "lines.markersize": 4.0, "savefig.dpi": DPI, "svg.hashsalt": "maxsup",
+    # Outlines: the width of text would depend on the fonts of the reader.
     "svg.fonttype": "path",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one run is drawn: what a legend calls it, its colour, its marker, its line and how markers are filled."""
+    """How one run is drawn: its name in a legend, colour, marker, line, and how its markers are filled."""
 
     label: str
     color: str
@@ -75,13 +57,18 @@ class Look:
         return options | {"markerfacecoloralt": "white", "linestyle": "none"}
 
     @property
+    def hollow_marks(self) -> dict[str, Any]:
+        """The same, filled with white."""
+        return self.marks | {"markerfacecolor": "white"}
+
+    @property
     def stroke(self) -> dict[str, Any]:
         """Options of ``plot`` for a line without markers."""
         return {"color": self.color, "linestyle": self.line}
 
 
-# Seven colours of Okabe and Ito, a grey among them, for the losses that meet most often; the others were searched for.
-# Any two differ by at least 15 (CIE 1976) with normal sight and with each of the three colour deficiencies.
+# The most common losses have colours of Okabe and Ito, one of them a grey; the others come from a search. Any two
+# differ by at least 15 (CIE 1976) with normal sight and with each of the three colour deficiencies.
 LOOKS: dict[str, Look] = {
     "ce": Look("CE", "#4D4D4D", "o"),
     "ls": Look("LS", "#D55E00", "s"),
@@ -110,7 +97,7 @@ _LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (
 
 
 def loss_look(loss: str) -> Look:
-    """The look of a loss; one that is not of this package is grey under its own name.
+    """The look of a loss; a loss from elsewhere is grey and keeps its own name.
 
     Example:
         >>> loss_look("maxsup").color, loss_look("mine").label
@@ -120,9 +107,9 @@ def loss_look(loss: str) -> Look:
 
 
 def run_looks(losses: Mapping[str, str], titles: Mapping[str, str] | None = None) -> dict[str, Look]:
-    """A look for each label: the colour of its loss; a second run of a loss gets another line and filling.
+    """A look for each label: the colour of its loss, with another line and filling for each further run of that loss.
 
-    Legends call a run by its title, where ``titles`` has one.
+    ``titles`` are the names in legends, where they differ from the labels.
 
     Example:
         >>> looks = run_looks({"LS 0.1": "ls", "LS 0.2": "ls"})
@@ -144,24 +131,23 @@ def result_looks(results: Results) -> dict[str, Look]:
 
 
 def short_text(text: str, limit: int = 28) -> str:
-    r"""Text for a figure: no longer than it can show, and never taken for a formula.
+    r"""Text for a figure: cut to a length, and never read as a formula.
 
     Example:
         >>> short_text("$x$ and a long rest", 10)
         '\\$x\\$ and a…'
     """
-    short = " ".join(text.split())
-    short = short if len(short) <= limit else f"{short[: limit - 1]}…"
-    return re.sub(r"(?<!\\)\$", r"\\$", short)
+    whole = " ".join(text.split())
+    return re.sub(r"(?<!\\)\$", r"\\$", whole if len(whole) <= limit else f"{whole[: limit - 1]}…")
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Our settings inside, matplotlib's as they were outside."""
+    """Draw with our settings; those of the caller come back afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
-        # Not the user's file either: the same input must give the same picture.
+        # Settings files of users do not count either: the same input must give the same picture.
         matplotlib.rcdefaults()
         parameters: Any = matplotlib.rcParams
         parameters.update(_SETTINGS)
@@ -180,30 +166,24 @@ def panels(
 ) -> tuple[Figure, list[list[Axes]]]:
     """A figure and its axes by row and column, lengths in inches; call it inside :func:`styled`.
 
-    With ``is_square`` units are as long across as up, so that the axes have a shape of their own; other options are
-    those of ``Figure.subplots``, for instance ``sharey=True``.
+    ``is_square`` packs axes whose aspect ratio is fixed; ``options`` are those of ``Figure.subplots``.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.ticker import MaxNLocator
 
     layout = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, hspace=pad / 2, wspace=pad / 2, compress=is_square)
     figure = Figure(figsize=(width, height), layout=layout)
     grid = figure.subplots(num_rows, num_columns, squeeze=False, **options)
     for axes in grid.flat:
-        # A number of ticks that does not change with the size of the axes, else the layout is made for other labels.
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        # The number of ticks must not depend on the size of the axes, else the layout is made for other labels.
+        axes.locator_params(nbins=5)
     return figure, [list(row) for row in grid]
 
 
 def legend_above(
     figure: Figure, looks: Iterable[Look], *, has_lines: bool = True, others: Sequence[Line2D] = ()
 ) -> None:
-    """One legend for the whole figure, above its axes, in as many rows as the width asks for.
-
-    It holds the runs, drawn as lines or as markers alone, and ``others`` under their own labels.
-    """
+    """One legend above all axes, in as many rows as it needs: the runs as lines or markers, then ``others``."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -222,12 +202,10 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     from io import BytesIO
 
     make_folder(folder)
-    written = []
+    written = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
     with styled():
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        for kind, metadata in written.items():
             buffer = BytesIO()
             figure.savefig(buffer, format=kind, metadata=metadata)
-            path = folder / f"{name}.{kind}"
-            replace_bytes(path, buffer.getvalue())
-            written.append(path)
-    return written
+            replace_bytes(folder / f"{name}.{kind}", buffer.getvalue())
+    return [folder / f"{name}.{kind}" for kind in written]

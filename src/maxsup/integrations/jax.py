@@ -10,15 +10,13 @@ import operator
 from typing import TYPE_CHECKING
 
 from maxsup.core.checks import check_number
-from maxsup.core.installation import install_command
+from maxsup.integrations.checks import not_installed
 
 try:
     import jax
     import jax.numpy as jnp
 except ImportError as error:
-    raise ImportError(
-        f"maxsup.integrations.jax needs jax; got none. Install it with {install_command('jax')}."
-    ) from error
+    raise not_installed("jax") from error
 
 __all__ = ["maxsup_cross_entropy", "maxsup_penalty"]
 
@@ -33,16 +31,16 @@ def maxsup_cross_entropy(
 
     .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
 
-    Classes with a logit of ``-inf`` stay out of the mean and get no gradient, and of tied top logits the first takes
-    the whole gradient (``jnp.max`` would share it). Half precision is computed and returned in float32. A label outside
-    the classes gives ``nan``, because a compiled function cannot complain.
+    Classes with a logit of ``-inf`` stay out of the mean and get no gradient. The first of tied top logits takes the
+    whole gradient (``jnp.max`` would share it). Half precision is computed and returned in float32. A label outside the
+    classes gives ``nan``, because a compiled function cannot raise an error.
 
     Args:
         logits: Unnormalised scores.
         labels: Class indices, in the shape of ``logits`` without ``axis``, or probabilities in its shape.
-        alpha: Strength. An array is not looked at, so a schedule works inside ``jit``.
+        alpha: Strength. An array is not checked, so a schedule works inside ``jit``.
         where: What counts: examples, in the shape of the result (others give 0 and no gradient), or single classes, in
-            the shape of ``logits`` (others are as good as ``-inf``).
+            the shape of ``logits`` (others count as ``-inf``).
         axis: Where the classes are.
 
     Example:
@@ -57,26 +55,31 @@ def maxsup_cross_entropy(
     rows, is_counted = _rows(logits, where, axis)
     log_probs = jax.nn.log_softmax(rows, axis=-1)
     if jnp.issubdtype(labels.dtype, jnp.floating):
-        probs = _probabilities(labels, jnp.shape(logits), axis, rows.dtype)
+        if labels.shape != jnp.shape(logits):
+            raise ValueError(
+                f"labels that are probabilities must have the shape of the logits, {jnp.shape(logits)}; got "
+                f"{labels.shape}. Use labels.astype(int) for class indices."
+            )
+        probs = jnp.moveaxis(labels, axis, -1).astype(rows.dtype)
         # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
         costs = jnp.where((log_probs == -jnp.inf) & (probs == 0), 0.0, -log_probs)
         is_counted = is_counted & (probs.sum(axis=-1) != 0)
         cross_entropy = (probs * costs).sum(axis=-1)
     else:
-        # Numpy's negative indices would make a class of a forgotten padding label; past the end they give nan.
-        index = jnp.where(labels < 0, rows.shape[-1], _class_indices(labels, rows.shape))
+        if labels.shape != rows.shape[:-1] or labels.dtype == bool:
+            raise ValueError(
+                f"labels that are class indices must be integers of shape {rows.shape[:-1]}; got {labels.dtype} of "
+                f"shape {labels.shape}. Use labels.astype(float) for one-hot labels."
+            )
+        # A negative index would turn a forgotten padding label into a class; an index past the end gives nan.
+        index = jnp.where(labels < 0, rows.shape[-1], labels)
         index = jnp.where(is_counted, index, 0)
         cross_entropy = -jnp.take_along_axis(log_probs, index[..., None], axis=-1)[..., 0]
     return jnp.where(is_counted, cross_entropy + alpha * _top_gap(rows), 0.0)
 
 
 def maxsup_penalty(logits: ArrayLike, where: ArrayLike | None = None, axis: int = -1) -> jax.Array:
-    """Gap between the top logit and the mean logit, one value an example; to be added to a loss of your own.
-
-    Args:
-        logits: Unnormalised scores.
-        where: As in :func:`maxsup_cross_entropy`.
-        axis: Where the classes are.
+    """Gap between the top logit and the mean logit, to add to a loss of your own; see :func:`maxsup_cross_entropy`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,7 +91,7 @@ def maxsup_penalty(logits: ArrayLike, where: ArrayLike | None = None, axis: int 
 
 
 def _rows(logits: ArrayLike, where: ArrayLike | None, axis: int) -> tuple[jax.Array, jax.Array]:
-    """Logits with the classes last, in single precision at least, and which examples count."""
+    """Logits with the classes last, at least in single precision, and which examples count."""
     values = jnp.asarray(logits)
     if values.ndim == 0 or not jnp.issubdtype(values.dtype, jnp.floating):
         raise ValueError(
@@ -112,7 +115,7 @@ def _rows(logits: ArrayLike, where: ArrayLike | None, axis: int) -> tuple[jax.Ar
             f"where must have the shape of the examples, {shape}, or of the logits, {values.shape}; got "
             f"{chosen.shape}. Use labels != -100 for padded examples."
         )
-    # Before anything is computed from them: what an example that does not count holds, nan included, does not matter.
+    # Before anything is computed, so that an example that does not count may hold anything, nan included.
     return jnp.where(is_counted[..., None], rows, 0.0), is_counted
 
 
@@ -121,21 +124,3 @@ def _top_gap(rows: jax.Array) -> jax.Array:
     is_masked = rows == -jnp.inf
     mean = jnp.where(is_masked, 0.0, rows).sum(axis=-1) / (~is_masked).sum(axis=-1)
     return jnp.take_along_axis(rows, top, axis=-1)[..., 0] - mean
-
-
-def _probabilities(labels: jax.Array, shape: tuple[int, ...], axis: int, dtype: jnp.dtype) -> jax.Array:
-    if labels.shape != shape:
-        raise ValueError(
-            f"labels that are probabilities must have the shape of the logits, {shape}; got {labels.shape}. "
-            "Use labels.astype(int) for class indices."
-        )
-    return jnp.moveaxis(labels, axis, -1).astype(dtype)
-
-
-def _class_indices(labels: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    if labels.shape != shape[:-1] or labels.dtype == bool:
-        raise ValueError(
-            f"labels that are class indices must be integers of shape {shape[:-1]}; got {labels.dtype} of shape "
-            f"{labels.shape}. Use labels.astype(float) for one-hot labels."
-        )
-    return labels

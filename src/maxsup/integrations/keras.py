@@ -11,19 +11,16 @@ from dataclasses import asdict
 from typing import Any
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.core.installation import install_command
 from maxsup.core.schedules import Constant, Cosine, Linear, Piecewise, Schedule, epoch_progress
-from maxsup.integrations.schedule_epochs import check_epochs
+from maxsup.integrations.checks import check_epochs, not_installed
 
 try:
     import keras
     from keras import ops
-    from keras.src.backend import set_keras_mask  # how losses of Keras say which values count; no public name
+    from keras.src.backend import set_keras_mask  # marks the values of a loss that count; has no public name
 except ImportError as error:
     if error.name == "keras":
-        raise ImportError(
-            f"maxsup.integrations.keras needs keras; got none. Install it with {install_command('keras')}."
-        ) from error
+        raise not_installed("keras") from error
     missing = str(error.name).partition(".")[0]
     raise ImportError(
         f"maxsup.integrations.keras needs the backend that Keras is set to; got no {missing}. Set the environment "
@@ -32,27 +29,26 @@ except ImportError as error:
 
 __all__ = ["MaxSupCallback", "MaxSupLoss"]
 
+# A step that JAX has compiled keeps the values that variables outside the model had then.
+_IS_JAX = keras.backend.backend() == "jax"
 _SCHEDULES: dict[str, type[Schedule]] = {"linear": Linear, "cosine": Cosine, "piecewise": Piecewise}
-_REGISTER = keras.saving.register_keras_serializable(package="maxsup")
 
 
-@_REGISTER
+@keras.saving.register_keras_serializable(package="maxsup")
 class MaxSupLoss(keras.losses.Loss):
     r"""Cross-entropy with Max Suppression, for class indices and for one-hot or mixed labels.
 
     .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
 
-    Labels of the shape of the outputs are probabilities, labels without the class axis (or of length 1 in it) class
+    Labels of the shape of the outputs are probabilities; labels without the class axis (or of length 1 in it) are class
     indices. ``sample_weight``, ``class_weight`` and Keras masks scale both terms of a sample. A class index outside the
-    classes gives ``nan``.
+    classes gives ``nan``. ``reduction`` and ``name`` are those of every loss of Keras.
 
     Args:
         alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that :class:`MaxSupCallback` advances.
         from_logits: Must stay True; it is here so that a line that said ``from_logits=True`` keeps working.
-        ignore_class: Class index of samples that count nothing, neither in the sum nor in the denominator.
+        ignore_class: Class index of samples that count neither in the sum nor in the denominator.
         axis: Where the classes are.
-        reduction: As in every loss of Keras.
-        name: As in every loss of Keras.
         dtype: float32 by default, whatever precision the model computes in.
 
     Example:
@@ -75,8 +71,8 @@ class MaxSupLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         if from_logits is not True:
             raise ValueError(
-                f"from_logits must be True, because MaxSup is defined on logits; got {from_logits!r}. "
-                "Leave activation='softmax' out of the model's last layer."
+                f"from_logits must be True, because MaxSup is defined on logits; got {from_logits!r}. Leave "
+                "activation='softmax' out of the model's last layer."
             )
         if self.dtype in ("float16", "bfloat16"):
             raise ValueError(
@@ -87,7 +83,7 @@ class MaxSupLoss(keras.losses.Loss):
         self.ignore_class = ignore_class
         self.axis = axis
         self.training = True
-        # nan until a schedule is advanced: what slips past _check_advanced cannot train unnoticed.
+        # nan until a schedule is advanced, so that no step can train unnoticed with a strength that was never set.
         self._strength = math.nan if isinstance(self._given, Schedule) else self._given
         self._alpha = keras.Variable(self._strength, trainable=False, dtype=self.dtype, name="alpha")
 
@@ -108,26 +104,33 @@ class MaxSupLoss(keras.losses.Loss):
             self.train(self.training)
 
     def train(self, mode: bool = True) -> None:
-        """Be the training objective, or with False plain cross-entropy.
+        """Switch to the training objective, or with False to plain cross-entropy.
 
-        A step that JAX has compiled keeps the strength it was compiled with; :class:`MaxSupCallback` sees to that.
+        JAX compiles the strength into a step, so that the step must be compiled again, as :class:`MaxSupCallback` does.
         """
         self.training = mode
         self._alpha.assign(self._strength if mode else 0.0)
 
     def eval(self) -> None:
-        """Be plain cross-entropy, for evaluation."""
+        """Switch to plain cross-entropy, for evaluation."""
         self.train(False)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """One value a sample, in the shape of the outputs without their class axis."""
-        self._check_advanced()
+        # Keras calls a loss once to learn shapes, before any callback runs.
+        with keras.SymbolicScope() as scope:
+            is_symbolic = scope.original_scope is not None
+        if self.training and math.isnan(self._strength) and not is_symbolic:
+            raise RuntimeError(
+                f"set_progress must be called before training with a schedule; got none for {self._given!r}. "
+                "Pass callbacks=[MaxSupCallback()] to fit and evaluate."
+            )
         if hasattr(y_pred, "_keras_logits"):  # how softmax marks its outputs, on backends whose tensors can be marked
             raise _softmax_error("y_pred")
         has_same_rank = len(y_true.shape) == len(y_pred.shape)
-        has_labels = len(y_true.shape) == len(y_pred.shape) - 1
         if has_same_rank and y_true.shape[self.axis] == 1 != y_pred.shape[self.axis]:
-            y_true, has_labels = ops.squeeze(y_true, axis=self.axis), True
+            y_true = ops.squeeze(y_true, axis=self.axis)
+        has_labels = len(y_true.shape) == len(y_pred.shape) - 1
         if not has_labels and not (has_same_rank and y_true.shape[self.axis] == y_pred.shape[self.axis]):
             raise ValueError(
                 "y_true must hold class indices, without the class axis of the outputs, or probabilities in their "
@@ -149,7 +152,7 @@ class MaxSupLoss(keras.losses.Loss):
             is_counted = ops.not_equal(labels, self.ignore_class)
             labels = ops.where(is_counted, labels, 0)
             logits = ops.where(ops.expand_dims(is_counted, -1), logits, 0.0)
-        # To one backend an index outside the classes is the last class, to another whatever lies in memory.
+        # One backend reads the last class at an index outside the classes, another whatever lies in memory.
         is_class = ops.logical_and(labels >= 0, labels < logits.shape[-1])
         labels = ops.where(is_class, labels, 0)
         costs = -ops.take_along_axis(ops.log_softmax(logits), ops.expand_dims(labels, -1), axis=-1)
@@ -167,7 +170,7 @@ class MaxSupLoss(keras.losses.Loss):
         return ops.where(ops.sum(probs, axis=-1) != 0, values, 0.0)
 
     def get_config(self) -> dict[str, Any]:
-        """Everything but progress: a loss made from it has its schedule still to be advanced."""
+        """Everything but progress: the schedule of a loss made from it must be advanced again."""
         alpha: Any = self._given
         if isinstance(alpha, Schedule):
             [name] = [name for name, kind in _SCHEDULES.items() if isinstance(alpha, kind)]
@@ -175,23 +178,13 @@ class MaxSupLoss(keras.losses.Loss):
         options = {"alpha": alpha, "ignore_class": self.ignore_class, "axis": self.axis, "dtype": self.dtype}
         return {**super().get_config(), **options}
 
-    def _check_advanced(self) -> None:
-        # Keras calls a loss once to learn shapes, before any callback has had its turn.
-        with keras.SymbolicScope() as scope:
-            is_symbolic = scope.original_scope is not None
-        if self.training and math.isnan(self._strength) and not is_symbolic:
-            raise RuntimeError(
-                f"set_progress must be called before training with a schedule; got none for {self._given!r}. "
-                "Pass callbacks=[MaxSupCallback()] to fit and evaluate."
-            )
-
 
 class MaxSupCallback(keras.callbacks.Callback):
     """Advances the schedule of every :class:`MaxSupLoss` at each epoch, and makes evaluation plain cross-entropy.
 
     Keras reports the compiled loss as ``val_loss`` and in ``evaluate``; with this callback, given to ``fit`` and to
-    ``evaluate``, both are cross-entropy without the penalty. ``fit(initial_epoch=...)`` takes the schedule up where it
-    was. On JAX a compiled step holds the strength as a constant, so the step is compiled again when it changes.
+    ``evaluate``, both are cross-entropy without the penalty. ``fit(initial_epoch=...)`` continues the schedule. On JAX
+    a compiled step holds the strength as a constant, so the step is compiled again when it changes.
 
     Example:
         >>> import keras
@@ -210,26 +203,30 @@ class MaxSupCallback(keras.callbacks.Callback):
         self._plain_test_function: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Remember that evaluations from here on are parts of a training, whatever an interrupted one left behind."""
+        """Remember that evaluations belong to this training, and undo what an interrupted one left behind."""
         self._is_fitting = True
-        _check_outputs(self.model)
+        outputs = getattr(self.model, "outputs", None) or []
+        layer: Any = outputs[0]._keras_history.operation if len(outputs) == 1 else None
+        if isinstance(layer, keras.layers.Softmax) or getattr(layer, "activation", None) is keras.activations.softmax:
+            raise _softmax_error(f"layer {layer.name!r}")
         for loss in self._losses():
             check_epochs(loss.schedule, self.params["epochs"], "Call fit once with epochs=, not once an epoch.")
             loss.train()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Advance the schedules."""
-        before = [loss.alpha for loss in self._losses()]
-        for loss in self._losses():
+        losses = self._losses()
+        before = [loss.alpha for loss in losses]
+        for loss in losses:
             loss.set_progress(epoch_progress(epoch, self.params["epochs"]))
-        if _holds_constants() and before != [loss.alpha for loss in self._losses()]:
+        if _IS_JAX and before != [loss.alpha for loss in losses]:
             self.model.make_train_function(force=True)
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Switch the penalty off."""
         for loss in self._losses():
             loss.eval()
-        if _holds_constants() and self.model.test_function is not self._plain_test_function:
+        if _IS_JAX and self.model.test_function is not self._plain_test_function:
             self.model.make_test_function(force=True)
             self._plain_test_function = self.model.test_function
 
@@ -241,7 +238,7 @@ class MaxSupCallback(keras.callbacks.Callback):
             self._forget_test_function()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Leave nothing behind: an evaluation without this callback is compiled anew."""
+        """Have an evaluation without this callback compiled again."""
         self._is_fitting = False
         self._forget_test_function()
 
@@ -261,7 +258,7 @@ class MaxSupCallback(keras.callbacks.Callback):
 
 
 def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedule:
-    """The strength as a checked number or a schedule, from what a constructor or a config says."""
+    """The strength as a checked number or a schedule, from an argument or a config."""
     if isinstance(alpha, dict):
         options = dict(alpha)
         name = str(options.pop("schedule", None))
@@ -277,24 +274,11 @@ def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedul
     return alpha
 
 
-def _check_outputs(model: Any) -> None:
-    """Refuse a model whose only output is that of a softmax."""
-    outputs = getattr(model, "outputs", None) or []
-    layer: Any = outputs[0]._keras_history.operation if len(outputs) == 1 else None
-    if isinstance(layer, keras.layers.Softmax) or getattr(layer, "activation", None) is keras.activations.softmax:
-        raise _softmax_error(f"layer {layer.name!r}")
-
-
 def _softmax_error(what: str) -> ValueError:
     return ValueError(
         f"{what} must give logits, on which MaxSup is defined; got the outputs of a softmax. "
         "Leave it out of the model, and apply keras.ops.softmax to its outputs where probabilities are needed."
     )
-
-
-def _holds_constants() -> bool:
-    """Whether a compiled step keeps the values that variables outside the model had when it was compiled."""
-    return bool(keras.backend.backend() == "jax")
 
 
 def _top_gap(logits: Any) -> Any:

@@ -5,8 +5,8 @@ the index of the top logit; the second is ``hidden . (W[top] - W[y])`` over the 
 **Use it** where Liger runs anyway. ``maxsup.losses.LinearMaxSupLoss`` takes the same arguments, computes the same and
 works on any device without Liger.
 **Not offered**, because the identity does not hold or could not be checked: class weights (Liger weighs each class of
-the smoothed target by itself), softcap, z-loss, token scaling, probability targets. ``LigerCrossEntropyLoss``
-overwrites its logits before the top one is known; with logits at hand use ``maxsup_cross_entropy``, also one pass.
+the smoothed target by itself), soft cap, z-loss, token scaling, probability targets. ``LigerCrossEntropyLoss``
+overwrites its logits before the top one is known; on logits use ``maxsup_cross_entropy``, which is also one pass.
 **Schedules**: Liger compiles its kernel for each value of the smoothing, so let alpha change by epoch, not by step.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from maxsup.core.checks import check_number
-from maxsup.core.installation import install_command
+from maxsup.integrations.checks import not_installed
 from maxsup.losses.head.linear import HeadLoss, check_head
 from maxsup.losses.reduction import raise_if_out_of_range
 
@@ -38,22 +38,19 @@ def liger_maxsup_cross_entropy(
 ) -> Tensor:
     """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, by Liger's kernel.
 
-    Args:
-        hidden: Inputs of the head, ``(N, D)``.
-        weight: ``(K, D)``, as ``nn.Linear`` holds it.
-        target: Class indices ``(N,)``.
-        alpha: Strength, at most 1.
-        bias: ``(K,)`` or None.
-        ignore_index: Label of rows that count nothing.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        num_items: Denominator of the mean in place of the number of targets here.
+    Arguments are those of :func:`maxsup.functional.linear_maxsup_cross_entropy`; ``alpha`` is at most 1.
     """
     check_head(hidden, weight, target, bias, reduction, num_items)
     alpha = float(alpha)
     check_number("alpha", alpha, high=1.0)
     if target.device.type == "cpu":
         raise_if_out_of_range(target, ignore_index, len(weight))
-    _check_gradients(hidden, weight, bias)
+    is_trained = weight.requires_grad or (bias is not None and bias.requires_grad)
+    if torch.is_grad_enabled() and is_trained and not hidden.requires_grad:
+        raise ValueError(
+            "hidden must require a gradient, because Liger gives none to the head otherwise; got detached hidden "
+            "states. Use LinearMaxSupLoss to train a head alone, or call hidden.requires_grad_() first."
+        )
     result = _fused_linear_cross_entropy()(
         hidden,
         weight,
@@ -74,13 +71,7 @@ def liger_maxsup_cross_entropy(
 
 
 class LigerMaxSupLoss(HeadLoss):
-    """Module form of :func:`liger_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
-
-    Args:
-        alpha: Strength, or a schedule that is advanced by ``set_progress``.
-        ignore_index: Label of rows that count nothing.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-    """
+    """Module form of :func:`liger_maxsup_cross_entropy`; ``alpha`` may be a schedule. Plain in ``eval()`` mode."""
 
     function = staticmethod(liger_maxsup_cross_entropy)
     strength_limit = 1.0
@@ -90,13 +81,7 @@ class LigerMaxSupLoss(HeadLoss):
         _fused_linear_cross_entropy()
 
     def forward(  # type: ignore[override]
-        self,
-        hidden: Tensor,
-        weight: Tensor,
-        target: Tensor,
-        *,
-        bias: Tensor | None = None,
-        num_items: float | Tensor | None = None,
+        self, hidden: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, num_items: Any = None
     ) -> Tensor:
         """The loss of a head with these weights; see :func:`liger_maxsup_cross_entropy`."""
         return self._of_head(hidden, weight, target, bias=bias, num_items=num_items)
@@ -107,28 +92,17 @@ def _fused_linear_cross_entropy() -> Any:
     try:
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
     except ImportError as error:
-        raise ImportError(
-            f"maxsup.integrations.liger needs liger-kernel; got none. Install it with {install_command('liger')}."
-        ) from error
+        raise not_installed("liger", "liger-kernel") from error
     return liger_fused_linear_cross_entropy
 
 
 def _gaps(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, top: Tensor, ignore_index: int
 ) -> Tensor:
-    """``z_max - z_gt`` of each row; 0 where it is predicted rightly or ignored."""
+    """``z_max - z_gt`` of each row; 0 where the prediction is right or the row is ignored."""
     is_wrong = (target != ignore_index) & (top != target)
-    # Rows that do not count point at class 0 twice; their hidden values may be anything.
+    # Other rows point at class 0 twice; the hidden values of ignored ones may be anything.
     top, true = top.where(is_wrong, 0), target.where(is_wrong, 0)
     rows = torch.where(is_wrong.unsqueeze(1), hidden, 0).float()
     gaps = (rows * (weight[top].float() - weight[true].float())).sum(dim=1)
     return gaps if bias is None else gaps + (bias[top] - bias[true]).float()
-
-
-def _check_gradients(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    is_trained = weight.requires_grad or (bias is not None and bias.requires_grad)
-    if torch.is_grad_enabled() and is_trained and not hidden.requires_grad:
-        raise ValueError(
-            "hidden must require a gradient, because Liger gives none to the head otherwise; got detached hidden "
-            "states. Use LinearMaxSupLoss to train a head alone, or call hidden.requires_grad_() first."
-        )

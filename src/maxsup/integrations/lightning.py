@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maxsup.core.installation import install_command
 from maxsup.core.schedules import epoch_progress
+from maxsup.integrations.checks import check_epochs, not_installed
 from maxsup.integrations.logged_terms import LoggedTerms
-from maxsup.integrations.schedule_epochs import check_epochs
 from maxsup.losses.base import RegularizedLoss
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ else:
         try:
             from pytorch_lightning import Callback
         except ImportError:
-            raise ImportError(
-                "maxsup.integrations.lightning needs lightning; got none. "
-                f"Install it with {install_command('lightning')}."
-            ) from None
+            raise not_installed("lightning") from None
 
 __all__ = ["MaxSupCallback"]
 
@@ -39,15 +36,15 @@ __all__ = ["MaxSupCallback"]
 class MaxSupCallback(Callback):
     """Everything a MaxSup criterion needs from a trainer, for ``lightning.pytorch`` and ``pytorch_lightning`` alike.
 
-    Before every epoch, and right after a checkpoint was restored, the schedule is told how far training is. During
+    Before every epoch, and right after a checkpoint was restored, it tells the schedule how far training is. During
     validation, testing and prediction the criterion is plain cross-entropy, whatever the LightningModule does with its
-    mode. After every training epoch the strength and the terms of label smoothing are logged as ``maxsup/alpha``,
-    ``maxsup/error_amplification`` and so on, and a loss that learns from epochs (``ols``) does. A loss that the first
-    training step does not call is an error.
+    mode. After every training epoch it logs the strength and the terms of label smoothing as ``maxsup/alpha``,
+    ``maxsup/error_amplification`` and so on, and ends the epoch of a loss that learns from epochs (``ols``). It is an
+    error if the first training step does not call the loss.
 
     Args:
         criterion: Attribute of the LightningModule that holds the loss, dots allowed; not needed where it has only one.
-        per_step: Advance with every optimiser step in place of every epoch.
+        per_step: Advance with every optimiser step instead of every epoch.
         monitor: Log the terms; costs a few small operations on the logits of every training batch. Batches with mixed
             labels (mixup, cutmix) have no true class to compare with and are left out, with one warning.
 
@@ -57,13 +54,12 @@ class MaxSupCallback(Callback):
 
     def __init__(self, criterion: str | None = None, *, per_step: bool = False, monitor: bool = True) -> None:
         super().__init__()
-        self.criterion = criterion
-        self.per_step = per_step
-        self.monitor = monitor
+        self.criterion, self.per_step, self.monitor = criterion, per_step, monitor
         self._terms: LoggedTerms | None = None
         self._hook: RemovableHandle | None = None
         self._was_training = True
         self._has_been_called = False
+        # Epochs or steps of this run, and of the run that a checkpoint comes from.
         self._num_units: int | None = None
         self._num_units_before: int | None = None
 
@@ -83,25 +79,25 @@ class MaxSupCallback(Callback):
         self._has_been_called = False
         self._terms = LoggedTerms(loss, monitor=self.monitor)
         self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
-        if trainer.global_step == 0:  # a checkpoint may be of the middle of an epoch, which goes on
+        if trainer.global_step == 0:  # a checkpoint may come from the middle of an epoch, which goes on
             loss.end_epoch()
         self._advance(trainer, loss)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Advance the schedule, and start counting anew."""
+        """Advance the schedule and reset what is logged."""
         assert self._terms is not None
         self._terms.reset()
         self._advance(trainer, self._loss(pl_module))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Advance the schedule where it goes by steps."""
+        """Advance a schedule that moves with steps."""
         if self.per_step:
             self._advance(trainer, self._loss(pl_module))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop after the first step if it does not come from the loss; a step that gave nothing was skipped."""
+        """Stop after the first step if it did not call the loss; a step without a result was skipped."""
         is_skipped = pl_module.automatic_optimization and outputs in (None, {})
         if not self._has_been_called and not is_skipped:
             raise RuntimeError(
@@ -110,7 +106,7 @@ class MaxSupCallback(Callback):
             )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the strength and the terms of this epoch, and let a loss that learns from epochs learn."""
+        """Log the strength and the terms of this epoch, and end the epoch of the loss."""
         assert self._terms is not None
         self._loss(pl_module).end_epoch()
         pl_module.log_dict(self._terms.collected(pl_module.device), rank_zero_only=False, sync_dist=False)
@@ -122,7 +118,7 @@ class MaxSupCallback(Callback):
             self._hook = None
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Take the hook off the criterion."""
+        """The same after a failure."""
         self.on_train_end(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -140,22 +136,20 @@ class MaxSupCallback(Callback):
     on_test_end = on_predict_end = on_validation_end
 
     def state_dict(self) -> dict[str, Any]:
-        """How long the run is, which a run that goes on from here should agree with."""
+        """How long the run is; a run that continues from here should be as long."""
         return {"num_units": self._num_units, "per_step": self.per_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember what a checkpoint says; strengths themselves are worked out from the trainer's counters."""
+        """Remember what a checkpoint says; strengths themselves follow from the trainer's counters."""
         if state_dict["per_step"] == self.per_step:
             self._num_units_before = state_dict["num_units"]
 
     def _loss(self, pl_module: LightningModule) -> RegularizedLoss:
         if self.criterion is not None:
-            try:
+            with suppress(AttributeError):
                 found = attrgetter(self.criterion)(pl_module)
-            except AttributeError:
-                found = None
-            if isinstance(found, RegularizedLoss):
-                return found
+                if isinstance(found, RegularizedLoss):
+                    return found
             raise ValueError(
                 f"criterion must name a loss of maxsup on {type(pl_module).__name__}; got {self.criterion!r}. "
                 "Pass the attribute that holds it, for instance criterion='criterion'."
@@ -190,10 +184,9 @@ class MaxSupCallback(Callback):
         return int(num_steps)
 
     def _advance(self, trainer: Trainer, loss: RegularizedLoss) -> None:
-        if self._num_units is None:
-            return
-        unit = trainer.global_step if self.per_step else trainer.current_epoch
-        loss.set_progress(min(epoch_progress(unit, self._num_units), 1.0))
+        if self._num_units is not None:
+            unit = trainer.global_step if self.per_step else trainer.current_epoch
+            loss.set_progress(min(epoch_progress(unit, self._num_units), 1.0))
 
     def _count(self, loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
         if loss.training and self._terms is not None:
@@ -203,9 +196,9 @@ class MaxSupCallback(Callback):
 
 
 def _num_epochs(trainer: Trainer, pl_module: LightningModule) -> int | None:
-    """How many epochs a run has; ``max_steps`` may end it before ``max_epochs`` does. None if nobody can say."""
+    """How many epochs a run has, None if that is unknown; ``max_steps`` may end it before ``max_epochs`` does."""
     num_epochs = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else None
-    if trainer.max_steps < 0 or not pl_module.automatic_optimization:  # whose steps nobody can foresee
+    if trainer.max_steps < 0 or not pl_module.automatic_optimization:  # then steps cannot be foreseen
         return num_epochs
     num_batches = trainer.num_training_batches
     if math.isinf(num_batches):

@@ -13,19 +13,15 @@ from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.head.soft_cap import soft_capped
 from maxsup.losses.monitor import DecompositionMonitor
 
-# The terms take a few passes over the logits they look at, which for a vocabulary would cost more than the loss.
+# The terms need a few passes over the logits, which for a whole vocabulary would cost more than the loss.
 _NUMEL = 2**21
 
 
 class LoggedTerms:
     """Strength of a loss and the terms of label smoothing since the last log, as ``maxsup/alpha`` and so on.
 
-    Of a batch of more than two million logits every second row is looked at, every third and so on, beginning with
-    another one each time; ``maxsup/num_samples`` says how many rows there were.
-
-    Args:
-        criterion: The loss.
-        monitor: False for the strength alone.
+    In a batch of more than two million logits only every second row counts, or every third and so on, starting at
+    another row each time; ``maxsup/num_samples`` is the number of rows. ``monitor=False`` logs the strength alone.
 
     Example:
         >>> import maxsup
@@ -47,19 +43,25 @@ class LoggedTerms:
         if self._monitor is None:
             return
         if target.is_floating_point():
-            self._warn_of_mixed_labels()
+            if not self._has_met_mixed_labels:
+                self._has_met_mixed_labels = True
+                warnings.warn(
+                    "Batches with mixed labels are left out of what is logged, because they have no single true class. "
+                    "Give the callback monitor=False if all batches are mixed.",
+                    UserWarning,
+                    stacklevel=2,
+                )
             return
-        alpha = getattr(self.criterion, "alpha", 1.0)
         if logits.dim() == 1:
             logits, target = logits.unsqueeze(0), target.unsqueeze(0)
         chosen = self._chosen(len(logits), logits.numel())
-        self._monitor.update(logits[chosen], target[chosen], alpha=alpha)
+        self._monitor.update(logits[chosen], target[chosen], alpha=getattr(self.criterion, "alpha", 1.0))
 
     @torch.no_grad()
     def update_head(
         self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, soft_cap: float = 0.0
     ) -> None:
-        """Count a training batch ``hidden (N, D)`` of a linear head, of whose logits the sample alone is formed."""
+        """Count a training batch ``hidden (N, D)`` of a linear head; only the logits of the sample are formed."""
         if self._monitor is not None:
             chosen = self._chosen(len(hidden), len(hidden) * len(weight))
             logits = F.linear(hidden[chosen], weight, bias)
@@ -72,26 +74,15 @@ class LoggedTerms:
         return slice(self._turn % step, None, step)
 
     def reset(self) -> None:
-        """Start counting anew."""
+        """Forget what was counted."""
         if self._monitor is not None:
             self._monitor.reset()
 
     def collected(self, device: torch.device | str = "cpu") -> dict[str, float]:
-        """What there is to log, added up over all processes, each of which must ask; counting starts anew."""
+        """The values to log, summed over all processes, each of which must call this; then reset."""
         values = {str(self.criterion.strength): self.criterion.current_strength}
         if self._monitor is not None:
             self._monitor.sync(device)
             values |= self._monitor.compute()
             self._monitor.reset()
         return {f"maxsup/{name}": value for name, value in values.items() if not math.isnan(value)}
-
-    def _warn_of_mixed_labels(self) -> None:
-        if self._has_met_mixed_labels:
-            return
-        self._has_met_mixed_labels = True
-        warnings.warn(
-            "Batches with mixed labels are left out of what is logged, because they have no single true class. "
-            "Give the callback monitor=False if all batches are mixed.",
-            UserWarning,
-            stacklevel=3,
-        )

@@ -14,14 +14,9 @@ __all__ = ["follow_model", "replace_label_smoothing"]
 
 
 def follow_model(criterion: RegularizedLoss, model: nn.Module) -> RemovableHandle:
-    """Have a criterion be in training mode whenever the model is, for trainers that switch the model alone.
+    """Switch a criterion to the mode of the model whenever that is called, for trainers that switch the model alone.
 
-    Args:
-        criterion: A loss of this package.
-        model: The model whose outputs it is given.
-
-    Returns:
-        A handle whose ``remove()`` ends it.
+    ``remove()`` of the handle ends it.
 
     Example:
         >>> criterion, model = MaxSupLoss(alpha=0.1), torch.nn.Linear(2, 3)
@@ -59,15 +54,10 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
 
     Args:
         criterion: ``nn.CrossEntropyLoss`` with ``label_smoothing`` above 0, timm's ``LabelSmoothingCrossEntropy``, or a
-            module that holds such criteria among its parts. Weights are taken over on their device, and the mode
-            (training or evaluation) is kept. **A module that holds criteria is changed in place and returned**; its
-            criteria without smoothing stay as they are.
-        schedule: Strength over training in place of the old smoothing, such as ``Linear(0.1, 0.2)``; somebody has to
-            call ``set_progress`` then.
-
-    Raises:
-        TypeError: The criterion is not a cross-entropy over classes.
-        ValueError: There is no label smoothing to replace, or the criterion is compiled already.
+            module that holds such criteria. Weights, their device and the mode (training or evaluation) are kept. **A
+            module that holds criteria is changed in place and returned**; its criteria without smoothing stay.
+        schedule: Strength over training in place of the old smoothing, such as ``Linear(0.1, 0.2)``; it needs calls
+            of ``set_progress``.
 
     Example:
         >>> criterion = replace_label_smoothing(torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255))
@@ -76,7 +66,7 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
     """
     if _is_cross_entropy(criterion):
         return _replacement(criterion, schedule)
-    if not isinstance(criterion, nn.Module) or not any(True for _ in criterion.children()):
+    if not isinstance(criterion, nn.Module) or not list(criterion.children()):
         name = getattr(criterion, "__name__", type(criterion).__name__)
         raise TypeError(
             f"criterion must be nn.CrossEntropyLoss or timm's LabelSmoothingCrossEntropy, or hold one; got {name}. "

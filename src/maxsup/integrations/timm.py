@@ -1,7 +1,7 @@
 """timm: its own training script, run with MaxSup as the training loss.
 
-In a loop of your own ``MaxSupLoss`` is the criterion as it stands: it takes labels and the mixed labels of ``Mixup``,
-and fits into ``timm.task.ClassificationTask``. This module is for the script: ::
+In a loop of your own use ``MaxSupLoss`` directly: it takes labels and the mixed labels of ``Mixup``, and fits into
+``timm.task.ClassificationTask``. This module is for the script: ::
 
     python -m maxsup.integrations.timm train DATA --script train.py --model resnet50 --loss maxsup --alpha 0.1
 
@@ -20,7 +20,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -31,9 +31,8 @@ from torch.nn import functional as F
 
 from maxsup.core.checks import check_number
 from maxsup.core.errors import MaxsupError
-from maxsup.core.installation import install_command
 from maxsup.core.schedules import Linear, epoch_progress
-from maxsup.integrations.schedule_epochs import check_epochs
+from maxsup.integrations.checks import check_epochs, not_installed
 from maxsup.losses import MaxSupLoss
 
 __all__ = ["load_script", "main", "use_maxsup"]
@@ -42,17 +41,17 @@ SCRIPT_VARIABLE = "MAXSUP_TIMM_SCRIPT"
 # Where timm may put its script once it is part of the package; up to 1.0.30 it is not.
 _SCRIPT_MODULE = "timm.train"
 _SEAMS = ("main", "train_one_epoch")
-# Newest first: whatever makes the scheduler also says how many epochs there will be, cooldown included.
+# Newest first. What makes the scheduler also returns the number of epochs, cooldown included.
 _SCHEDULER_MAKERS = ("create_scheduler_v2", "create_scheduler")
 _OTHER_LOSSES = ("bce_loss", "jsd_loss")
-# Criteria of torch and timm whose place MaxSup can take: a softmax over classes, labels or mixed labels.
+# Criteria of torch and timm that MaxSup can replace: a softmax over classes, with labels or mixed labels.
 _REPLACEABLE = ("CrossEntropyLoss", "LabelSmoothingCrossEntropy", "SoftTargetCrossEntropy")
 
 _logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``python -m maxsup.integrations.timm`` with these words; gives the exit code."""
+    """Run ``python -m maxsup.integrations.timm`` with these words, and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _train(words)
@@ -73,7 +72,7 @@ def _train(words: list[str]) -> None:
             "Leave --smoothing out, or add --allow-both to have both."
         )
     if importlib.util.find_spec("timm") is None:
-        raise MaxsupError(f"maxsup.integrations.timm needs timm; got none. Install it with {install_command('timm')}.")
+        raise MaxsupError(str(not_installed("timm")))
     alpha = options.alpha if options.alpha_end is None else Linear(options.alpha, options.alpha_end)
     script = load_script(options.script)
     use_maxsup(script, MaxSupLoss(alpha), smoothing=smoothing)
@@ -86,7 +85,7 @@ def _train(words: list[str]) -> None:
 
 
 def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, and what is left for the script, in its order."""
+    """Our options, and the words that are left for the script, in their order."""
     parser = argparse.ArgumentParser(
         prog="python -m maxsup.integrations.timm",
         usage="%(prog)s train DATA [--script PATH] [--loss maxsup] [--alpha A] [--alpha-end A] [options of timm]",
@@ -95,9 +94,7 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--script", type=Path, help=f"timm's train.py (default: ${SCRIPT_VARIABLE}, then ./train.py)")
     parser.add_argument("--loss", default="maxsup", choices=["maxsup"], help="the training loss")
     parser.add_argument("--alpha", type=float, default=0.1, help="strength, in the first epoch (default: 0.1)")
-    parser.add_argument(
-        "--alpha-end", type=float, help="strength in the last epoch, on a straight line (default: same)"
-    )
+    parser.add_argument("--alpha-end", type=float, help="strength in the last epoch, linear between (default: same)")
     parser.add_argument("--smoothing", type=float, help="label smoothing of timm; off unless --allow-both is given")
     parser.add_argument("--allow-both", action="store_true", help="label smoothing and MaxSup together")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -116,9 +113,8 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def load_script(path: Path | None = None) -> ModuleType:
     """The training script of timm as a module, without starting it.
 
-    Args:
-        path: Where it is; otherwise the environment variable ``MAXSUP_TIMM_SCRIPT``, a module of timm itself, or
-            ``train.py`` in the current folder.
+    Without ``path`` it is the file that the environment variable ``MAXSUP_TIMM_SCRIPT`` names, a module of timm itself,
+    or ``train.py`` in the current folder.
     """
     given = path or (Path(found) if (found := os.environ.get(SCRIPT_VARIABLE)) else None)
     if given is None and importlib.util.find_spec(_SCRIPT_MODULE):
@@ -129,11 +125,11 @@ def load_script(path: Path | None = None) -> ModuleType:
     if not file.is_file():
         what = f"the script {str(given)!r} is not there" if given else "there is none here"
         raise MaxsupError(
-            f"timm's train.py must be given; got nothing: {what}. It is not part of the installed package: git clone "
-            f"--depth 1 --branch v{version('timm')} https://github.com/huggingface/pytorch-image-models and pass "
-            f"--script pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
+            f"timm's train.py must be given; {what}. It is not part of the installed package: git clone --depth 1 "
+            f"--branch v{version('timm')} https://github.com/huggingface/pytorch-image-models and pass --script "
+            f"pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
         )
-    # Read before it is run: any project may have a train.py, and most start training when they are imported.
+    # Parsed before it is run: any project may have a train.py, and most start training when they are imported.
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError):
@@ -151,11 +147,11 @@ def load_script(path: Path | None = None) -> ModuleType:
 def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 0.0) -> None:
     """Make the script train with ``criterion``, and advance its schedule before every epoch.
 
-    The first epoch after ``--resume`` gets its own strength, because it is worked out from the epoch.
+    The first epoch after ``--resume`` gets its own strength, because that follows from the epoch.
 
     Args:
-        script: What :func:`load_script` gave; ``train_one_epoch`` and ``create_scheduler_v2`` are wrapped.
-        criterion: The training loss; class weights of the script's own criterion are taken over.
+        script: What :func:`load_script` returned; ``train_one_epoch`` and ``create_scheduler_v2`` are wrapped.
+        criterion: The training loss; it gets the class weights of the script's own criterion.
         smoothing: Label smoothing on top, for labels that no ``Mixup`` has smoothed already.
     """
     train_one_epoch = script.train_one_epoch
@@ -171,21 +167,24 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
     if smoothing > 0:
         criterion.register_forward_pre_hook(functools.partial(_smoothed_labels, smoothing=smoothing))
 
-    def counted(make: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:
-        @functools.wraps(make)
-        def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, int]:
-            nonlocal num_epochs
-            made = make(*args, **kwargs)
-            num_epochs = made[1]
-            return made
+    make_scheduler = getattr(script, maker)
 
-        return wrapped
+    @functools.wraps(make_scheduler)
+    def counting_epochs(*args: Any, **kwargs: Any) -> tuple[Any, int]:
+        nonlocal num_epochs
+        made: tuple[Any, int] = make_scheduler(*args, **kwargs)
+        num_epochs = made[1]
+        return made
 
     @functools.wraps(train_one_epoch)
     def with_maxsup(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         epoch, settings = bound.arguments["epoch"], bound.arguments.get("args")
-        _check_flags(settings)
+        # Wherever they came from; without smoothing the script itself ignores them.
+        for flag in _OTHER_LOSSES:
+            if getattr(settings, flag, False):
+                name = flag.replace("_", "-")
+                raise MaxsupError(f"--{name} must be left out with --loss maxsup; got both. Choose one training loss.")
         if holder == "task":
             # A compiled task keeps the one it was made from.
             task = getattr(bound.arguments["task"], "_orig_mod", bound.arguments["task"])
@@ -207,17 +206,8 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
             metrics["alpha"] = criterion.alpha  # timm writes what it gets here to summary.csv
         return metrics
 
-    setattr(script, maker, counted(getattr(script, maker)))
+    setattr(script, maker, counting_epochs)
     script.train_one_epoch = with_maxsup  # type: ignore[attr-defined]
-
-
-def _check_flags(settings: Any) -> None:
-    """Refuse flags for another loss, wherever they came from; without smoothing the script itself forgets them."""
-    for flag in _OTHER_LOSSES:
-        if getattr(settings, flag, False):
-            raise MaxsupError(
-                f"--{flag.replace('_', '-')} must be left out with --loss maxsup; got both. Choose one training loss."
-            )
 
 
 def _taken_over(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
@@ -252,9 +242,8 @@ def _smoothed_labels(criterion: nn.Module, args: tuple[Any, ...], smoothing: flo
 
 
 def _check_seams(names: set[str], where: str) -> None:
-    missing = [name for name in _SEAMS if name not in names]
-    if missing:
-        raise _missing_seam(where, " and ".join(f"{name}()" for name in missing))
+    if missing := [f"{name}()" for name in _SEAMS if name not in names]:
+        raise _missing_seam(where, " and ".join(missing))
 
 
 def _missing_seam(where: str, what: str) -> MaxsupError:

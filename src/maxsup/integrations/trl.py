@@ -2,8 +2,8 @@
 
 **Use it** as ``LinearSFTTrainer(model, args=..., train_dataset=..., loss=MaxSupLoss(alpha=0.1))``; everything else is
 TRL's: packing, padding-free batches, completion-only and assistant-only labels, LoRA below the head, checkpoints.
-**Seam.** TRL computes its loss from the hidden states and never asks the model for one. While training, this class
-calls the model as transformers' ``Trainer`` does, and the model's head has the loss (``use_linear_loss``).
+**Seam.** TRL computes its loss from the hidden states and never asks the model for one. In training, this class calls
+the model as transformers' ``Trainer`` does, and the model's head computes the loss (``use_linear_loss``).
 **Evaluation** is TRL's, a plain negative log-likelihood with entropy and token accuracy. Training logs have
 ``maxsup/wrong_share`` in place of token accuracy, and neither entropy nor the number of tokens.
 """
@@ -15,17 +15,15 @@ from typing import Any
 from torch import Tensor
 from transformers import Trainer
 
-from maxsup.core.installation import install_command
-from maxsup.integrations.huggingface_linear import use_linear_loss
-from maxsup.integrations.huggingface_models import unwrapped
+from maxsup.integrations.checks import not_installed
+from maxsup.integrations.huggingface.linear import use_linear_loss
+from maxsup.integrations.huggingface.models import unwrapped
 from maxsup.losses import RegularizedLoss
 
 try:
     from trl import SFTTrainer  # type: ignore[attr-defined]
 except ImportError as error:
-    raise ImportError(
-        f"maxsup.integrations.trl needs trl; got none. Install it with {install_command('trl')}."
-    ) from error
+    raise not_installed("trl") from error
 
 __all__ = ["LinearSFTTrainer"]
 
@@ -34,11 +32,10 @@ class LinearSFTTrainer(SFTTrainer):
     """``SFTTrainer`` whose training loss is one of this package, computed without logits.
 
     Args:
-        model: As ``SFTTrainer`` takes it, its name or the model itself.
+        model: As ``SFTTrainer`` takes it, like all other arguments.
         loss: What :func:`maxsup.integrations.huggingface.use_linear_loss` takes, such as ``MaxSupLoss(alpha=0.1)``.
-        per_step: Advance a schedule with every optimiser step in place of every epoch.
-        monitor: Log the terms of label smoothing, of a sample of the rows.
-        others: What ``SFTTrainer`` takes.
+        per_step: As in :class:`maxsup.integrations.huggingface.TrainerLossCallback`.
+        monitor: The same.
     """
 
     def __init__(
@@ -55,10 +52,10 @@ class LinearSFTTrainer(SFTTrainer):
         trained: Any = self.model
         self.linear_loss = use_linear_loss(trained, loss)
         self.linear_loss.attach(trained, args)
-        # First, so that what is added to a log reaches those who report it.
+        # First, so that what it adds to a log reaches the callbacks that report the log.
         self.callback_handler.callbacks.insert(0, self.linear_loss.callback(per_step=per_step, monitor=monitor))
         if self.aux_loss_enabled:
-            # TRL tells the config, and models have read that already.
+            # TRL sets it in the config, which models have read already.
             unwrapped(trained).router_aux_loss_coef = self.router_aux_loss_coef
 
     def compute_loss(
@@ -77,8 +74,8 @@ class LinearSFTTrainer(SFTTrainer):
             inputs["output_router_logits"] = True
         loss, outputs = Trainer.compute_loss(self, model, inputs, True, num_items_in_batch)
         if self.aux_loss_enabled and num_items_in_batch is not None:
-            # The model adds its further loss once to each micro-batch, and Trainer multiplies it by the processes;
-            # TRL counts it once a step.
+            # The model adds its auxiliary loss to each micro-batch, and Trainer multiplies it by the number of
+            # processes; TRL counts it once a step.
             num_batches = self.accelerator.num_processes // self.get_tp_size()
             times = num_batches if self.args.average_tokens_across_devices else 1
             share = 1 / self.current_gradient_accumulation_steps - times

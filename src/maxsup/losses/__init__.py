@@ -1,6 +1,6 @@
-"""All losses: a pure function and a module each, found by name.
+"""All losses, each as a pure function and as a module, found by name.
 
-A file in this folder, or among its relatives, with an ``@LOSSES.register`` decorator is the whole registration:
+A file in this folder or in ``relatives`` with an ``@LOSSES.register`` decorator is all that a loss needs:
 ``create_loss``, ``maxsup ls losses``, this module, ``maxsup.functional`` and the contract tests find it. The imports
 below are for type checkers.
 """
@@ -40,33 +40,13 @@ for _folder in (__name__, relatives.__name__):
         import_module(f"{_folder}.{_module.name}")
 
 __all__ = [
-    "LOSSES",
-    "AdaptiveConditionalLabelSmoothingLoss",
-    "AdaptiveLabelSmoothingLoss",
-    "ConfidencePenaltyLoss",
-    "CrossEntropyLoss",
-    "DistillationLoss",
-    "DualFocalLoss",
-    "ErrorAmplificationMaxLoss",
-    "ErrorAmplificationMeanLoss",
-    "FocalLabelSmoothingLoss",
-    "FocalLoss",
-    "FocalMaxSupLoss",
-    "LabelSmoothingLoss",
-    "LinearMaxSupLoss",
-    "LogitNormLoss",
-    "LogitPenaltyLoss",
-    "MarginLabelSmoothingLoss",
-    "MaxSupLoss",
-    "OnlineLabelSmoothingLoss",
-    "Poly1Loss",
-    "RegularizationOnlyLoss",
-    "RegularizedLoss",
-    "ZipfLabelSmoothingLoss",
-    "create_loss",
-    "describe_losses",
-    "list_losses",
-]
+    "LOSSES", "AdaptiveConditionalLabelSmoothingLoss", "AdaptiveLabelSmoothingLoss", "ConfidencePenaltyLoss",
+    "CrossEntropyLoss", "DistillationLoss", "DualFocalLoss", "ErrorAmplificationMaxLoss", "ErrorAmplificationMeanLoss",
+    "FocalLabelSmoothingLoss", "FocalLoss", "FocalMaxSupLoss", "LabelSmoothingLoss", "LinearMaxSupLoss",
+    "LogitNormLoss", "LogitPenaltyLoss", "MarginLabelSmoothingLoss", "MaxSupLoss", "OnlineLabelSmoothingLoss",
+    "Poly1Loss", "RegularizationOnlyLoss", "RegularizedLoss", "ZipfLabelSmoothingLoss", "create_loss",
+    "describe_losses", "list_losses",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -78,7 +58,7 @@ def __getattr__(name: str) -> Any:
 
 
 def create_loss(name: str, **options: Any) -> RegularizedLoss:
-    """The loss registered under ``name``; an option it does not have is an error, never ignored.
+    """The loss registered under ``name``; an unknown option is an error.
 
     Example:
         >>> create_loss("maxsup", alpha=0.2)
@@ -109,16 +89,14 @@ def list_losses() -> list[str]:
 
 
 def describe_losses() -> list[dict[str, Any]]:
-    """One entry a loss: name, summary, formula, strength (the option that sets it) and default, source, and needs."""
-    return [
-        {
-            "name": name,
-            "summary": LOSSES.facts(name)["summary"],
-            "formula": LOSSES.facts(name)["formula"],
-            "strength": loss.strength,
-            "default": None if loss.strength is None else loss().current_strength,
-            "source": LOSSES.facts(name)["source"],
-            "needs": [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)],
-        }
-        for name, loss in ((name, LOSSES[name]) for name in LOSSES)
-    ]
+    """One entry per loss: name, summary, formula, strength (the option that sets it) and default, source, and needs."""
+    rows = []
+    for name in LOSSES:
+        loss, facts = LOSSES[name], LOSSES.facts(name)
+        default = None if loss.strength is None else loss().current_strength
+        needs = [*loss.needs, *(f"{need} (optional)" for need in loss.optional_needs)]
+        rows.append({
+            "name": name, "summary": facts["summary"], "formula": facts["formula"],
+            "strength": loss.strength, "default": default, "source": facts["source"], "needs": needs,
+        })  # fmt: skip
+    return rows

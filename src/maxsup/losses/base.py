@@ -1,4 +1,4 @@
-"""What all losses share as modules: strength, schedule, evaluation, and what they need besides logits and targets."""
+"""What all losses share as modules: strength, schedule, evaluation, and inputs besides logits and targets."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, w
 
 Strength = float | Schedule
 
-# Progress is kept in whole units of 2**-53: an integer buffer follows the module to every device (some have no float64)
-# and survives `half()`, and a restored loss computes its strength from the very same number.
+# Progress is stored as an integer in units of 2**-53: an integer buffer follows the module to every device (some have
+# no float64) and survives `half()`, and a restored loss computes its strength from exactly the same number.
 _PROGRESS_UNITS = 2**53
 _NEVER_ADVANCED = -1
-# Before torch 2.5 a compiler takes a new tensor for a new loss, and compiles again.
+# Before torch 2.5 a new strength tensor makes the compiler compile again.
 _REFILLS_STRENGTH = torch.__version__ < "2.5"
 
 
 class LossOptions(TypedDict, total=False):
-    """Options that every loss module takes; see :class:`maxsup.losses.reduction.ReductionOptions`."""
+    """Options of every loss module; see :class:`maxsup.losses.reduction.ReductionOptions`."""
 
     weight: Tensor | None
     ignore_index: int
@@ -41,14 +41,15 @@ class LossOptions(TypedDict, total=False):
 class RegularizedLoss(nn.Module):
     """Base of all losses: training objective in ``train()`` mode, plain cross-entropy in ``eval()`` mode.
 
-    A subclass says on the class what it is: ``function`` is the loss as a pure function, ``strength`` names the option
-    that sets how strong the term is, ``needs`` the keyword arguments of ``forward`` without which there is none. Where
-    the function takes more than the strength, the subclass calls it in ``_objective``.
+    Class attributes describe a loss. ``function`` is the loss as a pure function, ``strength`` names the option that
+    sets how strong the term is, ``own_options`` names attributes that the function takes besides, and ``needs`` the
+    keyword arguments that ``forward`` cannot do without.
     """
 
     function: ClassVar[staticmethod[..., Tensor]]
     strength: ClassVar[str | None] = "alpha"
     strength_limit: ClassVar[float] = math.inf
+    own_options: ClassVar[tuple[str, ...]] = ()
     needs: tuple[str, ...] = ()
     optional_needs: ClassVar[tuple[str, ...]] = ()
 
@@ -70,10 +71,7 @@ class RegularizedLoss(nn.Module):
         check_choice("empty", empty, EMPTY)
         check_number("z_loss", z_loss)
         self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.reduction = reduction
-        self.empty = empty
-        self.z_loss = z_loss
+        self.ignore_index, self.reduction, self.empty, self.z_loss = ignore_index, reduction, empty, z_loss
         if isinstance(strength, Constant):
             strength = strength.value
         self.schedule = strength if isinstance(strength, Schedule) else None
@@ -90,34 +88,34 @@ class RegularizedLoss(nn.Module):
 
     @property
     def current_strength(self) -> float:
-        """The strength in force now; ``nan`` while a schedule has not been advanced."""
+        """The current strength; ``nan`` until a schedule has been advanced."""
         return math.nan if self._value is None else float(self._value)
 
     def set_progress(self, progress: float) -> None:
-        """Tell the schedule how far training is, from 0 (first epoch) to 1 (last); a constant strength stays."""
+        """Advance the schedule to ``progress``, from 0 (first epoch) to 1 (last); a constant strength stays."""
         if self.schedule is None:
             return
         assert self.progress_units is not None
-        self.schedule(progress)  # complains about a progress outside [0, 1]
+        self.schedule(progress)  # raises for a progress outside [0, 1]
         units = round(progress * _PROGRESS_UNITS)
         value = self.schedule(units / _PROGRESS_UNITS)
         self._check_strength(value)
         if _REFILLS_STRENGTH:
             self._value.fill_(value)
-        else:  # a backward pass that is still to come keeps the old one
+        else:  # a pending backward pass keeps the old one
             self._value = _strength_tensor(value)
         self.progress_units.fill_(units)
         self._advanced = True
 
     def reset_parameters(self) -> None:
-        """Forget what was learnt; torch asks for it where a module was built on ``meta`` and then got its memory."""
+        """Forget the state; torch calls this after it has materialised a module that was built on ``meta``."""
         if self.schedule is not None and self.progress_units is not None:
             self.progress_units.fill_(_NEVER_ADVANCED)
             self._value = _strength_tensor(math.nan)
             self._advanced = False
 
     def end_epoch(self) -> None:
-        """Called by the training loop after each epoch; losses that learn from an epoch override it."""
+        """Learn from the epoch that ended; the training loop calls this, and most losses do nothing."""
 
     def forward(
         self, input: Tensor, target: Tensor, *, num_items: float | Tensor | None = None, **extras: Tensor
@@ -127,7 +125,7 @@ class RegularizedLoss(nn.Module):
         Args:
             input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
             target: Class indices, or probabilities of the shape of ``input``.
-            num_items: Denominator in place of the number of targets here, for accumulation and several processes.
+            num_items: Denominator in place of the number of targets, for gradient accumulation and several processes.
             extras: What ``needs`` names.
         """
         input, target = whole(input), whole(target)
@@ -150,9 +148,10 @@ class RegularizedLoss(nn.Module):
         return loss
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """The objective in training mode, from ``self._value``, the options of the reduction and the extras."""
+        """The objective in training mode; ``options`` are those of the reduction and the extras."""
         strength = () if self.strength is None else (self._value,)
-        return self.function(input, target, *strength, **options)
+        own = {name: getattr(self, name) for name in self.own_options}
+        return self.function(input, target, *strength, **own, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""
@@ -179,7 +178,7 @@ class RegularizedLoss(nn.Module):
         for extra in extras:
             if extra not in known:
                 takes = " and ".join(("num_items", *known))
-                raise TypeError(f"{name} must be called with what it takes; got {extra!r}. It takes {takes}.")
+                raise TypeError(f"{name} must be called with inputs that it takes; got {extra!r}. It takes {takes}.")
         missing = [need for need in self.needs if extras.get(need) is None]
         if self.training and missing:
             need = missing[0]
@@ -205,12 +204,12 @@ class RegularizedLoss(nn.Module):
             return
         if self._value is None or self.current_strength == 0 or target.numel() == 0:
             return
-        if target.shape[min(1, target.dim() - 1)] == 2:  # of two classes, mixing alone leaves no zero either
+        if target.shape[min(1, target.dim() - 1)] == 2:  # with two classes, mixing alone leaves no zero either
             return
         self._targets_checked = True
         try:
             smallest = float(target.min())
-        except RuntimeError:  # inside vmap a tensor has no single value to look at
+        except RuntimeError:  # inside vmap a tensor has no single value
             return
         if smallest > 0:
             warnings.warn(
@@ -222,10 +221,10 @@ class RegularizedLoss(nn.Module):
             )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow the module to its device, without what a cast or ``to_empty`` would do to the state.
+        """Move the state with the module, but protect it from casts and from ``to_empty``.
 
-        A count in bfloat16 stops at 256, so state stays in single precision at least. Memory that a state on ``meta``
-        gets has nothing in it: the state starts anew, and class weights, which nobody knows then, show as ``nan``.
+        A count in bfloat16 stops at 256, so state keeps at least float32. State that was on ``meta`` gets memory
+        without content: it is reset, and class weights, whose values are unknown, become ``nan``.
         """
         before = dict(self._buffers)
         super()._apply(fn, recurse)
@@ -252,23 +251,23 @@ class RegularizedLoss(nn.Module):
                 self.set_progress(units / _PROGRESS_UNITS)
 
 
+def named_strength() -> property:
+    """``current_strength`` under the name of the option that sets it."""
+    return property(lambda loss: loss.current_strength, doc="The current strength.")
+
+
 class AlphaLoss(RegularizedLoss):
     """A loss whose strength is called ``alpha``."""
+
+    alpha = named_strength()
 
     def __init__(self, alpha: Strength = 0.1, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
 
-    @property
-    def alpha(self) -> float:
-        """The strength in force now."""
-        return self.current_strength
-
 
 def _strength_tensor(value: float) -> Tensor:
-    """A tensor, so that a compiled loss sees a new strength without being compiled again.
-
-    Not a buffer: a number on the host combines with logits on any device and never loses digits to `half()`.
-    """
+    # A tensor, so that a compiled loss sees a new strength without another compilation. It is not a buffer: a number on
+    # the host combines with logits on any device and never loses digits to `half()`.
     return torch.tensor(value, dtype=torch.float64, device="cpu")
 
 

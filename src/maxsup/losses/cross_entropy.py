@@ -2,7 +2,7 @@
 
 **Formula.** ``lse(z) - z_gt``.
 **Use it** as the reference of every comparison, and always in evaluation.
-**Interacts with** nothing: it is ``F.cross_entropy`` with ``num_items``, ``empty`` and ignored rows that may be nan.
+**Interacts with** nothing: it is ``F.cross_entropy`` with ``num_items`` and ``empty``, and ignored rows may be nan.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Mixup and cutmix: the mixed label is smoothed here, so it must not be smoothed t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 from typing_extensions import Unpack
@@ -41,19 +41,19 @@ WEIGHT_MODES = ("sample", "torch")
 
 
 class LabelSmoothingTerms(NamedTuple):
-    """The two parts of ``z_gt - mean z``, one value a sample each (paper, ``eq:decomp``, without alpha)."""
+    """The two parts of ``z_gt - mean z`` per sample (paper, ``eq:decomp``, without alpha)."""
 
     regularization: Tensor
     error_amplification: Tensor
 
 
 def label_smoothing_terms(input: Tensor, target: Tensor) -> LabelSmoothingTerms:
-    r"""What label smoothing penalises, split into its helpful and its harmful part.
+    r"""What label smoothing penalises, split into a helpful and a harmful part.
 
     .. math::
         \frac{1}{K} \sum_{z_m < z_{gt}} (z_{gt} - z_m), \qquad \frac{1}{K} \sum_{z_n > z_{gt}} (z_{gt} - z_n)
 
-    The second is zero on a correct prediction and negative on a wrong one: lowering the true logit then pays.
+    The second is 0 on a correct prediction and negative on a wrong one, where lowering the true logit lowers the loss.
 
     Example:
         >>> terms = label_smoothing_terms(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
@@ -142,6 +142,7 @@ class LabelSmoothingLoss(AlphaLoss):
 
     function = staticmethod(label_smoothing_cross_entropy)
     strength_limit = 1.0
+    own_options = ("convention", "weight_mode")
 
     def __init__(
         self,
@@ -156,10 +157,4 @@ class LabelSmoothingLoss(AlphaLoss):
         check_choice("weight_mode", weight_mode, WEIGHT_MODES)
         if weight_mode == "torch":
             _check_torch_mode(self.z_loss)
-        self.convention = convention
-        self.weight_mode = weight_mode
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return label_smoothing_cross_entropy(
-            input, target, self._value, convention=self.convention, weight_mode=self.weight_mode, **options
-        )
+        self.convention, self.weight_mode = convention, weight_mode

@@ -4,7 +4,7 @@
 smoothing; on a wrong one it is larger by ``alpha (z_max - z_gt)``: the true logit is spared, the wrong one pushed down.
 **Use it** wherever ``nn.CrossEntropyLoss(label_smoothing=0.1)`` stands, with the same number as ``alpha``.
 **Default** ``alpha=0.1`` (``tab:pre``); the paper's main tables raise it, ``alpha=Linear(0.1, 0.2)``.
-**Interacts with** mixup and cutmix: the mixed label goes into the cross-entropy, the penalty never looks at it; switch
+**Interacts with** mixup and cutmix: the mixed label goes into the cross-entropy and the penalty ignores it; switch
 smoothing off in the mixing. Class weights scale the whole sample, so they do not change how much is suppressed. Ignored
 targets lose both terms. Half precision is computed in float32. ``-inf`` logits stay out of the mean.
 **Ties** for the maximum: the first index takes the whole gradient.
@@ -17,21 +17,19 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import finite_mean, per_sample
+from maxsup.losses.reduction import ReductionOptions, finite_mean, per_sample
 from maxsup.losses.relatives.adaptive_label_smoothing import confidence_weights
 
 
 def maxsup_penalty(input: Tensor) -> Tensor:
-    r"""Gap between the top logit and the mean logit, one value a sample.
+    r"""Gap between the top logit and the mean logit, one value per sample.
 
     .. math:: z_{max} - \frac{1}{K} \sum_k z_k
-
-    Args:
-        input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
 
     Example:
         >>> maxsup_penalty(torch.tensor([[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
@@ -42,7 +40,7 @@ def maxsup_penalty(input: Tensor) -> Tensor:
 
 def top_gap(rows: Tensor) -> Tensor:
     """The penalty of rows of logits."""
-    # max(dim), not amax: amax splits the gradient between tied logits, the paper gives it all to one.
+    # max(dim), not amax: amax splits the gradient between tied logits, but the paper gives all of it to one.
     return rows.max(dim=-1).values - finite_mean(rows)
 
 
@@ -70,16 +68,7 @@ FUSED = FusedPenalty(
 
 
 def maxsup_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    alpha: float | Tensor = 0.1,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: float | Tensor | None = None,
-    empty: str = "nan",
-    z_loss: float = 0.0,
+    input: Tensor, target: Tensor, alpha: float | Tensor = 0.1, **options: Unpack[ReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy with Max Suppression.
 
@@ -89,31 +78,16 @@ def maxsup_cross_entropy(
         input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
         target: Class indices, or probabilities of the shape of ``input``.
         alpha: Strength; 0 is ``F.cross_entropy`` to the bit.
-        weight: One factor a class; scales both terms of a sample.
-        ignore_index: Label of samples that count nothing.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        num_items: Denominator of the mean in place of the number of targets here.
-        empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
-        z_loss: Factor of ``(log sum_k exp z_k)^2``, which every loss takes beside its own term.
+        options: ``weight``, ``ignore_index`` and ``reduction`` as in ``F.cross_entropy``; ``num_items``: denominator of
+            the mean in place of the number of targets; ``empty``: ``"nan"`` as torch or ``"zero"``, the mean when no
+            target is left; ``z_loss``: factor of ``(log sum_k exp z_k)^2``. Every loss takes them.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
         >>> maxsup_cross_entropy(logits, torch.tensor([4]), alpha=0.1)  # wrong: the top class is 0
         tensor(1.7244)
     """
-    return penalized_cross_entropy(
-        input,
-        target,
-        alpha,
-        lambda rows, log_probs, target: top_gap(rows),
-        fused=FUSED,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        num_items=num_items,
-        empty=empty,
-        z_loss=z_loss,
-    )
+    return penalized_cross_entropy(input, target, alpha, lambda rows, *_: top_gap(rows), fused=FUSED, **options)
 
 
 @LOSSES.register(
@@ -123,14 +97,11 @@ class MaxSupLoss(AlphaLoss):
     """Module form of :func:`maxsup_cross_entropy`; takes the place of ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
 
     Args:
-        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that is advanced by ``set_progress``.
-        weight: One factor a class.
-        ignore_index: Label of samples that count nothing.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        weight: As in ``nn.CrossEntropyLoss``, like ``ignore_index`` and ``reduction``.
         adaptive: Scale alpha by ``1 - H(q) / log K`` of each sample, without gradient. The paper reports a run with
             "adaptive alpha" (``tab:ablation_alpha``) and does not define it; this is our reading.
-        empty: ``"nan"`` as torch, or ``"zero"``: the mean when no target is left.
-        z_loss: Factor of ``(log sum_k exp z_k)^2``, which every loss takes beside its own term.
+        empty: As in the function, like ``z_loss``.
 
     Example:
         >>> criterion = MaxSupLoss(alpha=0.1)
@@ -159,11 +130,9 @@ class MaxSupLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if not self.adaptive:
-            return maxsup_cross_entropy(input, target, self._value, **options)
-        return penalized_cross_entropy(
-            input,
-            target,
-            self._value,
-            lambda rows, log_probs, target: confidence_weights(rows, log_probs).detach() * top_gap(rows),
-            **options,
-        )
+            return super()._objective(input, target, **options)
+
+        def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+            return confidence_weights(rows, log_probs).detach() * top_gap(rows)
+
+        return penalized_cross_entropy(input, target, self._value, penalty, **options)

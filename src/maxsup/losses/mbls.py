@@ -2,11 +2,11 @@
 
 **Formula.** ``CE + alpha mean_k relu(z_max - z_k - margin)``. With ``margin=0`` every term is open and their mean is
 ``z_max - mean z``: MaxSup, computed by its own code and equal to it to the bit (docs/mbls.md).
-**Use it** where MaxSup pushes all logits together more than you like: distances below the margin are free.
+**Use it** where MaxSup pushes the logits together more than you like: distances below the margin are free.
 **Default** ``alpha=0.1``, ``margin=10``, as released. On data whose logits never spread that far the term is 0; the
-monitor says which share of them lies beyond a margin.
+monitor reports the share of logits beyond a margin.
 **Source.** Liu et al. 2022 (CVPR). The released code keeps the term of rows whose label is a negative ``ignore_index``
-and fails where a single row is left; here ignored rows lose both terms, whatever their number.
+and fails where a single row is left; here ignored rows always lose both terms.
 **Interacts with** mixup, class weights, half precision and masked classes as MaxSup. **Ties** for the top logit: the
 first index takes the gradient. A distance of exactly the margin counts as closed; at margin 0 MaxSup's rule holds.
 """
@@ -29,13 +29,11 @@ from maxsup.losses.reduction import ReductionOptions, finite_mean
 
 
 def margin_gap(rows: Tensor, margin: float) -> Tensor:
-    """Mean over classes of how far each lies further below the top than ``margin``."""
+    """Mean over classes of the distance below the top beyond ``margin``."""
     if margin == 0:
         return top_gap(rows)
     top = rows.max(dim=-1, keepdim=True).values
-    masked = rows == -math.inf
-    excess = (top - rows - margin).relu()
-    return finite_mean(excess.masked_fill(masked, -math.inf))
+    return finite_mean((top - rows - margin).relu().masked_fill(rows == -math.inf, -math.inf))
 
 
 def fused_penalty(margin: float) -> FusedPenalty:
@@ -63,11 +61,7 @@ def fused_penalty(margin: float) -> FusedPenalty:
 
 
 def mbls_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    alpha: float | Tensor = 0.1,
-    margin: float = 10.0,
-    **options: Unpack[ReductionOptions],
+    input: Tensor, target: Tensor, alpha: Factor = 0.1, margin: float = 10.0, **options: Unpack[ReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy with margin-based label smoothing; ``margin=0`` is :func:`maxsup_cross_entropy` to the bit.
 
@@ -80,12 +74,7 @@ def mbls_cross_entropy(
     """
     check_margin(margin)
     return penalized_cross_entropy(
-        input,
-        target,
-        alpha,
-        lambda rows, log_probs, target: margin_gap(rows, margin),
-        fused=fused_penalty(margin),
-        **options,
+        input, target, alpha, lambda rows, *_: margin_gap(rows, margin), fused=fused_penalty(margin), **options
     )
 
 
@@ -104,20 +93,18 @@ class MarginLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`mbls_cross_entropy`.
 
     Args:
-        alpha: Strength, or a schedule that is advanced by ``set_progress``.
+        alpha: Strength, or a schedule that ``set_progress`` advances.
         margin: Distance from the top logit that costs nothing; 0 is MaxSup.
         options: Those of every loss.
     """
 
     function = staticmethod(mbls_cross_entropy)
+    own_options = ("margin",)
 
     def __init__(self, alpha: Strength = 0.1, margin: float = 10.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
         check_margin(margin)
         self.margin = margin
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return mbls_cross_entropy(input, target, self._value, self.margin, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""

@@ -1,4 +1,4 @@
-"""What label smoothing would do to this batch, watched while training with any loss."""
+"""What label smoothing would do to the training batches, whatever loss trains on them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,12 @@ from maxsup.losses.mbls import MarginLabelSmoothingLoss, margin_gap
 from maxsup.losses.reduction import check_options, class_rows, require_labels, target_values
 
 _SUMS = (
-    "num_samples",
-    "num_wrong",
-    "regularization",
-    "error_amplification",
-    "gap_on_errors",
-    "confidence_correct",
-    "confidence_wrong",
-    "ce",
-    "penalty",
-    "z_loss",
-    "beyond_margin",
-)
+    "num_samples", "num_wrong", "regularization", "error_amplification", "gap_on_errors", "confidence_correct",
+    "confidence_wrong", "ce", "penalty", "z_loss", "beyond_margin",
+)  # fmt: skip
 _MEANS = ("regularization", "error_amplification", "ce", "penalty", "z_loss", "beyond_margin")
-_NUM_FIRST_SUMS = 9  # as many had the first version, whose checkpoints go on
-# Margin whose share of logits beyond is counted where the loss has none: the default of margin-based label smoothing.
+_NUM_FIRST_SUMS = 9  # checkpoints of the first version have only these
+# Margin of ``beyond_margin`` where the loss has none: the default of margin-based label smoothing.
 MARGIN = 10.0
 
 
@@ -42,10 +33,10 @@ class DecompositionMonitor:
     ``update`` adds to a few sums on the device of the logits and never waits for it; ``compute`` reads them.
 
     Args:
-        ignore_index: Label of samples that count nothing.
-        margin: ``beyond_margin`` is the share of logits further below the top one, which MbLS with it would pull up.
+        ignore_index: Label of samples that do not count.
+        margin: ``beyond_margin`` is the share of logits further below the top than this, which MbLS would pull up.
         z_loss: Factor of the z-loss, whose mean is reported beside the penalty.
-        penalty_margin: Margin of the reported ``penalty``; 0 is MaxSup's, a margin that of MbLS.
+        penalty_margin: Margin of the reported ``penalty``: 0 for MaxSup, otherwise that of MbLS.
 
     Example:
         >>> monitor = DecompositionMonitor()
@@ -58,17 +49,14 @@ class DecompositionMonitor:
     def __init__(
         self, ignore_index: int = -100, *, margin: float = MARGIN, z_loss: float = 0.0, penalty_margin: float = 0.0
     ) -> None:
-        self.ignore_index = ignore_index
-        self.margin = margin
-        self.z_loss = z_loss
-        self.penalty_margin = penalty_margin
+        self.ignore_index, self.margin, self.z_loss, self.penalty_margin = ignore_index, margin, z_loss, penalty_margin
         self._sums: Tensor | None = None
-        # The part of the sums that all processes have in common.
+        # The part of the sums that already includes all processes.
         self._shared: Tensor | None = None
 
     @classmethod
     def of(cls, criterion: RegularizedLoss) -> Self:
-        """The monitor that fits a loss: what it ignores, its margin and the penalty with it, its z-loss."""
+        """The monitor with the ignored label, the margin, the penalty and the z-loss of a loss."""
         margin = getattr(criterion, "margin", 0.0)
         own = margin if isinstance(criterion, MarginLabelSmoothingLoss | LinearMaxSupLoss) else 0.0
         return cls(criterion.ignore_index, margin=margin or MARGIN, z_loss=criterion.z_loss, penalty_margin=own)
@@ -104,7 +92,7 @@ class DecompositionMonitor:
                 _share_beyond(rows, self.margin),
             ]
         )
-        # Double precision where the device has it: an epoch of ImageNet is a sum of a million numbers.
+        # float64 where the device has it: an epoch of ImageNet is a sum of a million numbers.
         precise = torch.float32 if columns.device.type == "mps" else torch.float64
         batch = columns.where(valid, 0).to(precise).sum(dim=1)
         self._sums = batch if self._sums is None else self._sums.to(batch.device) + batch
@@ -139,22 +127,20 @@ class DecompositionMonitor:
         return {name: sums.clone() for name, sums in state.items() if sums is not None}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Continue from a :meth:`state_dict`."""
         for sums in state.values():
             if sums.shape not in ((_NUM_FIRST_SUMS,), (len(_SUMS),)):
                 raise ValueError(
                     f"state of a DecompositionMonitor must have {len(_SUMS)} sums; got shape {tuple(sums.shape)}. "
-                    "Load what its state_dict gave."
+                    "Load the result of its state_dict."
                 )
         self._sums, self._shared = (_completed(state.get(name)) for name in ("sums", "shared"))
 
     def sync(self, device: torch.device | str = "cpu") -> None:
-        """Add up the counts of all processes; every process must call it, and then has them all.
+        """Add up the counts of all processes, each of which must call this.
 
-        Counting may go on afterwards: the next call adds what is new since.
-
-        Args:
-            device: Where a process that has counted nothing takes part from (the backend's device).
+        Counting may continue afterwards; the next call adds only what is new. ``device`` is the backend's device, which
+        a process without counts uses.
         """
         if not dist.is_available() or not dist.is_initialized():
             return
@@ -172,7 +158,7 @@ def _share_beyond(rows: Tensor, margin: float) -> Tensor:
 
 
 def _completed(sums: Tensor | None) -> Tensor | None:
-    """A copy of a state; what an older version did not count is not known."""
+    """A copy of a state, with ``nan`` for sums that an older version did not count."""
     return None if sums is None else functional.pad(sums, (0, len(_SUMS) - len(sums)), value=math.nan)
 
 

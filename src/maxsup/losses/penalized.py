@@ -1,4 +1,4 @@
-"""``CE + strength * penalty``: the family almost every method of the paper belongs to, by formula or in one pass."""
+"""``CE + strength * penalty``, the family of almost every method of the paper, by formula or in one pass."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def penalized_cross_entropy(
     Args:
         input: Logits.
         target: Class indices or probabilities.
-        strength: A number that is checked, or a tensor that is not looked at.
-        penalty: What is added, as a formula.
+        strength: A number, which is checked, or a tensor, whose value is not read.
+        penalty: The formula of what is added.
         fused: The same in closed form with its gradient, where there is one.
-        name: What the caller calls the strength.
-        limit: Largest strength that makes sense.
+        name: The caller's name for the strength.
+        limit: Largest allowed strength.
         options: See :class:`ReductionOptions`.
     """
     check_strength(name, strength, limit)

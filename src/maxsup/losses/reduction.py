@@ -1,23 +1,24 @@
 r"""The one place where per-sample values become a loss.
 
-A loss states two things about a batch of logits: the cost of each class (``-log q`` for most) and a penalty a sample.
-Everything else of the ``nn.CrossEntropyLoss`` contract happens here, once, for all of them: shapes, probability
-targets, class weights, ignored targets, precision, reduction and the denominator.
+A loss states the cost of each class (``-log q`` for most) and a penalty per sample. Everything else of the
+``nn.CrossEntropyLoss`` contract happens here, once, for all losses: shapes, probability targets, class weights, ignored
+targets, precision, reduction and the denominator.
 
 .. math:: v_i = s_i \Bigl( \sum_k t_{ik} c_{ik} + r_i \Bigr), \qquad s_i = w_{y_i}
 
 with class costs ``c``, penalty ``r``, class weights ``w`` and the target ``t``; see :func:`weighted_target` for weights
-and probability targets.
+with probability targets.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 
@@ -30,12 +31,13 @@ Terms = Callable[[Tensor, Tensor], "tuple[Tensor, Tensor | None]"]
 
 
 class ReductionOptions(TypedDict, total=False):
-    """Keyword options that every loss function takes; they mean what they mean in ``F.cross_entropy``.
+    """Keyword options of every loss function. The first three mean what they mean in ``F.cross_entropy``.
 
-    ``num_items`` replaces the denominator of ``reduction="mean"``: give every micro-batch or rank of an optimiser step
-    the number of targets in the whole step and their gradients add up to those of the whole batch. ``empty="zero"``
-    gives a mean of 0 that keeps the graph, in place of torch's ``nan``, when no target is left or ``num_items`` is 0.
-    ``z_loss=c`` adds ``c (log sum_k exp z_k)^2`` to every sample, inside its weight, and nothing where it is ignored.
+    ``weight`` is a factor per class, which scales the whole sample. ``num_items`` replaces the denominator of
+    ``reduction="mean"``: give every micro-batch or rank of an optimiser step the number of targets in the whole step,
+    and their gradients add up to those of the whole batch. With ``empty="zero"`` the mean is 0 and keeps the graph when
+    no target is left or ``num_items`` is 0; with ``"nan"`` it is ``nan``, as in torch. ``z_loss=c`` adds
+    ``c (log sum_k exp z_k)^2`` to every sample that is not ignored, inside its weight.
     """
 
     weight: Tensor | None
@@ -46,36 +48,43 @@ class ReductionOptions(TypedDict, total=False):
     z_loss: float
 
 
+class Reduction(NamedTuple):
+    """The same options with their defaults."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    num_items: float | Tensor | None = None
+    empty: str = "nan"
+    z_loss: float = 0.0
+
+
 def whole(value: Any) -> Any:
-    """A tensor that is spread over processes (``DTensor``) gathered on each of them; anything else as it is."""
+    """Gather a tensor that is spread over processes (``DTensor``); return anything else as it is."""
     return value if type(value) is Tensor or not hasattr(value, "full_tensor") else value.full_tensor()
 
 
-def reduced_loss(
-    input: Tensor,
-    target: Tensor,
-    terms: Terms,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: float | Tensor | None = None,
-    empty: str = "nan",
-    z_loss: float = 0.0,
-) -> Tensor:
-    """The loss whose class costs and penalty are ``terms``, under the options of :class:`ReductionOptions`."""
+def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[ReductionOptions]) -> Tensor:
+    """The loss whose class costs and penalty are ``terms``."""
     input, target = whole(input), whole(target)
-    check_options(input, target, weight, ignore_index, reduction, num_items, empty, z_loss)
-    if z_loss != 0:
-        terms = with_z_loss(terms, z_loss)
+    check_options(input, target, **options)
+    weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
+
+    def terms_with_z_loss(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        costs, penalty = terms(rows, target)
+        if z_loss == 0:
+            return costs, penalty
+        square = z_loss * rows.logsumexp(dim=-1).square()
+        return costs, square if penalty is None else penalty + square
+
     rows = class_rows(input)
     if weight is not None:
         weight = weight.to(rows.dtype)
     denominator: float | Tensor
     if target.is_floating_point():
         probs, scale = weighted_target(class_rows(target).to(rows.dtype), weight, axis=1)
-        costs, penalty = terms(rows, probs)
-        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        costs, penalty = terms_with_z_loss(rows, probs)
+        # A masked class costs inf. Where its target is 0 it must count 0, and 0 * inf would be nan.
         costs = costs.masked_fill((costs == math.inf) & (probs == 0), 0.0)
         values = (probs * costs).sum(dim=-1)
         values = (values if penalty is None else values + penalty) * scale.squeeze(1)
@@ -86,7 +95,7 @@ def reduced_loss(
         labels = labels.where(valid, 0)
         rows = torch.where(valid.unsqueeze(-1), rows, 0)
         try:
-            costs, penalty = terms(rows, labels)
+            costs, penalty = terms_with_z_loss(rows, labels)
             values = costs.gather(1, labels.unsqueeze(-1)).squeeze(-1)
         except (IndexError, RuntimeError):
             raise_if_out_of_range(target, ignore_index, num_classes(input))
@@ -107,22 +116,11 @@ def reduced_loss(
     return total / (at_least_one_if_zero(denominator) if empty == "zero" else denominator)
 
 
-def with_z_loss(terms: Terms, z_loss: float) -> Terms:
-    """The same terms with ``z_loss * lse(z)^2`` in the penalty."""
-
-    def more(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        costs, penalty = terms(rows, target)
-        square = z_loss * rows.logsumexp(dim=-1).square()
-        return costs, square if penalty is None else penalty + square
-
-    return more
-
-
 def weighted_target(probs: Tensor, weight: Tensor | None, axis: int) -> tuple[Tensor, Tensor]:
-    """Probabilities moved towards the heavy classes, and how much each sample counts (class axis kept).
+    """Probabilities weighted by class, and how much each sample counts (class axis kept).
 
-    ``sum_k w_k t_k c_k`` is ``s`` times the loss under the target ``w t / s`` with ``s = sum_k w_k t_k``: so weights
-    mean for mixed labels what they mean for their parts. A row without any probability counts nothing.
+    ``sum_k w_k t_k c_k`` is ``s`` times the loss under the target ``w t / s`` with ``s = sum_k w_k t_k``, so a mixed
+    label weighs what its parts weigh. A row of zero probabilities counts nothing.
     """
     if weight is None:
         return probs, (probs.sum(axis, keepdim=True) != 0).to(probs.dtype)
@@ -139,7 +137,7 @@ def per_sample(input: Tensor, values: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def class_axis(input: Tensor) -> int:
-    """Where the classes are: axis 1 of a batch, axis 0 of a single sample."""
+    """Axis 1 of a batch, axis 0 of a single sample."""
     return 0 if input.dim() == 1 else 1
 
 
@@ -155,14 +153,14 @@ def sample_shape(input: Tensor) -> tuple[int, ...]:
 
 
 def class_rows(input: Tensor) -> Tensor:
-    """One row a sample, in single precision at least: ``(K,)``, ``(N, K)`` and ``(N, K, ...)`` become ``(M, K)``."""
+    """One row per sample, at least in float32: ``(K,)``, ``(N, K)`` and ``(N, K, ...)`` become ``(M, K)``."""
     rows = input.movedim(class_axis(input), -1).reshape(-1, num_classes(input))
-    # Sums over K round badly in half precision and overflow fp16 at K of some ten thousands.
+    # Sums over K round badly in half precision, and in fp16 they overflow from about ten thousand classes.
     return rows.float() if rows.dtype in HALF else rows
 
 
 def target_values(rows: Tensor, target: Tensor) -> Tensor:
-    """What ``rows`` hold at the target: the entry at the label, or the mean under the target probabilities."""
+    """The entry of each row at its label, or the mean of the row under its target probabilities."""
     if target.is_floating_point():
         held = rows.masked_fill(rows.isinf() & (target == 0), 0.0)
         return (held * target).sum(dim=-1)
@@ -170,12 +168,12 @@ def target_values(rows: Tensor, target: Tensor) -> Tensor:
 
 
 def target_columns(rows: Tensor, target: Tensor) -> Tensor:
-    """The column of the label, ``(N, 1)``, where costs of other classes would count nothing; else all columns."""
+    """The column of the label, ``(N, 1)``; all columns for probability targets."""
     return rows if target.is_floating_point() else rows.gather(1, target.unsqueeze(-1))
 
 
 def finite_mean(rows: Tensor) -> Tensor:
-    """Mean over the classes that are not masked with ``-inf``; masked ones get no gradient."""
+    """Mean over the classes that are not masked with ``-inf``; masked classes get no gradient."""
     masked = rows == -math.inf
     return rows.masked_fill(masked, 0.0).sum(dim=-1) / (~masked).sum(dim=-1)
 
@@ -186,7 +184,7 @@ def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def require_labels(name: str, target: Tensor) -> None:
-    """Raise where a loss that is defined for one true class a sample meets probability targets."""
+    """Raise for probability targets of a loss that needs one true class per sample."""
     if isinstance(target, Tensor) and target.is_floating_point():
         raise ValueError(
             f"target of {name} must be class indices, because the loss compares with one true class; "
@@ -195,7 +193,7 @@ def require_labels(name: str, target: Tensor) -> None:
 
 
 def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool = False) -> None:
-    """Raise unless ``value`` is a number as ``check_number`` has it, or a tensor of one, which is not looked at."""
+    """Raise unless ``value`` passes ``check_number`` or is a tensor of one number, whose value is not read."""
     if not isinstance(value, Tensor):
         check_number(name, value, high=high, above=above)
     elif value.dim() > 0 and value.numel() != 1:
@@ -205,17 +203,9 @@ def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool
         )
 
 
-def check_options(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    num_items: Any = None,
-    empty: str = "nan",
-    z_loss: float = 0.0,
-) -> None:
+def check_options(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> None:
     """Raise one sentence for arguments that do not fit each other."""
+    weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
     if not isinstance(input, Tensor):
         raise TypeError(
             f"input must be a tensor of logits; got {type(input).__name__}. Models with several outputs (distilled "
@@ -241,7 +231,7 @@ def check_options(
         )
     if weight is not None and tuple(weight.shape) != (num_classes(input),):
         raise ValueError(
-            f"weight must have one entry a class, shape ({num_classes(input)},); got {tuple(weight.shape)}. "
+            f"weight must have one entry per class, shape ({num_classes(input)},); got {tuple(weight.shape)}. "
             "Check the number of classes of the model."
         )
     if target.is_floating_point():
@@ -266,7 +256,7 @@ def raise_if_out_of_range(target: Tensor, ignore_index: int, size: int) -> None:
     """Name the first label outside ``[0, size)``, if there is one."""
     if target.is_floating_point():
         return
-    target = target.long()  # a narrow integer compares with 200 or -100 as with another number
+    target = target.long()  # in a narrow integer type, 200 or -100 would wrap around to another number
     bad = (target != ignore_index) & ((target < 0) | (target >= size))
     if not bad.any():
         return
@@ -279,12 +269,12 @@ def raise_if_out_of_range(target: Tensor, ignore_index: int, size: int) -> None:
 
 
 def described(tensor: Tensor) -> str:
-    """Type and shape in words: ``float32 of shape (2, 3)``."""
+    """Type and shape: ``float32 of shape (2, 3)``."""
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 def at_least_one_if_zero(denominator: float | Tensor) -> float | Tensor:
-    """A denominator that leaves a sum over nothing the zero it is."""
+    """1 in place of a denominator of 0, so that an empty sum stays 0."""
     if isinstance(denominator, Tensor):
         return denominator.masked_fill(denominator == 0, 1.0)
     return denominator or 1.0

@@ -1,9 +1,9 @@
-"""Numbers about predictions and features: tensors in, Python floats out, torch only.
+"""Metrics of predictions and features: tensors in, Python floats out, torch only.
 
-Functions of predictions take logits, never probabilities, and class indices; nothing is guessed from the range of the
-values. Sums are kept in float64. What a whole set gives in one call, any split of it gives through the classes with
-``update``, ``merge`` and ``compute``: :class:`PredictionSums` (memory that does not grow), :class:`PredictionTable` (a
-few numbers a sample), :class:`ClasswiseSums` and :class:`SeparationSums`; of labelled pixels, :class:`ConfusionSums`.
+Functions of predictions take class indices and logits, never probabilities; nothing is guessed from the range of the
+values. Sums are kept in float64. Each number of a whole set also follows from any split of it, through the classes with
+``update``, ``merge`` and ``compute``: :class:`PredictionSums` (constant memory), :class:`PredictionTable` (a few
+numbers per sample), :class:`ClasswiseSums` and :class:`SeparationSums`; for labelled pixels, :class:`ConfusionSums`.
 """
 
 from __future__ import annotations

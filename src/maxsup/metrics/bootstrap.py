@@ -1,12 +1,11 @@
-"""Bootstrap intervals: how far a number would move on another draw of as many samples.
+"""Bootstrap intervals: how far a number would move on another draw of the same size.
 
-Samples are drawn with replacement, but no logits are moved: predictions are reduced to a few numbers a sample first,
-and a resampled set is a vector of counts. 50,000 samples of 1,000 classes take milliseconds a resample.
+Samples are drawn with replacement, but no logits are moved: predictions are first reduced to a few numbers per sample,
+and a resampled set is a vector of counts. 50,000 samples of 1,000 classes take milliseconds per resample.
 
 Bounds are quantiles of the resampled numbers. Calibration errors and neural collapse are lengths, which noise makes
-longer, and resampling adds that noise a second time; their bounds are the quantiles mirrored at the estimate, which
-takes it out. Where the gaps of a calibration error are no longer than noise alone would make them, its lower bound is
-0.
+longer, and resampling adds that noise a second time; mirroring their quantiles at the estimate takes it out. If the
+gaps of a calibration error are no longer than noise alone would make them, its lower bound is 0.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from torch import Tensor
 from maxsup.core.errors import hint
 from maxsup.metrics import calibration, scores, selective
 from maxsup.metrics.collapse import neural_collapse
-from maxsup.metrics.predictions import check_samples, tallied
+from maxsup.metrics.predictions import check_count, check_samples, tallied
 from maxsup.metrics.resamples import class_counts, classwise_gaps, counts, separation_statistic
 from maxsup.metrics.separation import class_separation
 from maxsup.metrics.table import RANKINGS, SCORES, PredictionTable
 
-# Public function -> the same from a tally. Of a calibration error the gaps of its bins, which are tensors.
+# Public function -> the same from a tally; a calibration error is given as the tensor of its gaps.
 _FROM_TALLY: dict[str, Callable[..., Any]] = {
     "accuracy": scores.accuracy_of,
-    "negative_log_likelihood": scores.nll_of,
-    "brier_score": scores.brier_of,
+    "negative_log_likelihood": SCORES["nll"],
+    "brier_score": SCORES["brier"],
     "mean_confidence": scores.confidence_of,
     "expected_calibration_error": calibration.calibration_gaps,
     "adaptive_calibration_error": calibration.adaptive_gaps,
@@ -47,7 +46,7 @@ _NAMES = (*_FROM_TALLY, "classwise_calibration_error", "class_separation", "neur
 
 
 class Interval(NamedTuple):
-    """A number, and the bounds between which its true value should lie."""
+    """A number, and bounds between which its true value should lie."""
 
     estimate: float
     low: float
@@ -64,24 +63,21 @@ def bootstrap_interval(
     seed: int = 0,
     **options: Any,
 ) -> Any:
-    """The interval of one metric.
+    """The interval of one metric: an :class:`Interval`, or a tuple of them under the fields of the metric.
 
-    Metrics of features draw as many samples of each class as it has. ``class_separation`` is resampled to first order
-    (each sample's part in its pairs), ``neural_collapse`` is computed anew for every resample.
+    Metrics of features keep the number of samples of each class. ``class_separation`` is resampled to first order (each
+    sample's part in its pairs), ``neural_collapse`` is computed anew for every resample. Bounds are ``nan`` where the
+    estimate is, and resamples in which the metric is undefined are left out.
 
     Args:
         metric: Name of a metric of this package, its function, or any ``f(inputs, labels, **options)`` that gives a
-            number or a tuple of numbers (and is then called for every resample).
-        inputs: Logits or features, whichever the metric takes, one row a sample.
+            number or a tuple of numbers, and is then called for every resample.
+        inputs: Logits or features, whichever the metric takes, one row per sample.
         labels: Class indices, ``(N,)``.
         level: Probability with which the interval should cover the true value.
         num_resamples: How many sets are drawn.
-        seed: Same seed, same interval.
+        seed: Of the draws.
         options: Of the metric.
-
-    Returns:
-        An :class:`Interval`, which contains the estimate; for a metric with several fields a tuple of them under the
-        same fields. It is ``nan`` where the estimate is, and leaves out resamples in which the metric is undefined.
 
     Example:
         >>> top = torch.arange(100) % 2
@@ -106,11 +102,14 @@ def bootstrap_interval(
         from_counts = separation_statistic(inputs, labels, separation, **options)
         return _interval(separation, map(from_counts, class_counts(labels, num_resamples, seed)), level)
     if name == "neural_collapse":
-        by_class = class_counts(labels, num_resamples, seed)
-        return _computed_anew(neural_collapse, inputs, labels, options, by_class, level, is_mirrored=True)
-    if isinstance(metric, str):
+        metric, drawn = neural_collapse, class_counts(labels, num_resamples, seed)
+    elif isinstance(metric, str):
         raise ValueError(f"metric must be a known name, or a function; got {metric!r}. {hint(metric, _NAMES)}")
-    return _computed_anew(metric, inputs, labels, options, counts(len(inputs), num_resamples, seed), level)
+    else:
+        drawn = counts(len(inputs), num_resamples, seed)
+    rows = (torch.arange(len(inputs)).repeat_interleave(count.long()) for count in drawn)
+    values = (metric(inputs[some.to(inputs.device)], labels[some.to(labels.device)], **options) for some in rows)
+    return _interval(metric(inputs, labels, **options), values, level, is_mirrored=name == "neural_collapse")
 
 
 def bootstrap_intervals(
@@ -122,15 +121,9 @@ def bootstrap_intervals(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Intervals of the numbers of a table, under the names that its ``compute`` gives them.
+    """Intervals of all or some numbers of :meth:`PredictionTable.compute`, by name.
 
-    Args:
-        table: The predictions.
-        names: Which numbers; all if None.
-        confidence: As in :meth:`PredictionTable.compute`.
-        level: Probability with which each interval should cover the true value.
-        num_resamples: How many sets are drawn.
-        seed: Same seed, same intervals.
+    ``confidence`` is as there, and the rest as in :func:`bootstrap_interval`.
 
     Example:
         >>> table = PredictionTable()
@@ -156,25 +149,8 @@ def bootstrap_intervals(
     return {name: found[name] for name in names or _FROM_TABLE}
 
 
-def _computed_anew(
-    metric: Callable[..., Any],
-    inputs: Tensor,
-    labels: Tensor,
-    options: dict[str, Any],
-    drawn: Iterable[Tensor],
-    level: float,
-    *,
-    is_mirrored: bool = False,
-) -> Any:
-    estimate = metric(inputs, labels, **options)
-    every = torch.arange(len(inputs))
-    rows = (every.repeat_interleave(count.long()) for count in drawn)
-    values = (metric(inputs[some.to(inputs.device)], labels[some.to(labels.device)], **options) for some in rows)
-    return _interval(estimate, values, level, is_mirrored=is_mirrored)
-
-
 def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored: bool = False) -> Any:
-    """An interval, a tuple of them under the fields of the estimate, or that of the length of a vector of gaps."""
+    """The interval of a number, of each field of a tuple, or of the error that a vector of gaps adds up to."""
     if isinstance(estimate, tuple):
         columns = zip(*values, strict=True)
         parts = [
@@ -185,9 +161,9 @@ def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored
     tail = (1.0 - level) / 2
     noise = None
     if isinstance(estimate, Tensor) and estimate.ndim:
-        lengths = [(float(gaps.abs().sum()), float((gaps - estimate).abs().sum())) for gaps in values]
-        resampled, noise = torch.tensor(lengths, dtype=torch.float64).unbind(dim=1)
-        estimate = float(estimate.abs().sum())
+        errors = [(calibration.error_of(gaps), calibration.error_of(gaps - estimate)) for gaps in values]
+        resampled, noise = torch.tensor(errors, dtype=torch.float64).unbind(dim=1)
+        estimate = calibration.error_of(estimate)
     else:
         estimate, resampled = float(estimate), torch.tensor([float(value) for value in values], dtype=torch.float64)
     resampled = resampled[~resampled.isnan()]
@@ -202,7 +178,7 @@ def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored
 
 
 def _name_of(metric: Callable[..., Any]) -> str | None:
-    """The name of a function of this package; others are known by nothing but their results."""
+    """The name of a function of this package, None for any other."""
     name = getattr(metric, "__name__", "")
     return name if str(getattr(metric, "__module__", "")).startswith("maxsup.metrics.") and name in _NAMES else None
 
@@ -210,5 +186,4 @@ def _name_of(metric: Callable[..., Any]) -> str | None:
 def _check(level: float, num_resamples: int) -> None:
     if isinstance(level, bool) or not isinstance(level, float) or not 0.0 < level < 1.0:
         raise ValueError(f"level must be a probability between 0 and 1; got {level!r}. 0.95 is usual.")
-    if isinstance(num_resamples, bool) or not isinstance(num_resamples, int) or num_resamples < 2:
-        raise ValueError(f"num_resamples must be an integer of at least 2; got {num_resamples!r}. 1000 is usual.")
+    check_count("num_resamples", num_resamples, usual=1000, least=2)

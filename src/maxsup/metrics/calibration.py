@@ -1,12 +1,12 @@
 """Calibration: how far confidence is from accuracy, over the whole set at once.
 
-Averages of per-batch errors are another, larger number; parts of a set are added up as sums
+The mean of per-batch errors is another, larger number. So parts of a set are combined as sums
 (:class:`maxsup.metrics.PredictionSums`), never as errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from typing_extensions import Self
 from maxsup.metrics.predictions import (
     BLOCK_ELEMENTS,
     Tally,
-    check_bins,
+    check_count,
     check_predictions,
     check_samples,
     exponentials,
@@ -29,9 +29,9 @@ NUM_BINS = 15
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: edges of the bins, and of each bin its samples, accuracy and mean confidence.
+    """A reliability diagram: the edges of the bins, and the samples, accuracy and mean confidence of each bin.
 
-    An empty bin has a count of 0 and is ``nan`` in the other two.
+    An empty bin has a count of 0, and ``nan`` in the other two.
     """
 
     edges: Tensor
@@ -50,21 +50,21 @@ def expected_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = N
         >>> expected_calibration_error(logits, torch.tensor([1, 0, 0, 1]))
         0.25
     """
-    return calibration_error_of(tallied(logits, labels), num_bins)
+    return error_of(calibration_gaps(tallied(logits, labels), num_bins))
 
 
 def adaptive_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
-    """The same over bins of equally many samples, by rising confidence.
+    """The same over bins with equal numbers of samples, by rising confidence.
 
-    Bin ``i`` of ``N`` samples ends before position ``floor((i + 1) N / num_bins)``. Where an edge falls between samples
-    of equal confidence, both sides get the same share of right ones, so that order does not matter.
+    Bin ``i`` of ``N`` samples ends before position ``floor((i + 1) N / num_bins)``. If an edge falls between samples of
+    equal confidence, both sides get the same share of right ones, so that order does not matter.
 
     Example:
         >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
         >>> adaptive_calibration_error(logits, torch.tensor([1, 1, 0, 1]), num_bins=2)
         0.25
     """
-    return adaptive_error_of(tallied(logits, labels), num_bins)
+    return error_of(adaptive_gaps(tallied(logits, labels), num_bins))
 
 
 def classwise_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
@@ -81,19 +81,19 @@ def classwise_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = 
 
 
 def reliability(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> Reliability:
-    """What a reliability diagram shows, in the bins of :func:`expected_calibration_error`.
+    """The reliability diagram, in the bins of :func:`expected_calibration_error`.
 
     Example:
         >>> reliability(torch.tensor([[0.0, 100.0], [0.0, 0.0]]), torch.tensor([1, 1]), num_bins=2).count
         tensor([0, 2])
     """
-    check_bins(num_bins)
+    check_count("num_bins", num_bins, usual=NUM_BINS)
     samples = tallied(logits, labels)
     return reliability_of(bin_sums(samples.confidence, samples.count, samples.is_correct, num_bins))
 
 
 class ClasswiseSums:
-    """The sums behind :func:`classwise_calibration_error`, whatever the batches.
+    """The sums behind :func:`classwise_calibration_error`, over any number of batches.
 
     Example:
         >>> sums, others = ClasswiseSums(), ClasswiseSums()
@@ -104,28 +104,26 @@ class ClasswiseSums:
     """
 
     def __init__(self, num_bins: int = NUM_BINS) -> None:
-        check_bins(num_bins)
+        check_count("num_bins", num_bins, usual=NUM_BINS)
         self.num_bins = num_bins
         self._num_samples = 0
-        # Of each class and bin: samples of the class, minus the class's probability in all samples.
+        # For each class and bin: samples of the class, minus the class's probability in all samples.
         self._gaps: Tensor | None = None
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch."""
-        self._add(torch.zeros(logits.shape[1], self.num_bins, dtype=torch.float64), 0)
-        assert self._gaps is not None
-        for classes, gaps, part in class_gaps(logits, labels, self.num_bins):
-            self._gaps.view(-1).index_add_(0, classes, gaps)
-            self._num_samples += part
+        total = self._add(torch.zeros(logits.shape[1], self.num_bins, dtype=torch.float64))
+        for cells, gaps, num_rows in class_gaps(logits, labels, self.num_bins):
+            total.view(-1).index_add_(0, cells, gaps)
+            self._num_samples += num_rows
 
     def merge(self, other: Self) -> Self:
-        """Add what another one counted."""
+        """Add the counts of another one."""
         if other.num_bins != self.num_bins:
-            raise ValueError(
-                f"num_bins must be the same in both; got {self.num_bins} and {other.num_bins}. Count anew."
-            )
+            raise ValueError(f"num_bins must be the same in both; got {self.num_bins} and {other.num_bins}. Use one.")
         if other._gaps is not None:
-            self._add(other._gaps, other._num_samples)
+            self._add(other._gaps)
+            self._num_samples += other._num_samples
         return self
 
     @property
@@ -137,22 +135,20 @@ class ClasswiseSums:
 
     def compute(self) -> float:
         """The error; ``nan`` before any sample."""
-        return float(self.gaps.abs().sum())
+        return error_of(self.gaps)
 
-    def _add(self, gaps: Tensor, num_samples: int) -> None:
+    def _add(self, gaps: Tensor) -> Tensor:
         if self._gaps is None:
             self._gaps = torch.zeros_like(gaps)
         if len(gaps) != len(self._gaps):
-            raise ValueError(
-                f"logits must keep their {len(self._gaps)} classes; got {len(gaps)}. Count each model alone."
-            )
+            raise ValueError(f"logits must keep their {len(self._gaps)} classes; got {len(gaps)}. Count models apart.")
         self._gaps += gaps
-        self._num_samples += num_samples
+        return self._gaps
 
 
 @torch.no_grad()
-def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterable[tuple[Tensor, Tensor, int]]:
-    """For some rows at a time: cells ``class * num_bins + bin``, what they gain, and the number of rows."""
+def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """For a few rows at a time: cells ``class * num_bins + bin``, what they gain, and the number of rows."""
     labels = check_predictions(logits, labels)
     num_classes = logits.shape[1]
     first = torch.arange(num_classes) * num_bins
@@ -168,11 +164,8 @@ def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterable[tuple[
         is_true = column == part[row]
         own[row[is_true]] = higher[is_true]
         true = part * num_bins + bin_of(own, num_bins)
-        yield (
-            torch.cat([first, cells, true]),
-            torch.cat([-probs.sum(dim=0), -higher, torch.ones(len(part), dtype=torch.float64)]),
-            len(part),
-        )
+        gained = torch.cat([-probs.sum(dim=0), -higher, torch.ones(len(part), dtype=torch.float64)])
+        yield torch.cat([first, cells, true]), gained, len(part)
 
 
 def bin_of(confidence: Tensor, num_bins: int) -> Tensor:
@@ -181,57 +174,51 @@ def bin_of(confidence: Tensor, num_bins: int) -> Tensor:
 
 
 def bin_edges(num_bins: int) -> Tensor:
-    """``i / num_bins``, each the nearest float64."""
+    """``i / num_bins``, each rounded to the nearest float64."""
     return torch.arange(num_bins + 1, dtype=torch.float64) / num_bins
 
 
 def bin_sums(confidence: Tensor, count: Tensor, is_correct: Tensor, num_bins: int) -> Tensor:
-    """Of each bin: samples, right ones, confidence; shape ``(3, num_bins)``."""
+    """Samples, right samples and total confidence of each bin, ``(3, num_bins)``."""
     weighted = torch.stack([count, count * is_correct, count * confidence])
     sums = torch.zeros(3, num_bins, dtype=torch.float64)
     return sums.index_add_(1, bin_of(confidence, num_bins), weighted)
 
 
 def binned_gaps(sums: Tensor) -> Tensor:
-    """Confidence minus accuracy of each bin, times its share of the samples; their sizes add up to the error."""
+    """Confidence minus accuracy of each bin, times its share of the samples."""
     count, right, confidence = sums
     return (confidence - right) / count.sum()
 
 
+def error_of(gaps: Tensor) -> float:
+    """The calibration error that the gaps of all bins add up to."""
+    return float(gaps.abs().sum())
+
+
 def reliability_of(sums: Tensor) -> Reliability:
-    """The diagram that follows from the sums of the bins."""
+    """The diagram that follows from :func:`bin_sums`."""
     count, right, confidence = sums
     return Reliability(bin_edges(sums.shape[1]), count.long(), right / count, confidence / count)
 
 
-def calibration_error_of(samples: Tally, num_bins: int = NUM_BINS) -> float:
-    """See :func:`expected_calibration_error`."""
-    return float(calibration_gaps(samples, num_bins).abs().sum())
-
-
-def adaptive_error_of(samples: Tally, num_bins: int = NUM_BINS) -> float:
-    """See :func:`adaptive_calibration_error`."""
-    return float(adaptive_gaps(samples, num_bins).abs().sum())
-
-
 def calibration_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
-    """Confidence minus accuracy of each equally wide bin, times its share of the samples."""
-    check_bins(num_bins)
+    """The gaps behind :func:`expected_calibration_error`."""
+    check_count("num_bins", num_bins, usual=NUM_BINS)
     return binned_gaps(bin_sums(samples.confidence, samples.count, samples.is_correct, num_bins))
 
 
 def adaptive_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
-    """The same for bins of equally many samples."""
-    check_bins(num_bins)
+    """The gaps behind :func:`adaptive_calibration_error`."""
+    check_count("num_bins", num_bins, usual=NUM_BINS)
     # From the lowest confidence up.
     count = samples.by_level(samples.count).flip(0)
     gap = count * samples.levels.flip(0) - samples.by_level(samples.count * samples.is_correct).flip(0)
     below, gap_below = count.cumsum(0), gap.cumsum(0)
     total = below[-1]
     edges = (torch.arange(1, num_bins, dtype=torch.float64) * total / num_bins + 1e-9).floor()
-    # The level that an edge falls into gives the part of its gap that lies below the edge.
+    # A level that contains an edge gives the part of its gap that lies below the edge.
     level = torch.searchsorted(below, edges)
     part = (edges - (below - count)[level]) / count[level].clamp(min=1.0)
     inner = (gap_below - gap)[level] + part * gap[level]
-    bounds = torch.cat([gap.new_zeros(1), inner, gap_below[-1:]])
-    return bounds.diff() / total
+    return torch.cat([gap.new_zeros(1), inner, gap_below[-1:]]).diff() / total

@@ -1,6 +1,6 @@
 """Neural collapse: the four properties of Papyan, Han and Donoho (2020), as numbers that fall to 0.
 
-Every class counts alike, whatever its size, and only classes that occur among the labels count.
+All classes that occur among the labels have the same weight, whatever their size.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.metrics.predictions import check_features, check_matrix, not_finite
-
-# Rows that are taken to float64 at a time.
-BLOCK_ELEMENTS = 1 << 19
+from maxsup.metrics.predictions import check_features, check_matrix, not_finite, rows_at_a_time
 
 
 class NeuralCollapse(NamedTuple):
-    """0 is collapse in each of them.
+    """Five numbers; each is 0 at full collapse.
 
     Attributes:
-        nc1: Spread within classes against spread between them, ``tr(S_W pinv(S_B)) / K``.
-        nc2_norm: Standard deviation of the lengths of the centred class means over their mean.
+        nc1: Spread within classes relative to the spread between them, ``tr(S_W pinv(S_B)) / K``.
+        nc2_norm: Standard deviation of the lengths of the centred class means, over their mean.
         nc2_angle: Mean of ``|cos + 1 / (K - 1)|`` over pairs of centred class means.
         nc3: Squared distance of classifier and centred class means, each scaled to a Frobenius norm of 1.
         nc4: Share of samples (mean over classes) that the classifier does not give to the class with the nearest mean.
@@ -40,16 +37,9 @@ class NeuralCollapse(NamedTuple):
 def neural_collapse(
     features: Tensor, labels: Tensor, weight: Tensor | None = None, bias: Tensor | None = None
 ) -> NeuralCollapse:
-    """NC1 to NC4 of features and, where given, of the linear classifier on them.
+    """NC1 to NC4 of features ``(N, D)`` and of the linear classifier on them, ``weight (K, D)`` and ``bias (K,)``.
 
-    Args:
-        features: What the classifier sees, ``(N, D)``.
-        labels: Class indices, ``(N,)``, of at least two classes.
-        weight: Of the classifier, ``(K, D)``; without it ``nc3`` and ``nc4`` are ``nan``.
-        bias: Of the classifier, ``(K,)``; 0 if it has none.
-
-    Returns:
-        The five numbers; what the class means leave undefined (all of them equal) is ``nan``.
+    Without a weight ``nc3`` and ``nc4`` are ``nan``, as are numbers that are undefined because all class means agree.
 
     Example:
         >>> corners = torch.eye(3)[torch.tensor([0, 0, 1, 1, 2, 2])]
@@ -70,17 +60,17 @@ def neural_collapse(
         raise not_finite("features", int((~features.isfinite().all(dim=1)).nonzero()[0]))
     centred = means - means.mean(dim=0)
     lengths = torch.linalg.vector_norm(centred, dim=1)
-    return NeuralCollapse(
-        _variability(features, place, size, means, centred),
-        float(lengths.std(correction=0) / lengths.mean()),
-        _angles(centred),
-        math.nan if weight is None else _duality(weight[classes], centred),
-        math.nan if weight is None else _disagreement(features, place, classes, means, weight, bias),
-    )
+    nc1 = _variability(features, place, size, means, centred)
+    nc2_norm, nc2_angle = float(lengths.std(correction=0) / lengths.mean()), _angles(centred, lengths)
+    if weight is None:
+        return NeuralCollapse(nc1, nc2_norm, nc2_angle, math.nan, math.nan)
+    own, of_means = (matrix / torch.linalg.matrix_norm(matrix) for matrix in (weight[classes], centred))
+    nc3 = float((own - of_means).square().sum())
+    return NeuralCollapse(nc1, nc2_norm, nc2_angle, nc3, _disagreement(features, place, classes, means, weight, bias))
 
 
 def _variability(features: Tensor, place: Tensor, size: Tensor, means: Tensor, centred: Tensor) -> float:
-    """``tr(S_W pinv(S_B)) / K``: in the axes of ``S_B``, sum of the variances within over those between."""
+    """``tr(S_W pinv(S_B)) / K``: in the axes of ``S_B``, the sum of variances within over variances between."""
     _, between, axes = torch.linalg.svd(centred / math.sqrt(len(means)), full_matrices=False)
     is_spanned = between > between.max() * max(centred.shape) * torch.finfo(torch.float64).eps
     if not between.max() > 0:
@@ -92,19 +82,13 @@ def _variability(features: Tensor, place: Tensor, size: Tensor, means: Tensor, c
     return float((sums / size).mean()) / len(means)
 
 
-def _angles(centred: Tensor) -> float:
+def _angles(centred: Tensor, lengths: Tensor) -> float:
     num_classes = len(centred)
-    lengths = torch.linalg.vector_norm(centred, dim=1)
     if not lengths.min() > 0:
         return math.nan
     directions = centred / lengths.unsqueeze(1)
     gaps = (directions @ directions.T + 1.0 / (num_classes - 1)).abs_()
     return float(gaps.sum() - gaps.diagonal().sum()) / (num_classes * (num_classes - 1))
-
-
-def _duality(weight: Tensor, centred: Tensor) -> float:
-    parts = [matrix / torch.linalg.matrix_norm(matrix) for matrix in (weight, centred)]
-    return float((parts[0] - parts[1]).square().sum())
 
 
 def _disagreement(
@@ -121,7 +105,7 @@ def _disagreement(
 
 
 def _blocks(features: Tensor, place: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    num_rows = max(1, BLOCK_ELEMENTS // max(1, features.shape[1]))
+    num_rows = rows_at_a_time(features)
     for rows, part in zip(features.split(num_rows), place.split(num_rows), strict=True):
         yield rows.double(), part
 
@@ -131,7 +115,7 @@ def _checked_classifier(
 ) -> tuple[Tensor | None, Tensor | None]:
     if weight is None:
         if bias is not None:
-            raise ValueError("bias must come with a weight; got a bias alone. Give weight too, or neither.")
+            raise ValueError("bias must come with a weight. Give both or neither.")
         return None, None
     check_matrix("weight", weight, "(classes, dimensions)")
     if weight.shape[1] != width or len(weight) < num_classes:
@@ -140,7 +124,5 @@ def _checked_classifier(
             f"got shape {tuple(weight.shape)}. Use the weight of the layer that follows these features."
         )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(
-            f"bias must have shape ({len(weight)},); got shape {tuple(bias.shape)}. Give one value a class."
-        )
+        raise ValueError(f"bias must have shape ({len(weight)},); got shape {tuple(bias.shape)}. Give one per class.")
     return weight.detach().cpu().double(), None if bias is None else bias.detach().cpu().double()

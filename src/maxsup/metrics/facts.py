@@ -1,6 +1,6 @@
-"""Every number that the lab writes or prints: its title, which way is better, its unit, and how it is printed.
+"""Every number that the lab writes or prints: its title, which direction is better, its unit, how it is printed.
 
-Whoever writes a number of a run names it here first; results, tables, figures and model cards all read this table.
+A number must be listed here before it can be written; results, tables, figures and model cards all read this table.
 """
 
 from __future__ import annotations
@@ -31,14 +31,9 @@ BETTER: dict[str, str] = {"higher": "higher is better", "lower": "lower is bette
 class Fact:
     """What is known of a number before it is measured.
 
-    Args:
-        title: What tables and figures call it.
-        direction: Which way is better: ``higher``, ``lower``, or ``none`` where neither is.
-        unit: Of the number as it is stored; empty for a share or a plain number.
-        factor: What the stored number is multiplied by in print; 100 prints a share in percent.
-        digits: Decimals in print.
-        words: The full name, where the title is short for it.
-        function: What computes it from logits (or features) and labels; some functions give several numbers by name.
+    ``unit`` is that of the stored number; in print it is multiplied by ``factor`` (100 for percent) and has ``digits``
+    decimals. ``words`` is the full name if ``title`` is short for it. ``function`` computes the number from logits or
+    features and labels; some functions give several numbers by name.
     """
 
     title: str
@@ -74,16 +69,14 @@ def _share(title: str, direction: Direction = "higher", **facts: Any) -> Fact:
     return Fact(title, direction, factor=100.0, digits=2, **facts)
 
 
-_top5, _full_ece = partial(accuracy, k=5), "expected calibration error, 15 bins"
-
 FACTS: dict[str, Fact] = {
     # Predictions.
     "accuracy": _share("accuracy", function=accuracy),
-    "accuracy_top5": _share("top-5 accuracy", function=_top5),
+    "accuracy_top5": _share("top-5 accuracy", function=partial(accuracy, k=5)),
     "error": _share("error", "lower"),
     "nll": Fact("NLL", "lower", "nats", words="negative log-likelihood", function=negative_log_likelihood),
     "brier": Fact("Brier score", "lower", function=brier_score),
-    "ece": Fact("ECE", "lower", words=_full_ece, function=expected_calibration_error),
+    "ece": Fact("ECE", "lower", words="expected calibration error, 15 bins", function=expected_calibration_error),
     "adaptive_ece": Fact("adaptive ECE", "lower", function=adaptive_calibration_error),
     "classwise_ece": Fact("classwise ECE", "lower", function=classwise_calibration_error),
     "aurc": Fact("AURC", "lower", digits=4, words="area under the risk-coverage curve", function=aurc),
@@ -96,7 +89,7 @@ FACTS: dict[str, Fact] = {
         )
         for percent in (80, 90, 95)
     },
-    # Confidence has no direction: lower is better on errors only as long as it still tells them apart.
+    # Confidence has no direction: lower is better on errors only while it still separates them.
     "mean_confidence": Fact("mean confidence"),
     "confidence_correct": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
     "confidence_wrong": Fact("confidence on errors", function=lambda *rows: mean_confidence(*rows).wrong),
@@ -104,7 +97,7 @@ FACTS: dict[str, Fact] = {
     "confidence_wrong_if_calibrated": Fact("confidence on errors, if calibrated"),
     "ece_if_calibrated": Fact("ECE, if calibrated", words="ECE that chance alone stays below in 95 of 100 samples"),
     "published_ece": Fact("ECE by batches of 100", "lower", "mean over batches of 100"),
-    # Another quantity for every loss.
+    # A different quantity for every loss.
     "published_nll": Fact("training objective", unit="training objective"),
     # Classes of different size.
     "balanced_accuracy": _share("balanced accuracy"),
@@ -118,7 +111,7 @@ FACTS: dict[str, Fact] = {
     **{name: Fact(name.upper().replace("_", " "), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
     "nc2_norm": Fact("NC2 norm", function=neural_collapse),
     "nc2_angle": Fact("NC2 angle", function=neural_collapse),
-    # Beside collapse, accuracy says how many predictions are wrong at all.
+    # Beside numbers of collapse, accuracy only says how many predictions are wrong.
     **{f"{split}_accuracy": _share(f"accuracy ({split})", "none") for split in ("train", "val", "test")},
     "spread": Fact("spread"),
     "gap": Fact("gap"),
@@ -146,7 +139,7 @@ FACTS: dict[str, Fact] = {
     "alpha_by_scale": Fact("alpha by the scale of logits"),
     "alpha_by_gap": Fact("alpha by the gap of logits"),
     "unevenness": Fact("unevenness of wrong logits"),
-    # Maps of what speaks for a class.
+    # Class activation maps.
     "active_share": Fact("active share of the map"),
     "precision_half": Fact("overlay precision", "higher"),
     "recall_half": Fact("overlay recall", "higher"),
@@ -178,10 +171,10 @@ FACTS: dict[str, Fact] = {
 
 
 def find_fact(name: str) -> Fact | None:
-    """The entry of a number, None where there is none.
+    """The entry of a number, None if there is none.
 
-    A split before a name and ``before`` or ``after`` (a repair) behind it change the title alone; ``r_squared_NAME`` is
-    what a probe finds of a known factor.
+    A split before a name and ``before`` or ``after`` (a repair) behind it change only the title; ``r_squared_NAME`` is
+    how well a probe predicts a known factor.
 
     Example:
         >>> find_fact("train_within").title, find_fact("ece_after").direction, find_fact("r_squared_hue").title
@@ -214,9 +207,6 @@ def fact(name: str) -> Fact:
 
 def numbers(values: Mapping[str, float | Interval]) -> dict[str, dict[str, Any]]:
     """Measured numbers as results store them: value, direction and unit, and the bounds of an interval.
-
-    Args:
-        values: By name; what is not finite is stored as null.
 
     Example:
         >>> numbers({"nll": 0.5, "ece": Interval(0.02, 0.01, 0.03)})["nll"]

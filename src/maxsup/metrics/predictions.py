@@ -1,7 +1,7 @@
-"""What is kept of predictions once their logits are gone: a few numbers a sample, from which every metric follows.
+"""Predictions as a few numbers per sample, from which every metric follows without the logits.
 
-Logits are read once, in blocks that fit the cache and in float64. A logit of ``-inf`` is a class that cannot be chosen;
-``nan`` and ``inf`` are refused. A tie for the top logit goes to the first index, here and in every loss.
+Logits are read once, in float64 and in blocks that fit the cache. A logit of ``-inf`` marks a class that cannot be
+chosen; ``nan`` and ``inf`` raise. A tie for the top logit goes to the first index, here and in every loss.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Of a block in float64; together with its exponentials it should stay in the cache.
+# A block in float64 and its exponentials should stay in the cache.
 BLOCK_ELEMENTS = 1 << 16
-# Relative error of a sum of exponentials that may be added up in any order.
+# The same for rows of features.
+FEATURE_ELEMENTS = 1 << 19
+# Relative error of a sum of exponentials whose order of addition is unknown.
 ROUNDING = 16 * torch.finfo(torch.float64).eps
 
 
 class Predictions(NamedTuple):
-    """One entry a sample: label, predicted class, rank of the true class, plain NLL, Brier score, top probability."""
+    """One entry per sample: label, predicted class, rank of the true class, NLL, Brier score, top probability."""
 
     labels: Tensor
     predicted: Tensor
@@ -37,15 +39,15 @@ class Predictions(NamedTuple):
     @property
     def num_wrong(self) -> int:
         """Number of samples whose top class is not the true one."""
-        return int((self.predicted != self.labels).sum())
+        return int((~self.is_correct).sum())
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Predictions by falling confidence, and how often each of them counts.
+    """Predictions sorted by falling confidence, and how often each of them counts.
 
-    ``group`` numbers the levels of confidence, ``levels`` are their values; samples of one level are tied, and no
-    metric may depend on their order.
+    ``levels`` are the distinct confidences and ``group`` the level of each sample. Samples of one level are tied, and
+    no metric may depend on their order.
     """
 
     count: Tensor
@@ -59,7 +61,7 @@ class Tally:
 
     @property
     def total(self) -> float:
-        """Number of samples, repeated ones repeatedly."""
+        """Number of samples; a repeated one counts each time."""
         return float(self.count.sum())
 
     def mean(self, column: Tensor) -> float:
@@ -74,14 +76,14 @@ class Tally:
 
 
 def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
-    """Each prediction once, sorted by its own confidence or by one that is given.
+    """Each prediction once, sorted by its top probability or by the given confidence.
 
-    Of confidences computed here, those that differ by rounding alone are tied: the same logits in another order of
-    classes add up to a sum that is different in its last digits. Given ones are taken as they are.
+    Top probabilities that differ by rounding alone are tied, because the same logits in another order of classes give a
+    sum with other last digits. Given confidences are compared exactly.
     """
-    tolerance = 0.0
+    tolerance = ROUNDING if confidence is None else 0.0
     if confidence is None:
-        confidence, tolerance = predictions.confidence, ROUNDING
+        confidence = predictions.confidence
     else:
         confidence = checked_confidence(confidence, len(predictions.labels))
     confidence, order = confidence.sort(descending=True, stable=True)
@@ -94,7 +96,7 @@ def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
 
 
 def tallied(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> Tally:
-    """The tally of a whole set, which must not be empty."""
+    """The tally of a whole set; raises if it is empty."""
     predictions = predictions_of(logits, labels)
     check_samples("logits", logits)
     return tally(predictions, confidence)
@@ -102,7 +104,7 @@ def tallied(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) ->
 
 @torch.no_grad()
 def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
-    """The columns of a batch of any size.
+    """The columns of a batch.
 
     Example:
         >>> predictions_of(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1])).rank
@@ -124,10 +126,15 @@ def concatenated(parts: Sequence[Predictions]) -> Predictions:
 
 
 def row_blocks(logits: Tensor, labels: Tensor, num_rows: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Index of the first row, logits and labels of a few rows at a time, on the CPU."""
+    """For a few rows at a time: the index of the first, logits and labels, on the CPU."""
     num_rows = max(1, num_rows)
     for start in range(0, len(logits), num_rows):
         yield start, logits[start : start + num_rows].detach().cpu(), labels[start : start + num_rows]
+
+
+def rows_at_a_time(features: Tensor) -> int:
+    """How many rows of features are taken to float64 at a time."""
+    return max(1, FEATURE_ELEMENTS // max(1, features.shape[1]))
 
 
 def exponentials(block: Tensor, start: int) -> tuple[Tensor, Tensor]:
@@ -151,13 +158,12 @@ def _columns(block: Tensor, labels: Tensor, start: int) -> Predictions:
     true_probability = powers.gather(1, chosen).squeeze(1) / total
     # The squares of all classes; of the true one, p^2 becomes (1 - p)^2.
     brier = powers.square().sum(dim=1).div_(total.square()).sub_(2 * true_probability).add_(1.0)
-    return Predictions(
-        labels, predicted, _ranks(block, target, chosen), total.log().sub_(gap), brier.clamp_(min=0.0), 1.0 / total
-    )
+    rank, nll = _ranks(block, target, chosen), total.log().sub_(gap)
+    return Predictions(labels, predicted, rank, nll, brier.clamp_(min=0.0), 1.0 / total)
 
 
 def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
-    """How many classes come before the true one; of equal logits the lower index is first."""
+    """How many classes come before the true one; among equal logits the lower index comes first."""
     rank = (block > target).sum(dim=1)
     tied = ((block >= target).sum(dim=1) > rank + 1).nonzero().squeeze(1)
     if len(tied):
@@ -167,14 +173,12 @@ def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
 
 
 def check_predictions(logits: Tensor, labels: Tensor) -> Tensor:
-    """The labels as int64 on the CPU; raises in one sentence what does not fit. Rows are checked as they are read."""
+    """The labels as int64 on the CPU; raises if shapes or labels do not fit. Logits are checked as they are read."""
     check_matrix("logits", logits, "(samples, classes)")
     labels = check_labels(labels, len(logits))
     num_classes = logits.shape[1]
     if num_classes == 0:
-        raise ValueError(
-            f"logits must have at least one class; got shape {tuple(logits.shape)}. Give one column a class."
-        )
+        raise ValueError(f"logits must have at least one class; got shape {tuple(logits.shape)}. Add a column.")
     if len(labels) and int(labels.max()) >= num_classes:
         row = int((labels >= num_classes).nonzero()[0])
         raise ValueError(
@@ -185,17 +189,14 @@ def check_predictions(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def check_samples(name: str, matrix: Tensor) -> None:
-    """Raise where there is nothing to average."""
+    """Raise if there is nothing to average."""
     if len(matrix) == 0:
-        raise ValueError(
-            f"{name} must hold at least one sample; got shape {tuple(matrix.shape)}. Give one row a sample."
-        )
+        raise ValueError(f"{name} must hold at least one sample; got shape {tuple(matrix.shape)}. Add rows.")
 
 
 def check_matrix(name: str, values: Tensor, axes: str) -> None:
     """Raise unless ``values`` is a floating-point tensor of two axes."""
-    if not isinstance(values, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(values).__name__}. Use torch.as_tensor({name}).")
+    _check_tensor(name, values)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape {axes}; got shape {tuple(values.shape)}. Reshape to two axes.")
     if not values.is_floating_point():
@@ -203,7 +204,7 @@ def check_matrix(name: str, values: Tensor, axes: str) -> None:
 
 
 def check_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
-    """The labels as int64 on the CPU, one for each row of a matrix of features that is not empty."""
+    """The labels as int64 on the CPU, one for each row of features; raises if there are none."""
     check_matrix(name, features, "(samples, dimensions)")
     labels = check_labels(labels, len(features))
     check_samples(name, features)
@@ -211,43 +212,41 @@ def check_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
 
 
 def not_finite(name: str, row: int) -> ValueError:
-    """What to raise for a row of features that is not finite."""
+    """The error for a row of features that is not finite."""
     return ValueError(f"{name} must be finite; got nan or inf in row {row}. Check the model's output for it.")
 
 
 def class_indices(name: str, values: Tensor) -> Tensor:
-    """The values as int64: in a narrower type a comparison with a large number, or a product, wraps around."""
-    if not isinstance(values, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(values).__name__}. Use torch.as_tensor({name}).")
+    """The values as int64, because products and comparisons with large numbers wrap around in narrower types."""
+    _check_tensor(name, values)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"{name} must be class indices; got {values.dtype}. Use {name}.long() if they are.")
     return values.detach().long()
 
 
 def check_labels(labels: Tensor, num_samples: int) -> Tensor:
-    """The labels as int64 on the CPU, one for each of ``num_samples``."""
+    """The labels as int64 on the CPU; raises unless there is one for each of ``num_samples``."""
     labels = class_indices("labels", labels)
     if labels.shape != (num_samples,):
         raise ValueError(
-            f"labels must have one entry a sample, shape ({num_samples},); got shape {tuple(labels.shape)}. "
+            f"labels must have one entry per sample, shape ({num_samples},); got shape {tuple(labels.shape)}. "
             "Give the index of the true class of each row."
         )
     labels = labels.cpu()
     if num_samples and int(labels.min()) < 0:
         row = int((labels < 0).nonzero()[0])
         raise ValueError(
-            f"labels must be class indices of at least 0; got {int(labels[row])} in row {row}. "
-            "Leave ignored samples out."
+            f"labels must be class indices of at least 0; got {int(labels[row])} in row {row}. Leave such samples out."
         )
     return labels
 
 
 def checked_confidence(confidence: Tensor, num_samples: int) -> Tensor:
-    """A confidence a sample, in float64 on the CPU."""
+    """The confidence of each sample, in float64 on the CPU."""
     if not isinstance(confidence, Tensor) or confidence.shape != (num_samples,) or not confidence.is_floating_point():
         got = f"{confidence.dtype} of shape {tuple(confidence.shape)}" if isinstance(confidence, Tensor) else confidence
         raise ValueError(
-            f"confidence must be one floating-point number a sample, shape ({num_samples},); got {got!r}. "
+            f"confidence must be one floating-point number per sample, shape ({num_samples},); got {got!r}. "
             "Higher means more certain."
         )
     if confidence.isnan().any():
@@ -255,10 +254,15 @@ def checked_confidence(confidence: Tensor, num_samples: int) -> Tensor:
     return confidence.detach().cpu().double()
 
 
-def check_bins(num_bins: int) -> None:
-    """Raise unless ``num_bins`` is a positive integer."""
-    if isinstance(num_bins, bool) or not isinstance(num_bins, int) or num_bins < 1:
-        raise ValueError(f"num_bins must be an integer of at least 1; got {num_bins!r}. 15 is usual.")
+def check_count(name: str, value: int, usual: int, least: int = 1) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}. {usual} is usual.")
+
+
+def _check_tensor(name: str, values: Tensor) -> None:
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(values).__name__}. Use torch.as_tensor({name}).")
 
 
 def _first_bad(row: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Draws with replacement as counts, and what a resample becomes where a tally is not enough."""
+"""Draws with replacement as counts, and metrics of a resample that do not follow from a tally."""
 
 from __future__ import annotations
 
@@ -11,20 +11,15 @@ from maxsup.metrics.calibration import NUM_BINS, class_gaps
 from maxsup.metrics.predictions import check_labels
 from maxsup.metrics.separation import MIN_TOTAL, ClassSeparation, SeparationSums, unit_blocks
 
-# Classwise calibration needs the probabilities of all classes, so at most this many groups of samples are drawn in
-# place of single samples. Their number, not their size, sets how well the spread of the resamples is known: to 2 %.
+# Classwise calibration needs the probabilities of all classes, so at most this many groups of samples are drawn instead
+# of single samples. Their number, not their size, determines how well the spread of the resamples is known: to 2 %.
 MAX_GROUPS = 1000
-# Of resamples at a time.
+# Resamples at a time.
 BATCH = 50
 
 
 def counts(num_samples: int, num_resamples: int, seed: int) -> Iterator[Tensor]:
-    """How often each sample is drawn, one vector a resample.
-
-    Example:
-        >>> [float(drawn.sum()) for drawn in counts(5, 2, seed=0)]
-        [5.0, 5.0]
-    """
+    """How often each sample is drawn, one vector per resample."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(num_resamples):
         rows = torch.randint(num_samples, (num_samples,), generator=generator)
@@ -32,24 +27,21 @@ def counts(num_samples: int, num_resamples: int, seed: int) -> Iterator[Tensor]:
 
 
 def class_counts(labels: Tensor, num_resamples: int, seed: int) -> Iterator[Tensor]:
-    """The same, each class keeping its number of samples."""
+    """The same, with the number of samples of each class kept."""
     generator = torch.Generator().manual_seed(seed)
     ordered, order = labels.cpu().sort(stable=True)
     _, place, size = ordered.unique_consecutive(return_inverse=True, return_counts=True)
-    first = (size.cumsum(0) - size)[place]
-    size = size[place]
+    first, size = (size.cumsum(0) - size)[place], size[place]
     for _ in range(num_resamples):
         share = torch.rand(len(order), generator=generator, dtype=torch.float64)
-        rows = first + (share * size).long()
-        yield torch.zeros(len(order), dtype=torch.float64).index_copy_(
-            0, order, rows.bincount(minlength=len(order)).double()
-        )
+        drawn = (first + (share * size).long()).bincount(minlength=len(order)).double()
+        yield torch.zeros_like(drawn).index_copy_(0, order, drawn)
 
 
 def classwise_gaps(
     logits: Tensor, labels: Tensor, num_resamples: int, seed: int, num_bins: int = NUM_BINS
 ) -> Iterator[Tensor]:
-    """What each class and bin adds to the error of a resample; of many samples, groups are drawn, not single ones."""
+    """What each class and bin adds to the error of a resample; above ``MAX_GROUPS`` samples, groups are drawn."""
     num_samples, num_classes = logits.shape
     num_groups = min(num_samples, MAX_GROUPS)
     order = torch.randperm(num_samples, generator=torch.Generator().manual_seed(seed))
@@ -72,9 +64,9 @@ def separation_statistic(
 ) -> Callable[[Tensor], ClassSeparation]:
     """Class separation of a resample from its counts, to first order.
 
-    A resample repeats samples, and a repeated one would be at distance 0 of itself: pairs drawn from a resample are not
-    like pairs of new samples. So the change of the two means is taken from each sample's mean cosine with the others of
-    its class and with all other classes; pairs are two samples, hence the factor 2.
+    A resample repeats samples, and a repeated one is at distance 0 from itself, so that pairs from a resample are not
+    like pairs of new samples. Therefore the two means change by each sample's mean cosine with the others of its class
+    and with all other classes; a pair is two samples, hence the factor 2.
     """
     labels = check_labels(labels, len(features))
     sums = SeparationSums()

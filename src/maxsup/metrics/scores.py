@@ -1,4 +1,4 @@
-"""Accuracy, negative log-likelihood, Brier score, and how confident right and wrong predictions are."""
+"""Accuracy, negative log-likelihood, Brier score, and the confidence of right and wrong predictions."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from maxsup.metrics.predictions import Tally, tallied
+from maxsup.metrics.predictions import Tally, check_count, tallied
 
 
 class Confidence(NamedTuple):
-    """Mean top probability of right and of wrong predictions; ``nan`` where there are none."""
+    """Mean top probability of right and of wrong predictions; ``nan`` if there are none."""
 
     correct: float
     wrong: float
 
 
 def accuracy(logits: Tensor, labels: Tensor, k: int = 1) -> float:
-    """Share of samples whose true class is among the ``k`` largest logits; of equal ones the lower index is first.
+    """Share of samples whose true class is among the ``k`` largest logits; of equal ones the lower index comes first.
 
     Example:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
         >>> accuracy(logits, torch.tensor([0, 1])), accuracy(logits, torch.tensor([0, 1]), k=2)
         (0.5, 1.0)
     """
-    return accuracy_of(tallied(logits, labels), k=k)
+    return accuracy_of(tallied(logits, labels), k)
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
-    """Mean of ``-log q_true``: plain cross-entropy, whatever the model was trained with.
+    """Mean of ``-log q_true``: plain cross-entropy, whatever the training loss was.
 
     Example:
         >>> round(negative_log_likelihood(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([2])), 4)
         1.3863
     """
-    return nll_of(tallied(logits, labels))
+    samples = tallied(logits, labels)
+    return samples.mean(samples.nll)
 
 
 def brier_score(logits: Tensor, labels: Tensor) -> float:
@@ -45,11 +46,12 @@ def brier_score(logits: Tensor, labels: Tensor) -> float:
         >>> brier_score(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
         0.5
     """
-    return brier_of(tallied(logits, labels))
+    samples = tallied(logits, labels)
+    return samples.mean(samples.brier)
 
 
 def mean_confidence(logits: Tensor, labels: Tensor) -> Confidence:
-    """How sure the model is where it is right, and where it is wrong.
+    """How confident the model is when it is right, and when it is wrong.
 
     Example:
         >>> mean_confidence(torch.tensor([[0.0, 0.0], [100.0, 0.0]]), torch.tensor([0, 1]))
@@ -60,19 +62,8 @@ def mean_confidence(logits: Tensor, labels: Tensor) -> Confidence:
 
 def accuracy_of(samples: Tally, k: int = 1) -> float:
     """See :func:`accuracy`."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1; got {k!r}. Use k=1 for plain accuracy.")
+    check_count("k", k, usual=1)
     return samples.mean((samples.rank < k).double())
-
-
-def nll_of(samples: Tally) -> float:
-    """See :func:`negative_log_likelihood`."""
-    return samples.mean(samples.nll)
-
-
-def brier_of(samples: Tally) -> float:
-    """See :func:`brier_score`."""
-    return samples.mean(samples.brier)
 
 
 def confidence_of(samples: Tally) -> Confidence:
@@ -83,5 +74,5 @@ def confidence_of(samples: Tally) -> Confidence:
 
 
 def ratio(value: float, count: float) -> float:
-    """A mean, ``nan`` of nothing."""
+    """``value / count``, or ``nan`` if the count is 0."""
     return value / count if count else math.nan

@@ -1,4 +1,4 @@
-"""How well pixels are labelled, from one confusion matrix over a whole split."""
+"""Metrics of labelled pixels, from one confusion matrix over a whole split."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from maxsup.metrics.predictions import class_indices
 
 
 class ConfusionSums:
-    """Counts of true and predicted classes; pixels of all images count alike.
-
-    Args:
-        num_classes: Number of classes.
-        ignore_index: Label of pixels that count nothing.
+    """Counts of true and predicted classes of all pixels but those with the label ``ignore_index``.
 
     Example:
         >>> sums = ConfusionSums(2)
@@ -29,7 +25,7 @@ class ConfusionSums:
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         self.matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
-        # What all processes know of one another already.
+        # The part of the counts that all processes have already added up.
         self._shared = torch.zeros_like(self.matrix)
 
     def update(self, predictions: Tensor, labels: Tensor) -> None:
@@ -48,16 +44,16 @@ class ConfusionSums:
         self.matrix += counts.view(self.num_classes, self.num_classes).to(self.matrix.device)
 
     def merge(self, other: ConfusionSums) -> None:
-        """Add what another has counted of the same classes."""
+        """Add the counts of another one with the same classes."""
         if other.num_classes != self.num_classes:
             raise ValueError(
-                f"other must have {self.num_classes} classes too; got {other.num_classes}. Count each model alone."
+                f"other must have {self.num_classes} classes too; got {other.num_classes}. Count it apart."
             )
         self.matrix += other.matrix
         self._shared += other._shared
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes; what an earlier call has added up is not added again."""
+        """Add up the counts of all processes; no count is added twice."""
         matrix = (self.matrix - self._shared).to(device)
         dist.all_reduce(matrix)
         self.matrix = self._shared + matrix.cpu()
@@ -75,29 +71,26 @@ class ConfusionSums:
 
     @property
     def num_present(self) -> int:
-        """Number of classes that have been among the labels."""
+        """Number of classes among the labels."""
         return int((self.matrix.sum(1) > 0).sum())
 
     def class_iou(self) -> Tensor:
-        """Intersection over union of each class; ``nan`` of one that is neither there nor predicted."""
+        """Intersection over union of each class; ``nan`` if it is neither present nor predicted."""
         matrix = self.matrix.double()
         both = matrix.diagonal()
         return both / (matrix.sum(0) + matrix.sum(1) - both)
 
     def compute(self) -> dict[str, float]:
-        """``accuracy`` of pixels, ``class_accuracy`` (mean recall of classes that are there) and ``miou``.
-
-        The mean of the intersection over union is over classes that are there or predicted.
-        """
+        """``accuracy`` of pixels, ``class_accuracy`` (mean recall) and ``miou``, over classes that have a value."""
         matrix = self.matrix.double()
-        both, there = matrix.diagonal(), matrix.sum(1)
+        both, present = matrix.diagonal(), matrix.sum(1)
         return {
-            "accuracy": float(both.sum() / there.sum()),
-            "class_accuracy": float((both / there).nanmean()),
+            "accuracy": float(both.sum() / present.sum()),
+            "class_accuracy": float((both / present).nanmean()),
             "miou": float(self.class_iou().nanmean()),
         }
 
     def majority_miou(self) -> float:
-        """What labelling every pixel with the commonest class would give: the number to be well above."""
-        there = self.matrix.sum(1).double()
-        return float(there.max() / there.sum() / self.num_present)
+        """The mIoU of labelling every pixel with the commonest class, which a model should exceed clearly."""
+        present = self.matrix.sum(1).double()
+        return float(present.max() / present.sum() / self.num_present)

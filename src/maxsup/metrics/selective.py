@@ -1,9 +1,9 @@
-"""Selective classification: does confidence tell right predictions from wrong ones?
+"""Selective classification: does confidence separate right predictions from wrong ones?
 
-Conventions, the same for all functions here: confidence is the top probability unless another one is given, and a
-sample is accepted before another if its confidence is higher. Samples of equal confidence are tied (top probabilities
-that differ by rounding alone are equal, given confidences are compared as they are), and every number is the mean over
-all orders of the tied ones (so shuffling the samples changes nothing); thresholds take or leave a tied group whole.
+In all functions here confidence is the top probability unless another one is given, and samples are accepted by falling
+confidence. Samples of equal confidence are tied: top probabilities that differ by rounding alone are equal, given
+confidences are compared exactly. Every number is the mean over all orders of tied samples, so shuffling changes
+nothing; a threshold accepts or rejects a tied group as a whole.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from torch import Tensor
 
 from maxsup.metrics.predictions import Tally, check_samples, checked_confidence, tallied
 
-# Of right predictions, in fpr95.
-ACCEPTED_SHARE = 0.95
-
 
 class RiskCoverage(NamedTuple):
-    """Error rate among the most confident samples, by the share of samples that these are."""
+    """Error rate of the most confident samples (risk), by their share of all samples (coverage)."""
 
     coverage: Tensor
     risk: Tensor
 
 
 def risk_coverage(confidence: Tensor, is_correct: Tensor) -> RiskCoverage:
-    """The risk-coverage curve, one point a sample.
+    """The risk-coverage curve, one point per sample.
 
     Example:
         >>> risk_coverage(torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([True, False, True, True])).risk
         tensor([0.0000, 0.5000, 0.3333, 0.2500], dtype=torch.float64)
     """
     if not isinstance(is_correct, Tensor) or is_correct.dtype != torch.bool or is_correct.ndim != 1:
-        raise ValueError("is_correct must be a tensor of booleans, one a sample; use predicted == labels.")
+        raise ValueError("is_correct must be a tensor of booleans, one per sample; use predicted == labels.")
     check_samples("is_correct", is_correct)
     confidence, order = checked_confidence(confidence, len(is_correct)).sort(descending=True)
     _, group, size = confidence.unique_consecutive(return_inverse=True, return_counts=True)
@@ -45,7 +42,7 @@ def risk_coverage(confidence: Tensor, is_correct: Tensor) -> RiskCoverage:
 
 
 def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Area under the risk-coverage curve: the mean risk over all numbers of accepted samples. Lower is better.
+    """Area under the risk-coverage curve: the mean risk over all coverages. Lower is better.
 
     Example:
         >>> aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
@@ -55,7 +52,7 @@ def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> fl
 
 
 def excess_aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """How far :func:`aurc` is above the best order of the same predictions, all right ones first.
+    """How far :func:`aurc` is above that of the best order of the same predictions, all right ones first.
 
     Example:
         >>> excess_aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
@@ -76,7 +73,7 @@ def risk_at_coverage(logits: Tensor, labels: Tensor, coverage: float, confidence
 
 
 def auroc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Chance that a right prediction is more confident than a wrong one, a tie counting half. Higher is better.
+    """Probability that a right prediction is more confident than a wrong one; a tie counts half. Higher is better.
 
     ``nan`` if all predictions are right, or all wrong.
 
@@ -88,9 +85,9 @@ def auroc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> f
 
 
 def fpr95(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Share of wrong predictions that are accepted with at least 95 % of the right ones. Lower is better.
+    """Share of wrong predictions above the highest threshold that accepts 95 % of the right ones. Lower is better.
 
-    The threshold is the highest one that accepts so many. ``nan`` if all predictions are right, or all wrong.
+    ``nan`` if all predictions are right, or all wrong.
 
     Example:
         >>> fpr95(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1, 0]))
@@ -104,7 +101,7 @@ def aurc_of(samples: Tally) -> float:
     count, wrong = _levels(samples)
     total = samples.total
     before, wrong_before = count.cumsum(0) - count, wrong.cumsum(0) - wrong
-    # B samples, W of them wrong, come before a level of n with w wrong. After its j-th the risk is
+    # B samples, W of them wrong, come before a level of n with w wrong. After its j-th sample the risk is
     # (W + j w / n) / (B + j), and the sum over j is w + (W - B w / n) (H(B + n) - H(B)), H being harmonic numbers.
     harmonic = torch.cat([count.new_zeros(1), torch.arange(1, round(total) + 1, dtype=torch.float64).reciprocal_()])
     harmonic = harmonic.cumsum(0)
@@ -153,10 +150,10 @@ def fpr95_of(samples: Tally) -> float:
     right, num_wrong = (count - wrong).cumsum(0), float(wrong.sum())
     if not right[-1] or not num_wrong:
         return math.nan
-    level = torch.searchsorted(right, torch.ceil(ACCEPTED_SHARE * right[-1] - 1e-9))
+    level = torch.searchsorted(right, torch.ceil(0.95 * right[-1] - 1e-9))
     return float(wrong.cumsum(0)[level]) / num_wrong
 
 
 def _levels(samples: Tally) -> tuple[Tensor, Tensor]:
-    """Of each value of confidence, from the highest: samples, and wrong ones."""
+    """Samples and wrong samples of each level of confidence, from the highest."""
     return samples.by_level(samples.count), samples.by_level(samples.count * (1.0 - samples.is_correct))

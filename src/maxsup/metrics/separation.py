@@ -7,8 +7,8 @@ With unit vectors ``u_i`` and the mean ``m_k`` of those of class ``k``, the mean
     total = 1 - \Big\|\frac{1}{K} \sum_k m_k\Big\|^2, \qquad
     R^2 = 1 - within / total
 
-so one pass over the features is enough, where pairs would need ``N^2 D`` multiplications. Classes count alike, whatever
-their size; only those that occur count. A vector of zeros has a cosine of 0 with every vector, itself included.
+so one pass over the features is enough, where pairs would need ``N^2 D`` multiplications. All classes that occur have
+the same weight, whatever their size. A vector of zeros has a cosine of 0 with every vector, itself included.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from maxsup.metrics.predictions import check_labels, check_matrix, check_samples, not_finite
+from maxsup.metrics.predictions import check_labels, check_matrix, check_samples, not_finite, rows_at_a_time
 
-# Of the rows that are taken to float64 at a time; they should stay in the cache.
-BLOCK_ELEMENTS = 1 << 19
-# Below this a total is rounding: all vectors point the same way.
+# A total below this is rounding: all vectors point the same way.
 MIN_TOTAL = 1e-12
 
 
@@ -38,16 +36,11 @@ class ClassSeparation(NamedTuple):
 
 
 def class_separation(features: Tensor, labels: Tensor, *, has_self_pairs: bool = True) -> ClassSeparation:
-    """How far samples of a class lie from one another, and from everything.
+    """How far samples of a class lie from one another, and from all samples; one row of features per sample.
 
-    Args:
-        features: One row a sample, ``(N, D)``.
-        labels: Class indices, ``(N,)``.
-        has_self_pairs: Whether a sample is paired with itself too, as in the published definition. Without, ``within``
-            of a class of ``n`` samples is larger by ``n / (n - 1)``, and a class of one sample has none.
-
-    Returns:
-        The three numbers; ``r_squared`` is ``nan`` if all vectors point the same way.
+    With ``has_self_pairs`` a sample is also paired with itself, as in the published definition. Without, ``within`` of
+    a class of ``n`` samples is larger by ``n / (n - 1)``, and a class of one sample has none. ``r_squared`` is ``nan``
+    if all vectors point the same way.
 
     Example:
         >>> features = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [-3.0, 0.0]])
@@ -61,8 +54,8 @@ def class_separation(features: Tensor, labels: Tensor, *, has_self_pairs: bool =
 
 
 def unit_blocks(features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of length 1 (or 0) in float64, a few at a time, and where they are."""
-    num_rows = max(1, BLOCK_ELEMENTS // max(1, features.shape[1]))
+    """Rows scaled to length 1 (0 stays 0) in float64, a few at a time, and their positions."""
+    num_rows = rows_at_a_time(features)
     for start in range(0, len(features), num_rows):
         block = features[start : start + num_rows].detach().cpu().double()
         length = torch.linalg.vector_norm(block, dim=1, keepdim=True)
@@ -70,7 +63,7 @@ def unit_blocks(features: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 class SeparationSums:
-    """The sums behind :func:`class_separation`, whatever the batches.
+    """The sums behind :func:`class_separation`, over any number of batches.
 
     Example:
         >>> sums, others = SeparationSums(), SeparationSums()
@@ -81,7 +74,7 @@ class SeparationSums:
     """
 
     def __init__(self) -> None:
-        # Of each class: sum of its unit vectors, samples, samples that are not zero.
+        # For each class: the sum of its unit vectors, its samples, its samples that are not zero.
         self._sums = torch.zeros(0, 0, dtype=torch.float64)
         self._counts = torch.zeros(2, 0, dtype=torch.float64)
 
@@ -96,7 +89,7 @@ class SeparationSums:
         # Class after class, so that the rows of one add up in a single product.
         labels, order = labels.sort(stable=True)
         width, features = features.shape[1], features.detach()
-        num_rows = min(len(labels), max(1, BLOCK_ELEMENTS // max(1, width)))
+        num_rows = min(len(labels), rows_at_a_time(features))
         gathered, block = features.new_empty(num_rows, width), self._sums.new_empty(num_rows, width)
         lengths = []
         for rows, part in zip(order.split(num_rows), labels.split(num_rows), strict=True):
@@ -111,7 +104,7 @@ class SeparationSums:
         return self._sums
 
     def merge(self, other: Self) -> Self:
-        """Add what another one counted."""
+        """Add the counts of another one."""
         num_classes, width = other._sums.shape
         if num_classes:
             self._widen(num_classes, width)
@@ -120,7 +113,7 @@ class SeparationSums:
         return self
 
     def compute(self, *, has_self_pairs: bool = True) -> ClassSeparation:
-        """The three numbers; ``nan`` where there is no pair to average over."""
+        """The three numbers; ``nan`` if there is no pair to average over."""
         size, num_nonzero = self._counts
         num_classes = int((size > 0).sum())
         if num_classes == 0:
@@ -134,7 +127,7 @@ class SeparationSums:
             is_paired = size > 1
             pairs = (own * size.square() - num_nonzero)[is_paired] / (size * (size - 1.0))[is_paired]
             num_own, own_sum = len(pairs), float(pairs.sum())
-        # A pair of classes each; those of a class with itself have just been counted.
+        # Ordered pairs of different classes, and the pairs of a class with itself counted above.
         num_pairs = num_classes * (num_classes - 1) + num_own
         cosines = everything - float(own.sum()) + own_sum
         within = max(0.0, 1.0 - own_sum / num_own) if num_own else math.nan
@@ -142,11 +135,11 @@ class SeparationSums:
         return ClassSeparation(within, total, 1.0 - within / total if total > MIN_TOTAL else math.nan)
 
     def _add(self, block: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-        """Add rows whose labels are sorted; gives their lengths."""
+        """Add rows whose labels are sorted, and return their lengths."""
         length = torch.linalg.vector_norm(block, dim=1)
         if not math.isfinite(float(length.sum())):
             raise not_finite("features", int(rows[(~length.isfinite()).nonzero()[0]]))
-        # 0 times a huge number is 0.
+        # A row of zeros stays 0, times a huge number.
         scale = length.clamp(min=torch.finfo(torch.float64).tiny).reciprocal_()
         classes, size = (found.tolist() for found in labels.unique_consecutive(return_counts=True))
         for number, members, scales in zip(classes, block.split(size), scale.split(size), strict=True):
@@ -156,9 +149,7 @@ class SeparationSums:
     def _widen(self, num_classes: int, width: int) -> None:
         before = self._sums
         if before.numel() and before.shape[1] != width:
-            raise ValueError(
-                f"features must keep their width of {before.shape[1]}; got {width}. Count each model alone."
-            )
+            raise ValueError(f"features must keep their width of {before.shape[1]}; got {width}. Count models apart.")
         if num_classes > len(before):
             self._sums = torch.zeros(num_classes, width, dtype=torch.float64)
             self._sums[: len(before)] = before if before.numel() else 0.0

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Self
 
-from maxsup.metrics.calibration import NUM_BINS, Reliability, bin_sums, binned_gaps, reliability_of
+from maxsup.metrics.calibration import NUM_BINS, Reliability, bin_sums, binned_gaps, error_of, reliability_of
 from maxsup.metrics.predictions import predictions_of
 from maxsup.metrics.scores import ratio
 
@@ -18,9 +18,9 @@ _SCALARS = ("n", "missing", "correct", "correct_top5", "nll", "brier", "confiden
 
 
 class PredictionSums:
-    """Sums over predictions from which all reported numbers follow, whatever the batches or processes.
+    """Sums over predictions from which the reported numbers follow, over any number of batches and processes.
 
-    What needs the order of all confidences (AURC, AUROC, adaptive bins) is in :class:`PredictionTable`.
+    Numbers that need the order of all confidences (AURC, AUROC, adaptive bins) are in :class:`PredictionTable`.
 
     Example:
         >>> sums = PredictionSums()
@@ -31,11 +31,11 @@ class PredictionSums:
 
     def __init__(self) -> None:
         self._scalars = torch.zeros(len(_SCALARS), dtype=torch.float64)
-        # One column a bin of confidence: samples, correct ones, confidence.
+        # One column per bin of confidence: samples, correct ones, confidence.
         self._bins = torch.zeros(3, NUM_BINS, dtype=torch.float64)
-        # One column a class: samples, correct ones; made when the number of classes is known.
+        # One column per class: samples, correct ones; widened when the number of classes is known.
         self._classes = torch.zeros(2, 0, dtype=torch.float64)
-        # What all processes know of one another already, in the same order.
+        # The part of the counts that all processes have already added up.
         self._shared = [torch.zeros_like(counts) for counts in self._counts()]
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
@@ -43,39 +43,27 @@ class PredictionSums:
         rows = predictions_of(logits, labels)
         is_correct = rows.is_correct.double()
         one = torch.ones_like(is_correct)
-        columns = torch.stack(
-            [
-                one,
-                torch.zeros_like(one),
-                is_correct,
-                (rows.rank < 5).double(),
-                rows.nll,
-                rows.brier,
-                rows.confidence * is_correct,
-                rows.confidence * (1.0 - is_correct),
-            ]
-        )
+        hits = (is_correct, (rows.rank < 5).double())
+        confidences = (rows.confidence * is_correct, rows.confidence * (1.0 - is_correct))
         self._widen(logits.shape[1])
-        self._scalars += columns.sum(dim=1)
+        columns = (one, torch.zeros_like(one), *hits, rows.nll, rows.brier, *confidences)
+        self._scalars += torch.stack(columns).sum(dim=1)
         self._bins += bin_sums(rows.confidence, one, is_correct, NUM_BINS)
         self._classes.index_add_(1, rows.labels, torch.stack([one, is_correct]))
 
     def add_missing(self, count: int) -> None:
-        """Count images that could not be read; no prediction is made up for them."""
+        """Count images that could not be read, for which there is no prediction."""
         self._scalars[_SCALARS.index("missing")] += count
 
     def merge(self, other: Self) -> Self:
-        """Add what another one counted."""
+        """Add the counts of another one."""
         self._widen(other._classes.shape[1])
         for mine, theirs in zip((*self._counts(), *self._shared), (*other._counts(), *other._shared), strict=True):
             mine[..., : theirs.shape[-1]] += theirs
         return self
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes, those that had no batch included.
-
-        What an earlier call has added up is not added again.
-        """
+        """Add up the counts of all processes, those without a batch included; no count is added twice."""
         width = torch.tensor(self._classes.shape[1], device=device)
         dist.all_reduce(width, op=dist.ReduceOp.MAX)
         self._widen(int(width))
@@ -96,7 +84,7 @@ class PredictionSums:
             "accuracy_top5": ratio(sums["correct_top5"], total),
             "nll": ratio(sums["nll"], total),
             "brier": ratio(sums["brier"], total),
-            "ece": float(binned_gaps(self._bins).abs().sum()),
+            "ece": error_of(binned_gaps(self._bins)),
             "confidence_correct": ratio(sums["confidence_correct"], correct),
             "confidence_wrong": ratio(sums["confidence_wrong"], total - correct),
         }
@@ -106,16 +94,15 @@ class PredictionSums:
         return reliability_of(self._bins)
 
     def group_accuracy(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
-        """Accuracy of each group of classes, every class of a group counting the same."""
+        """Accuracy of each group of classes: the mean of the accuracies of its classes."""
         per_class = self._classes[1] / self._classes[0]
         return {name: float(per_class[list(classes)].mean()) for name, classes in groups.items()}
 
     def _widen(self, num_classes: int) -> None:
         missing = num_classes - self._classes.shape[1]
         if missing > 0:
-            self._classes, self._shared[-1] = (
-                F.pad(counts, (0, missing)) for counts in (self._classes, self._shared[-1])
-            )
+            self._classes, shared = (F.pad(counts, (0, missing)) for counts in (self._classes, self._shared[-1]))
+            self._shared[-1] = shared
 
     def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
         return self._scalars, self._bins, self._classes

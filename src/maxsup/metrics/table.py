@@ -1,4 +1,4 @@
-"""All metrics of predictions at once, from batches in any number."""
+"""All metrics of predictions at once, from any number of batches."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from functools import partial
 from torch import Tensor
 from typing_extensions import Self
 
-from maxsup.metrics.calibration import adaptive_error_of, calibration_error_of
+from maxsup.metrics.calibration import adaptive_gaps, calibration_gaps, error_of
 from maxsup.metrics.predictions import Predictions, Tally, concatenated, predictions_of, tally
-from maxsup.metrics.scores import accuracy_of, brier_of, confidence_of, nll_of
+from maxsup.metrics.scores import accuracy_of, confidence_of
 from maxsup.metrics.selective import aurc_of, auroc_of, excess_aurc_of, fpr95_of
 
-# What a table reports. Each reads a tally only through its counts and columns, so that a resampled set is the same
-# tally with other counts.
+# Each reads only the counts and columns of a tally, so that a resampled set is the same tally with other counts.
 SCORES: dict[str, Callable[[Tally], float]] = {
     "accuracy": accuracy_of,
     "accuracy_top5": partial(accuracy_of, k=5),
-    "nll": nll_of,
-    "brier": brier_of,
-    "ece": calibration_error_of,
-    "adaptive_ece": adaptive_error_of,
+    "nll": lambda samples: samples.mean(samples.nll),
+    "brier": lambda samples: samples.mean(samples.brier),
+    "ece": lambda samples: error_of(calibration_gaps(samples)),
+    "adaptive_ece": lambda samples: error_of(adaptive_gaps(samples)),
     "confidence_correct": lambda samples: confidence_of(samples).correct,
     "confidence_wrong": lambda samples: confidence_of(samples).wrong,
 }
-# Those that only ask in which order confidence puts the samples; any other confidence may take its place.
+# These depend only on the order of the samples by confidence, so another confidence may replace the top probability.
 RANKINGS: dict[str, Callable[[Tally], float]] = {
     "aurc": aurc_of,
     "excess_aurc": excess_aurc_of,
@@ -35,7 +34,7 @@ RANKINGS: dict[str, Callable[[Tally], float]] = {
 
 
 class PredictionTable:
-    """A few numbers a sample in place of its logits, from which every metric of predictions follows.
+    """A few numbers per sample in place of its logits, from which every metric of predictions follows.
 
     Example:
         >>> table = PredictionTable()
@@ -69,18 +68,17 @@ class PredictionTable:
     def tally(self, confidence: Tensor | None = None) -> Tally:
         """The samples by falling confidence."""
         if len(self) == 0:
-            raise ValueError("the table must hold at least one sample; got none. Call update(logits, labels) first.")
+            raise ValueError("the table holds no sample yet. Call update(logits, labels) first.")
         return tally(self.predictions, confidence)
 
     def compute(self, confidence: Tensor | None = None) -> dict[str, float]:
         """Every metric by name; ``nan`` where one is undefined.
 
-        Args:
-            confidence: In place of the top probability for AURC, E-AURC, AUROC and FPR95; one a sample, as they came.
+        ``confidence``, one number per sample in their order, replaces the top probability in AURC, E-AURC, AUROC and
+        FPR95.
         """
         samples = self.tally()
         ranked = samples if confidence is None else self.tally(confidence)
-        return {
-            **{name: score(samples) for name, score in SCORES.items()},
-            **{name: score(ranked) for name, score in RANKINGS.items()},
+        return {name: score(samples) for name, score in SCORES.items()} | {
+            name: score(ranked) for name, score in RANKINGS.items()
         }

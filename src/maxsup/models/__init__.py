@@ -1,7 +1,7 @@
 """All models behind one interface: our own by name, and any classifier of timm, torchvision or transformers.
 
-A function in this folder with an ``@MODELS.register`` decorator is the whole registration: ``create_model``,
-``maxsup ls models`` and the contract tests find it. timm is imported by the first model that needs it.
+An ``@MODELS.register`` decorator on a function in this folder is the whole registration: ``create_model``,
+``maxsup ls models`` and the contract tests find it. The first model that needs timm imports it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from maxsup.core.checks import check_choice
-from maxsup.models.base import MODELS, Classifier, check_count
+from maxsup.models.base import MODELS, Classifier, Preprocessing, check_count
 from maxsup.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
 from maxsup.models.libraries.hf_models import HF_PREFIX, create_hf_model
 from maxsup.models.libraries.pretrained import class_names_of, num_classes_of, published_preprocessing
@@ -21,7 +21,6 @@ from maxsup.models.libraries.programs import PROGRAM_SUFFIXES, Program, load_pro
 from maxsup.models.libraries.timm_models import TimmClassifier, create_timm_model, timm_name
 from maxsup.models.libraries.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
 from maxsup.models.networks.causal_norm import CausalNormHead, causal_norm_logits
-from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
 
 for _module in walk_packages(__path__, f"{__name__}."):
@@ -62,18 +61,18 @@ def create_model(
     classifier: str = "linear",
     **options: Any,
 ) -> Classifier:
-    """The model registered under ``name``, or the one another library knows by it.
+    """The model registered under ``name``, or the one of another library.
 
     Args:
-        name: Of ``list_models()``, or of ``timm.list_models()``, where ``timm:NAME`` never means one of ours;
+        name: Of ``list_models()``, or of ``timm.list_models()`` (``timm:NAME`` never means one of ours);
             ``torchvision:NAME``, or ``hf:PATH_OR_NAME`` for an image classifier of transformers.
         num_classes: Width of the logits.
         in_channels: Of the images.
-        image_size: Side of the images; only models made for one size (ViT, Swin) look at it.
+        image_size: Side of the images; only models made for one size (ViT, Swin) use it.
         pretrained: A file (``.safetensors``, or a torch file of tensors), or True for the published weights, or
             those in the folder of transformers. A head of another size starts untrained, with a warning.
-        classifier: ``"tde"`` puts the causal-norm classifier of the long-tail table in the place of the linear head.
-        options: Of the model; one that it does not have is an error.
+        classifier: ``"tde"`` replaces the linear head by the causal-norm classifier of the long-tail table.
+        options: Of the model; an unknown one is an error.
 
     Example:
         >>> create_model("small_cnn", 10, in_channels=1)(torch.randn(2, 1, 8, 8)).shape
@@ -96,8 +95,8 @@ def create_model(
         model = MODELS[name](num_classes, in_channels, **sized, **options)
     elif name.startswith(PYTHON_PREFIX):
         raise ValueError(
-            f"model must be made in this session where its name begins with {PYTHON_PREFIX}; got {name!r}. Pass the "
-            "function again, as model=..., from Python."
+            f"a model named {PYTHON_PREFIX}... must be made in this session; got {name!r}. Pass the function again, as "
+            "model=..., from Python."
         )
     else:
         model = _create_foreign(name, num_classes, in_channels, image_size, pretrained is True, options)
@@ -121,7 +120,7 @@ def list_models() -> list[str]:
 
 
 def describe_models() -> list[dict[str, str]]:
-    """One entry a model of ours: name, what it is, source.
+    """Name, description and source of each of our own models.
 
     Example:
         >>> describe_models()[0]["name"]
@@ -135,8 +134,7 @@ def _create_foreign(
 ) -> Classifier:
     for prefix, create in ((TORCHVISION_PREFIX, create_torchvision_model), (HF_PREFIX, create_hf_model)):
         if name.startswith(prefix):
-            bare = name.removeprefix(prefix)
-            return create(bare, num_classes, in_channels, pretrained=is_fetched, **options)
+            return create(name.removeprefix(prefix), num_classes, in_channels, pretrained=is_fetched, **options)
     return create_timm_model(
         timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_fetched, **options
     )

@@ -1,12 +1,13 @@
-"""What all models share: images -> feature map -> features -> logits, each step open to those who need it.
+"""The interface of all models: images -> feature map -> features -> logits, with access to each step.
 
 A model is a ``body`` (images to the last feature map) and a ``head`` (features to logits). Losses that rank classes by
-position ask for ``dense_logits``, pictures for ``cam_layer``, every analysis of representations for ``features``.
+position use ``dense_logits``, class activation maps use ``cam_layer``, and analyses of representations ``features``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import torch
@@ -15,16 +16,28 @@ from torch import Tensor, nn
 from maxsup.core.registry import Registry
 
 
+@dataclass(frozen=True)
+class Preprocessing:
+    """The images that a pretrained network expects: size, crop, interpolation and normalisation, as in a recipe.
+
+    ``image_size`` is None for images of any size. ``source`` names the origin of these values.
+    """
+
+    image_size: int | None
+    crop_pct: float
+    crop_mode: str
+    interpolation: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+
+
 class Classifier(nn.Module):
-    """A network that classifies images and shows what it saw on the way.
+    """A network that classifies images and gives access to its features.
 
-    As it stands this is a convolutional network with global average pooling; other kinds override ``feature_map``,
-    ``pool``, ``to_map``, ``from_positions`` and ``cam_layer``.
-
-    Args:
-        body: Images to the last feature map, ``(B, C, h, w)``; its last child computes that map.
-        head: Features ``(..., D)`` to logits ``(..., K)``.
-        num_features: Width ``D`` of the features.
+    This is a convolutional network with global average pooling: ``body`` turns images into the feature map
+    ``(B, C, h, w)``, which its last child computes, and ``head`` turns features ``(..., num_features)`` into logits
+    ``(..., K)``. Other kinds override ``feature_map``, ``pool``, ``to_map``, ``from_positions`` and ``cam_layer``.
 
     Example:
         >>> model = Classifier(nn.Sequential(nn.Conv2d(3, 8, 3)), nn.Linear(8, 5), num_features=8)
@@ -35,9 +48,7 @@ class Classifier(nn.Module):
 
     def __init__(self, body: nn.Module, head: nn.Module, num_features: int) -> None:
         super().__init__()
-        self.body = body
-        self.head = head
-        self.num_features = num_features
+        self.body, self.head, self.num_features = body, head, num_features
 
     @overload
     def forward(self, images: Tensor, *, with_dense: Literal[False] = False) -> Tensor: ...
@@ -46,7 +57,7 @@ class Classifier(nn.Module):
     def forward(self, images: Tensor, *, with_dense: Literal[True]) -> tuple[Tensor, Tensor]: ...
 
     def forward(self, images: Tensor, *, with_dense: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits ``(B, K)``; on request the logits at every position too, from the same pass and without a gradient."""
+        """Logits ``(B, K)``, and on request the logits at every position, from the same pass but without a gradient."""
         feature_map = self.feature_map(images)
         logits: Tensor = self.head(self.pool(feature_map))
         if not with_dense:
@@ -55,19 +66,19 @@ class Classifier(nn.Module):
             return logits, self._logits_by_position(feature_map)
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head sees, ``(B, D)``."""
+        """The input of the head, ``(B, D)``."""
         return self.pool(self.feature_map(images))
 
     def dense_logits(self, images: Tensor) -> Tensor:
         """The head at every position of the last feature map, ``(B, K, h, w)``.
 
-        Everything between the map and the logits is applied to each position as if it were the whole map. Where that is
+        Everything between the map and the logits is applied to each position as if it were the whole map. If that is
         linear, as average pooling and a linear head are, the mean over positions is the logits.
         """
         return self._logits_by_position(self.feature_map(images))
 
     def cam_layer(self) -> nn.Module:
-        """The layer whose output class activation maps weigh; ``to_map`` brings that output into shape."""
+        """The layer whose output class activation maps weight; ``to_map`` gives that output its shape."""
         return list(self.body.children())[-1]
 
     def feature_map(self, images: Tensor) -> Tensor:
@@ -75,7 +86,7 @@ class Classifier(nn.Module):
         return self.body(images)
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        """One feature vector an image, ``(B, D)``."""
+        """One feature vector per image, ``(B, D)``."""
         return feature_map.mean(dim=(2, 3))
 
     def to_map(self, activations: Tensor) -> Tensor:
@@ -93,7 +104,7 @@ class Classifier(nn.Module):
     def _logits_by_position(self, feature_map: Tensor) -> Tensor:
         grid = self.to_map(feature_map).permute(0, 2, 3, 1)
         features = self.pool(self.from_positions(grid.flatten(end_dim=2), feature_map))
-        # Four dimensions, so that a head that keeps statistics of images does not take positions for images.
+        # Four dimensions, so that a head that keeps statistics of images does not mistake positions for images.
         logits: Tensor = self.head(features.view(*grid.shape[:3], -1))
         return logits.permute(0, 3, 1, 2)
 
@@ -111,11 +122,10 @@ def check_count(name: str, value: Any) -> None:
 
 
 def check_rgb(name: str, in_channels: int) -> None:
-    """Raise unless images are in colour: networks of most libraries have no other form."""
+    """Raise unless images are in colour, which most networks of other libraries require."""
     if in_channels != 3:
         raise ValueError(
-            f"images must be in colour for model {name!r}; got {in_channels} channels. Choose a model of timm, which "
-            "takes any number."
+            f"images must be in colour for model {name!r}; got {in_channels} channels. Models of timm take any number."
         )
 
 

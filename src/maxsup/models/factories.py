@@ -1,7 +1,7 @@
-"""Networks that Python code makes: a function, or a class, takes the place of a registered name.
+"""Networks from Python code: a function or a class in place of a registered name.
 
-Recipes hold names only, so a function gets one: ``python:NAME-DIGEST``. The digest stands for layers and shapes, so the
-same function has the same name in the next session, and a network with other layers another one.
+Recipes hold only names, so a function gets one: ``python:NAME-DIGEST``. The digest covers layers and shapes: the same
+function gets the same name in the next session, and a network with other layers gets another one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 
 from maxsup.models.base import MODELS, Classifier
+from maxsup.models.inference import evaluation_mode
 from maxsup.models.libraries.cut import CutClassifier, last_linear
 
 PYTHON_PREFIX = "python:"
@@ -27,11 +29,10 @@ _FACTORIES: dict[str, Factory] = {}
 
 
 def model_name(model: str | Factory) -> str:
-    """The name under which a recipe finds a network; a function is filed under one in this process.
+    """The name under which recipes find a network; a function is registered under one in this process.
 
-    Args:
-        model: A name, which stays as it is, or a function that makes a network. It is called with the number of
-            classes, and with ``in_channels`` where it has such a parameter. What it makes ends in one linear layer.
+    A name stays as it is. A function is called with the number of classes, and with ``in_channels`` if it has such a
+    parameter; the network that it returns must end in one linear layer.
 
     Example:
         >>> model_name("small_cnn")
@@ -51,7 +52,10 @@ def model_name(model: str | Factory) -> str:
     shapes = [(key, tuple(value.shape)) for key, value in network.state_dict().items()]
     text = re.sub(r"0x[0-9a-f]+", "", f"{network!r} {shapes}")  # addresses differ from session to session
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    title = getattr(_bare(model), "__qualname__", type(model).__name__).rpartition(".")[2]
+    bare = model
+    while isinstance(bare, partial):
+        bare = bare.func
+    title = getattr(bare, "__qualname__", type(model).__name__).rpartition(".")[2]
     name = f"{PYTHON_PREFIX}{re.sub(r'[^0-9A-Za-z_]', '', title)}-{digest}"
     if name not in MODELS:
         MODELS.register(name, about="made in Python", source="this session")(partial(_classifier, name))
@@ -64,24 +68,19 @@ def factory_of(name: str) -> Factory | None:
     return _FACTORIES.get(name)
 
 
-def _bare(model: Any) -> Any:
-    return _bare(model.func) if isinstance(model, partial) else model
-
-
 def _classifier(name: str, num_classes: int, in_channels: int = 3, *, image_size: int | None = None) -> Classifier:
-    with torch.device("cpu"):  # whatever device is being tried on: a function may load weights
+    with torch.device("cpu"):  # even inside torch.device("meta"), because a function may load weights
         network = _made(_FACTORIES[name], num_classes, in_channels)
         if isinstance(network, Classifier):
             return network
-        sides = image_size or 32
-        images = torch.zeros(2, in_channels, sides, sides)
+        images = torch.zeros(2, in_channels, image_size or 32, image_size or 32)
         before = _output(network, images)
         made = CutClassifier(network, last_linear(network, num_classes))
         after = None if before is None else _output(made, images)
     if before is not None and (after is None or not torch.allclose(before, after, atol=1e-4)):
         raise ValueError(
-            f"model must return the output of its last linear layer; got {name!r}, which does something to it. Leave "
-            "out what comes after, such as a softmax: losses take logits."
+            f"model must return the output of its last linear layer; got {name!r}, which changes it. Leave out what "
+            "follows, such as a softmax: losses take logits."
         )
     return made
 
@@ -99,14 +98,9 @@ def _made(factory: Factory, num_classes: int, in_channels: int) -> nn.Module:
 
 
 def _output(network: nn.Module, images: torch.Tensor) -> torch.Tensor | None:
-    """Logits of a few images; None where the network wants images of another shape, which training will find out."""
-    was_training = network.training
-    try:
-        with torch.no_grad():
-            output = network.eval()(images)
-    except RuntimeError:
-        return None
-    finally:
-        network.train(was_training)
-    found = getattr(output, "logits", output)
-    return found if isinstance(found, torch.Tensor) else None
+    """Logits of a few images; None if the network needs images of another shape, which training will report."""
+    with torch.no_grad(), evaluation_mode(network), suppress(RuntimeError):
+        output = network(images)
+        found = getattr(output, "logits", output)
+        return found if isinstance(found, torch.Tensor) else None
+    return None

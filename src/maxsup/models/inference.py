@@ -1,4 +1,4 @@
-"""A network that is asked, not trained: its mode and its precision."""
+"""Mode and precision of a network in evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """``eval()`` inside, and every module back in the mode it had afterwards."""
+    """Evaluation mode inside; afterwards every module is back in the mode it had."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -24,6 +24,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Mixed precision on a device, or none."""
+    """Autocast to ``precision`` on a device; off for float32."""
     dtype = _PRECISIONS.get(precision)
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

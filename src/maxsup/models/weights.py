@@ -1,9 +1,8 @@
 """Weights from a local file into a model, safely and completely.
 
-``.safetensors`` or a torch file read with ``weights_only=True``, so a file from elsewhere cannot run code. The names
-may be those of this package (what a run saves) or, for models of timm, those of timm. Only the head may differ: it is
-then left as it was and said so. Anything else that does not fit is an error, because a network that is trained in part
-looks like a bad network and not like a mistake.
+``.safetensors``, or a torch file read with ``weights_only=True``, so that no file can run code. Names may be those of
+this package (a checkpoint of a run) or of the model's own library. Only the head may differ: it then stays untrained,
+with a warning. Any other mismatch is an error, because a partly trained network looks bad and not mistaken.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from maxsup.models.base import Classifier
 
 Weights = dict[str, Tensor]
 
-_ENVELOPES = ("state_dict", "model")  # where training scripts put the weights among other things
-_WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+_ENVELOPES = ("state_dict", "model")  # keys under which training scripts save the weights
+_WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DataParallel and torch.compile add to every name
 _NUM_SHOWN = 3
 
 
 def load_weights(model: Classifier, path: Path) -> None:
-    """Fill ``model`` from a file; a head that does not fit stays as it is, with a warning."""
+    """Load a file into ``model``; a head that does not fit stays as it is, with a warning."""
     given = model.adapted_weights(read_weights(path))
     own = {name: value for name, value in model.state_dict().items() if name.startswith("head.")}
     head = {name: value for name, value in given.items() if name.startswith("head.")}
@@ -54,9 +53,9 @@ def read_weights(path: Path) -> Weights:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except ImportError as error:
         raise ImportError(
-            f"safetensors must be installed to read {path.name}; got none. Run {install_command('lab')}."
+            f"safetensors is needed to read {path.name} and is not installed. Run {install_command('lab')}."
         ) from error
-    except Exception as error:  # every format has its own way to be broken
+    except Exception as error:  # every format breaks in its own way
         raise StorageError(
             f"pretrained must be a readable .safetensors file or a torch file of tensors; got {str(path)!r} "
             f"({str(error).splitlines()[0]}). Fetch it again, or save model.state_dict() from a program you trust."
@@ -66,29 +65,25 @@ def read_weights(path: Path) -> Weights:
             content = content[envelope]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise StorageError(
-            f"pretrained must hold names and tensors; got {str(path)!r} with something else. Save model.state_dict()."
+            f"pretrained must hold names and tensors; got neither in {str(path)!r}. Save a state_dict()."
         )
-    return {_unwrapped(name): value for name, value in content.items()}
+    for wrapper in _WRAPPERS:
+        content = {name.removeprefix(wrapper): value for name, value in content.items()}
+    return content
 
 
 def warn_new_head(source: str, old: int, new: int) -> None:
-    """Say that the head of a model stays untrained, and why."""
+    """Warn that the head of a model stays untrained, and why."""
     reason = f"is for {old} classes and this model has {new}" if old and old != new else "is missing or of another kind"
     warnings.warn(f"The head of {source} {reason}, so the head of this model starts untrained.", stacklevel=4)
 
 
 def no_published_weights(name: str) -> ValueError:
-    """The error for ``pretrained=True`` where there is nothing to fetch."""
+    """The error for ``pretrained=True`` of a model without published weights."""
     return ValueError(
         f"pretrained must be False or a file for model {name!r}, which has no published weights; got True. "
         "Write model.pretrained=false to train from the start, or model.pretrained=FILE with a model.safetensors."
     )
-
-
-def _unwrapped(name: str) -> str:
-    for wrapper in _WRAPPERS:
-        name = name.removeprefix(wrapper)
-    return name
 
 
 def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:
@@ -97,13 +92,13 @@ def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:
         "unknown": sorted(given.keys() - wanted.keys()),
         "of another shape": [name for name in wanted if name in given and given[name].shape != wanted[name].shape],
     }
-    found = [f"{len(names)} {kind} ({_shown(names)})" for kind, names in problems.items() if names]
+    found = [
+        f"{len(names)} {kind} ({', '.join(names[:_NUM_SHOWN])}{', ...' * (len(names) > _NUM_SHOWN)})"
+        for kind, names in problems.items()
+        if names
+    ]
     if found:
         raise ValueError(
             f"pretrained must fit the model; got {str(path)!r} with weights {', '.join(found)}. "
             "Create the model by the name, options and number of channels that the file was saved with."
         )
-
-
-def _shown(names: list[str]) -> str:
-    return ", ".join(names[:_NUM_SHOWN]) + (", ..." if len(names) > _NUM_SHOWN else "")

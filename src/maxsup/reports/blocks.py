@@ -1,4 +1,4 @@
-"""What pages are made of: a page has chapters, a chapter sections, a section blocks.
+"""The parts of a page: a page has chapters, a chapter has sections, a section has blocks.
 
 Everything is text and numbers; :mod:`maxsup.reports.page` turns it into HTML.
 """
@@ -10,10 +10,10 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from maxsup.core.finding import LEVELS, Finding
+from maxsup.core.finding import Finding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,79 +23,58 @@ Value = str | float | int | None
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Block:
-    """A part of a section; the template chooses its form by ``kind``."""
-
-    @property
-    def kind(self) -> str:
-        """The name of the class in small letters."""
-        return type(self).__name__.lower()
+Block = tuple[Any, ...]
+"""A part of a section: a named tuple whose class decides how the template shows it."""
 
 
-@dataclass(frozen=True)
-class Text(Block):
+class Text(NamedTuple):
     """A paragraph."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Bullets(Block):
+class Bullets(NamedTuple):
     """A list."""
 
     items: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Definitions(Block):
-    """Names and what is said of them."""
+class Definitions(NamedTuple):
+    """Names with their descriptions."""
 
     items: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Log(Block):
+class Log(NamedTuple):
     """The end of a log, folded away."""
 
     title: str
     text: str
 
 
-@dataclass(frozen=True)
-class Findings(Block):
-    """Findings, one under the other; each leads to the section that has its topic as title."""
+class Findings(NamedTuple):
+    """Findings, one below the other; each links to the section that has its topic as title."""
 
     items: Sequence[Finding]
 
-    def level_name(self, finding: Finding) -> str:
-        """What readers call the level of a finding."""
-        return LEVELS[finding.level].capitalize()
 
-    def anchor(self, finding: Finding) -> str:
-        """The section that says more."""
-        return anchor(finding.topic)
-
-
-@dataclass(frozen=True)
-class Verdicts(Block):
-    """What each metric shows, in a sentence, and all that can be said of it folded away under that."""
+class Verdicts(NamedTuple):
+    """A sentence about each metric, and all further sentences folded away."""
 
     short: Sequence[tuple[str, str]]
     items: Sequence[tuple[str, Sequence[str]]]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; numbers are shown with so many digits behind the point."""
+class Column(NamedTuple):
+    """A column of a table; ``digits`` are those after the decimal point."""
 
     title: str
     digits: int = 3
     is_number: bool = True
 
 
-@dataclass(frozen=True)
-class Table(Block):
-    """Rows under columns; readers sort it by the head of a column."""
+class Table(NamedTuple):
+    """A table that readers sort by clicking the head of a column."""
 
     caption: str
     columns: Sequence[Column]
@@ -103,41 +82,37 @@ class Table(Block):
     name: str = ""
 
     def csv(self) -> str:
-        """The values with all their digits."""
+        """The values with all digits."""
         return csv_text([column.title for column in self.columns], self.rows)
 
 
-@dataclass(frozen=True)
-class Plot(Block):
-    """A figure, what it shows in words, and the numbers behind it as CSV; photographs and maps become PNG."""
+class Plot(NamedTuple):
+    """A figure, its description, and its numbers as CSV; a picture (photographs, maps) becomes PNG, others SVG."""
 
     name: str
     title: str
     description: str
-    figure: Figure = field(repr=False)
-    data: str = field(repr=False)
+    figure: Figure
+    data: str
     is_picture: bool = False
 
 
-@dataclass(frozen=True)
-class Pair(Block):
-    """Figures side by side where there is room."""
+class Pair(NamedTuple):
+    """Figures side by side if there is room."""
 
     items: Sequence[Plot]
 
 
-@dataclass(frozen=True)
-class Banner:
-    """What a reader must see before all else; ``level`` is ``warning`` or ``error``."""
+class Banner(NamedTuple):
+    """A notice above everything else; ``level`` is ``warning`` or ``error``."""
 
     title: str
     text: str
     level: str = "warning"
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of a chapter under a heading; ``prefix`` keeps its anchor apart from those of other chapters."""
+class Section(NamedTuple):
+    """A part of a chapter; ``prefix`` keeps its anchor apart from those of other chapters."""
 
     title: str
     blocks: Sequence[Block]
@@ -145,7 +120,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Where links to the section lead.
+        """The target of links to the section.
 
         Example:
             >>> Section("Calibration, before and after", [], "2-").anchor
@@ -154,33 +129,31 @@ class Section:
         return f"{self.prefix}{anchor(self.title)}"
 
 
-@dataclass(frozen=True)
-class Chapter:
-    """One subject of a page: ``lead`` and banners under its title, ``facts`` as names and values, then sections."""
+class Chapter(NamedTuple):
+    """One subject of a page: title, ``lead``, banners, ``facts`` as names and values, then sections."""
 
     title: str
-    sections: Sequence[Section] = field(repr=False)
+    sections: Sequence[Section]
     lead: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = MappingProxyType({})
     banners: Sequence[Banner] = ()
     anchor: str = "chapter-1"
 
 
-@dataclass(frozen=True)
-class Page:
-    """All that is on a page; the title of a single chapter is that of the page."""
+class Page(NamedTuple):
+    """A whole page; a single chapter has the title of the page."""
 
     title: str
     chapters: Sequence[Chapter]
 
 
 def anchor(title: str) -> str:
-    """A title as an id."""
+    """A title as an HTML id."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def shown(value: Value, digits: int = 3) -> str:
-    """A cell as people read it.
+    """A value as readers see it.
 
     Example:
         >>> shown(0.12345), shown(50000), shown(None), shown(float("nan")), shown("ls")
@@ -194,15 +167,14 @@ def shown(value: Value, digits: int = 3) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
-    r"""Rows as CSV, with all their digits and nothing that a spreadsheet takes for a formula.
+    r"""Rows as CSV with all digits; nothing in it is read as a formula by a spreadsheet.
 
     Example:
         >>> csv_text(["loss", "ece"], [["=1+1", 0.25]])
         "loss,ece\n'=1+1,0.25\n"
     """
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([[_plain(value) for value in row] for row in (columns, *rows)])
+    csv.writer(stream, lineterminator="\n").writerows([_plain(value) for value in row] for row in (columns, *rows))
     return stream.getvalue()
 
 

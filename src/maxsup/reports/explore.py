@@ -1,16 +1,16 @@
-"""The page to play with: logits to drag, the way back from an error, and a network that trains in the browser."""
+"""The page to play with the losses: logits to drag, recovery from an error, a network that trains in the browser."""
 
 from __future__ import annotations
 
 from maxsup.reports.blocks import Chapter, Page
 from maxsup.reports.page import page_html
 
-# In the order in which each needs those before it.
+# Each script may need those before it.
 _SCRIPTS = ("losses", "drawing", "logits", "path", "network", "training")
 
 
 def explore_page() -> str:
-    """The page as HTML: one file that works without a network."""
+    """The page as one HTML file that works offline."""
     title = "Play with the losses"
     lead = (
         "What cross-entropy (CE), label smoothing (LS), Max Suppression (MaxSup) and margin-based label smoothing "

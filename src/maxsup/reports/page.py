@@ -1,7 +1,7 @@
-"""Pages as HTML: one file that works without a network and cannot be made to run foreign code.
+"""Pages as HTML: one file that works offline and runs no foreign code.
 
-Everything of :mod:`maxsup.reports.blocks` is text that the template escapes. The policy in the page's head allows one
-script and one style sheet, by their hashes, and nothing from outside. The same page gives the same bytes.
+The template escapes all text of :mod:`maxsup.reports.blocks`. The security policy in the page's head allows one script
+and one style sheet, by their hashes, and nothing from outside. The same page gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxsup import __version__
+from maxsup.core.finding import LEVELS
 from maxsup.figures.inline import dark_rules, inline_png, inline_svg
-from maxsup.reports.blocks import Page, Plot, Value, shown
+from maxsup.reports.blocks import Page, Plot, Value, anchor, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _STYLE, _SCRIPT, _POLICY = "<<style>>", "<<script>>", "<<policy>>"
 
 
@@ -32,7 +33,7 @@ def page_html(
     styles: Sequence[str] = ("page.css", "report.css"),
     scripts: Sequence[str] = ("page.js",),
 ) -> str:
-    """A page as HTML; styles and scripts are files among the templates, in their order.
+    """A page as HTML; styles and scripts are names of files beside the templates.
 
     Example:
         >>> from maxsup.reports.blocks import Chapter, Section, Text
@@ -41,29 +42,23 @@ def page_html(
     """
     from markupsafe import Markup
 
-    found = _environment().get_template(template)
-    # No text on the page can hold these: its < would be escaped.
-    html = found.render(
-        page=page, style=Markup(_STYLE), script=Markup(_SCRIPT), policy=Markup(_POLICY), version=__version__
-    )
-    style = "".join(_file_text(name) for name in styles) + dark_rules(html)
-    script = "".join(_file_text(name) for name in scripts)
+    # No text on the page can hold these marks: its < would be escaped.
+    marks = {"style": Markup(_STYLE), "script": Markup(_SCRIPT), "policy": Markup(_POLICY)}
+    html = _environment().get_template(template).render(page=page, version=__version__, **marks)
+    style, script = ("".join((TEMPLATES / name).read_text("utf-8") for name in names) for names in (styles, scripts))
+    style += dark_rules(html)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     html = html.replace(_POLICY, policy).replace(_STYLE, style).replace(_SCRIPT, script)
-    # Half of a surrogate pair, which a name in a file may hold, cannot be written.
+    # Names in files may hold half a surrogate pair, which cannot be written.
     return html.encode("utf-8", "replace").decode()
 
 
 def data_uri(text: str, media_type: str = "text/csv") -> str:
-    """Text as an address that holds it, for a link to download it by."""
+    """Text as a ``data:`` address, for a link that downloads it."""
     return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode('utf-8', 'replace')).decode()}"
-
-
-def _file_text(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _sort_key(value: Value) -> str:
@@ -73,7 +68,7 @@ def _sort_key(value: Value) -> str:
 def _svg(plot: Plot) -> Any:
     from markupsafe import Markup
 
-    # Matplotlib escapes what it draws, and inline_svg keeps nothing that could run or load anything.
+    # Matplotlib escapes text, and inline_svg drops everything that could run or load something.
     return Markup(inline_svg(plot.figure, plot.name, title=plot.title, description=plot.description))
 
 
@@ -81,18 +76,20 @@ def _svg(plot: Plot) -> Any:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # autoescape=True and not by suffix: a template of another ending would silently be taken for plain text.
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,  # not by suffix: jinja would not escape a template with an unusual ending
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, sort_key=_sort_key, data_uri=data_uri, svg=_svg, png=inline_png)
+    environment.filters.update(
+        shown=shown, sort_key=_sort_key, anchor=anchor, data_uri=data_uri, svg=_svg, png=inline_png,
+        kind=lambda block: type(block).__name__.lower(), level_name=lambda level: LEVELS[level].capitalize(),
+    )  # fmt: skip
     return environment
 
 
 def _hash(text: str) -> str:
-    """How the policy names a script or a style sheet that stands in the page."""
+    """The policy's name for a script or a style sheet of the page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,11 +1,12 @@
-"""``summary.json`` of a comparison or a study: every number, seed by seed, and what follows from them in words.
+"""``summary.json`` of a comparison or a study: every number of every seed, and the conclusions in words.
 
-A report needs nothing besides this file and the run directories. Numbers are in stored units (shares, not percent);
-``text`` is what a table prints.
+A report needs only this file and the run directories. Numbers are in stored units (shares, not percent); ``text`` is
+the printed form.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from maxsup.metrics.facts import Direction
 
 
 class SummaryMetric(Record):
-    """A number that losses are compared by, and how it is printed: ``factor`` times the stored one.
+    """A number that losses are compared by; in print it is multiplied by ``factor``.
 
     Example:
         >>> accuracy = SummaryMetric(title="accuracy", unit="%", factor=100, digits=2)
@@ -36,20 +37,20 @@ class SummaryMetric(Record):
 
     @property
     def label(self) -> str:
-        """The title with its group; the column in its place, where several columns show the number."""
+        """The group and the title, or the column if several columns show this number."""
         return ", ".join(word for word in (self.group, self.column or self.title) if word)
 
     @property
     def difference_unit(self) -> str:
-        """What differences are counted in: two shares in percent differ by points."""
+        """The unit of differences: two percentages differ by points."""
         return "points" if self.unit == "%" else self.unit
 
-    def printed(self, value: float) -> float:
-        """A stored number in printed units."""
-        return value * self.factor
+    def printed(self, value: float | None) -> float:
+        """A stored number in printed units; ``nan`` for None."""
+        return math.nan if value is None else value * self.factor
 
     def signed(self, value: float) -> str:
-        """A difference with its sign, without unit."""
+        """A difference with its sign and without unit."""
         return f"{self.printed(value):+.{self.digits}f}"
 
     def plain(self, value: float) -> str:
@@ -57,12 +58,12 @@ class SummaryMetric(Record):
         return f"{self.printed(value):.{self.digits}f}"
 
     def size(self, value: float) -> str:
-        """How large a difference is, with its unit."""
+        """The size of a difference with its unit."""
         return f"{self.plain(abs(value))} {self.difference_unit}".rstrip()
 
 
 class Spread(Record):
-    """Mean and standard deviation over seeds, and the number of each seed."""
+    """Mean and standard deviation over seeds, and the value of each seed."""
 
     text: str = ""
     mean: Number = None
@@ -71,7 +72,7 @@ class Spread(Record):
 
 
 class LossNumber(Spread):
-    """A number of a loss, and its paired difference to the baseline."""
+    """A number of a loss and its paired difference to the baseline."""
 
     difference: Number = None
     low: Number = None
@@ -86,7 +87,7 @@ class LossNumber(Spread):
 
 
 class SummaryLoss(Record):
-    """A loss, with every number it has in the table."""
+    """A loss with all its numbers in the table."""
 
     loss: str
     title: str
@@ -95,7 +96,7 @@ class SummaryLoss(Record):
     metrics: dict[str, LossNumber]
 
     def number(self, metric: SummaryMetric) -> LossNumber:
-        """The number of a metric; empty where there is none."""
+        """The number of a metric, empty if the loss has none."""
         return self.metrics.get(metric.name) or LossNumber()
 
 
@@ -111,7 +112,7 @@ class CellComparison(Record):
 
 
 class PublishedCell(Record):
-    """The number of the paper, in printed units, and the label of its table."""
+    """The paper's number in printed units, and the label of its table."""
 
     text: str = ""
     mean: Number = None
@@ -120,7 +121,7 @@ class PublishedCell(Record):
 
 
 class SummaryCell(Spread):
-    """A cell of the table; ``left_out`` says why it stays empty."""
+    """A cell of the table; ``left_out`` is the reason if it stays empty."""
 
     is_baseline: bool = False
     is_bold: bool = False
@@ -139,7 +140,7 @@ class SummaryEntry(Record):
 
 
 class SummaryTable(Record):
-    """The table: cells by the names of row and column."""
+    """Cells by the names of their row and column."""
 
     corner: str = ""
     rows: Sequence[SummaryEntry]
@@ -147,11 +148,11 @@ class SummaryTable(Record):
     cells: dict[str, dict[str, SummaryCell]]
 
     def cell(self, row: SummaryEntry, column: SummaryEntry) -> SummaryCell | None:
-        """The cell of a row and a column, if there is one."""
+        """The cell of a row and a column, None if there is none."""
         return self.cells.get(row.name, {}).get(column.name)
 
     def filled(self) -> Iterator[tuple[SummaryEntry, SummaryEntry, SummaryCell]]:
-        """Row, column and cell, wherever there is a cell."""
+        """Row, column and cell of every cell."""
         for row in self.rows:
             for column in self.columns:
                 if (cell := self.cell(row, column)) is not None:
@@ -159,7 +160,7 @@ class SummaryTable(Record):
 
 
 class SummaryRun(Record):
-    """A planned run and what became of it: ``done``, ``failed`` or ``missing``."""
+    """A planned run; its ``status`` is ``done``, ``failed`` or ``missing``."""
 
     folder: str
     arm: str
@@ -171,21 +172,21 @@ class SummaryRun(Record):
 
 
 class SummaryVerdict(Record):
-    """What a metric shows, in sentences."""
+    """What can be concluded about a metric, in sentences."""
 
     title: str
     sentences: Sequence[str]
 
 
 class Choice(Record):
-    """Something the paper leaves open, and what was done."""
+    """A setting that the paper leaves open, and what was chosen."""
 
     what: str
     choice: str
 
 
 class Summary(Record):
-    """All of it."""
+    """The whole file."""
 
     version: str = ""
     protocol: int = 1
@@ -217,27 +218,37 @@ class Summary(Record):
 
     @property
     def is_reduced(self) -> bool:
-        """Whether the scale is not the paper's."""
+        """Whether the scale is smaller than the paper's."""
         return self.scale in ("tiny", "small")
 
     @property
     def num_done(self) -> int:
-        """How many runs are finished."""
+        """The number of finished runs."""
         return sum(run.status == "done" for run in self.runs)
 
     @property
+    def missing(self) -> str:
+        """How many runs are missing, in words; empty if there are none."""
+        num_missing = len(self.runs) - self.num_done
+        return (
+            f"{num_missing} of {len(self.runs)} runs {'is' if num_missing == 1 else 'are'} missing"
+            if num_missing
+            else ""
+        )
+
+    @property
     def arm_titles(self) -> dict[str, str]:
-        """What each arm is called."""
+        """The title of each arm."""
         return {entry.loss: entry.title for entry in self.losses}
 
     @property
     def baseline_title(self) -> str:
-        """What the baseline is called."""
+        """The title of the baseline."""
         return self.arm_titles.get(self.baseline, self.baseline)
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words as a list in a sentence.
+    """Words joined for a sentence.
 
     Example:
         >>> listed(["ce"]), listed(["ce", "ls", "maxsup"])

@@ -1,26 +1,29 @@
-"""Tables of a report: one object each, which becomes HTML, Markdown, LaTeX, CSV and JSON.
+"""Tables of a report (results, differences, runs) as HTML, Markdown, LaTeX, CSV and JSON.
 
-HTML shows everything of a cell under one another. Markdown and LaTeX print a number a cell, with published numbers in
-columns of their own; CSV and JSON hold one record a cell, with all digits and every seed.
+HTML shows everything about a cell. Markdown and LaTeX print one number per cell, with published numbers in columns of
+their own; CSV and JSON hold one record per cell, with all digits and every seed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxsup.core.files.storage import json_text
-from maxsup.reports.blocks import Block, csv_text
+from maxsup.reports.blocks import csv_text
+from maxsup.reports.summary import CellComparison, PublishedCell, Summary, SummaryCell, SummaryEntry
 
-HOLE = "-"  # where there is no number
-
-# What readers call the form of a file, by its ending.
+HOLE = "-"  # stands for a missing number
 FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
-
-# A table with more columns is too wide for a screen.
-_MAX_COLUMNS = 6
+_MAX_COLUMNS = 6  # more are too wide for a screen
+_RUN_KEYS = ("arm", "loss", "seed", "status", "sentence", "folder", "log")
+# Keys of records, and the fields of a cell's comparison and published number that they hold.
+_COMPARED = {
+    "difference": "mean_difference", "difference_low": "low", "difference_high": "high",
+    "p": "p_value", "adjusted_p": "adjusted_p", "num_pairs": "num_pairs",
+}  # fmt: skip
+_PUBLISHED = {"published": "text", "published_mean": "mean", "published_std": "std", "published_label": "label"}
 
 _LATEX = str.maketrans({
     **{sign: f"\\{sign}" for sign in "{}$&#%_"}, "\\": r"\textbackslash{}",
@@ -30,49 +33,45 @@ _LATEX = str.maketrans({
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$&])")
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands over a column."""
+class Head(NamedTuple):
+    """The head of a column."""
 
     title: str
     group: str = ""
     is_number: bool = True
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A number as it is printed, and what belongs to it."""
+class Cell(NamedTuple):
+    """A number as it is printed, and what is said about it."""
 
     text: str
-    value: float | None = None  # what sorting goes by
+    value: float | None = None  # for sorting
     is_bold: bool = False
     is_baseline: bool = False
     difference: str = ""  # to the baseline, with its interval
     evidence: str = ""  # behind the difference
     published: str = ""  # the same number in the paper
-    label: str = ""  # where in the paper
-    gap: str = ""  # why there is no number, or not as many as there should be
+    label: str = ""  # of the paper's table
+    gap: str = ""  # why there is no number, or how many seeds are missing
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row under its name."""
+class Row(NamedTuple):
+    """A row and its name."""
 
     title: str
     cells: Sequence[Cell]
     group: str = ""
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """Rows under columns, and the records behind them."""
+class ReportTable(NamedTuple):
+    """A table and the records behind it."""
 
     name: str
     caption: str
     corner: str
     heads: Sequence[Head]
     rows: Sequence[Row]
-    records: Sequence[Mapping[str, Any]] = field(repr=False)
+    records: Sequence[Mapping[str, Any]]
     is_sortable: bool = True
 
     @property
@@ -81,7 +80,7 @@ class ReportTable:
         return any(row.group for row in self.rows)
 
     def turned(self) -> ReportTable:
-        """Columns as rows; what then stands in a column cannot be put in an order.
+        """Columns as rows; its columns mix metrics and cannot be sorted.
 
         Example:
             >>> rows = [Row("ce", [Cell("1"), Cell("2")]), Row("ls", [Cell("3"), Cell("4")])]
@@ -90,105 +89,199 @@ class ReportTable:
             (['ce', 'ls'], ['2', '4'])
         """
         heads = [Head(row.title, row.group) for row in self.rows]
-        rows = [
-            Row(head.title, [row.cells[place] for row in self.rows], head.group)
-            for place, head in enumerate(self.heads)
-        ]
-        return replace(self, corner="metric", heads=heads, rows=rows, is_sortable=False)
+        rows = [Row(head.title, cells, head.group) for head, cells in zip(self.heads, self._columns(), strict=True)]
+        return self._replace(corner="metric", heads=heads, rows=rows, is_sortable=False)
 
-    def grid(self) -> tuple[list[str], list[list[tuple[str, bool]]]]:
-        """Heads, and rows of text with whether it is bold: published numbers beside ours.
+    def grid(self) -> tuple[Sequence[str], str, list[Sequence[tuple[str, bool]]]]:
+        """Heads, sides (left or right) and rows of texts with a flag for bold; published numbers stand beside ours.
 
         Example:
             >>> row = Row("ls", [Cell("97.3", is_bold=True, published="76.4", label="tab:x")])
             >>> ReportTable("t", "", "loss", [Head("acc")], [row], []).grid()
-            (['loss', 'acc', 'acc, published (tab:x)'], [[('ls', False), ('97.3', True), ('76.4', False)]])
+            (('loss', 'acc', 'acc, published (tab:x)'), 'lrr', [(('ls', False), ('97.3', True), ('76.4', False))])
         """
-        heads = [*(["group"] if self.has_groups else []), self.corner]
-        lines = [[*([(row.group, False)] if self.has_groups else []), (row.title, False)] for row in self.rows]
-        for place, (head, labels) in enumerate(zip(self.heads, self._labels(), strict=True)):
-            title = f"{head.group}: {head.title}" if head.group else head.title
-            heads += [title, *([f"{title}, published ({', '.join(labels)})"] if labels else [])]
-            for line, row in zip(lines, self.rows, strict=True):
-                cell = row.cells[place]
-                line += [(cell.text, cell.is_bold), *([(cell.published or HOLE, False)] if labels else [])]
-        return heads, lines
+        found = [("group", "l", [(row.group, False) for row in self.rows])] if self.has_groups else []
+        found.append((self.corner, "l", [(row.title, False) for row in self.rows]))
+        for head, cells in zip(self.heads, self._columns(), strict=True):
+            title, side = f"{head.group}: {head.title}" if head.group else head.title, "r" if head.is_number else "l"
+            found.append((title, side, [(cell.text, cell.is_bold) for cell in cells]))
+            if labels := dict.fromkeys(cell.label for cell in cells if cell.published):
+                published = [(cell.published or HOLE, False) for cell in cells]
+                found.append((f"{title}, published ({', '.join(labels)})", side, published))
+        heads, sides, columns = zip(*found, strict=True)
+        return heads, "".join(sides), list(zip(*columns, strict=True))
 
     def markdown(self) -> str:
-        """A table as GitHub shows it."""
-        heads, lines = self.grid()
-        rules = ["---" if side == "l" else "---:" for side in self._sides()]
-        rows = [
-            [f"**{markdown_text(text)}**" if is_bold else markdown_text(text) for text, is_bold in line]
-            for line in lines
+        """A table in GitHub's Markdown."""
+        heads, sides, lines = self.grid()
+        rows = [[markdown_text(head) for head in heads], ["---" if side == "l" else "---:" for side in sides]]
+        rows += [
+            [("**{}**" if is_bold else "{}").format(markdown_text(text)) for text, is_bold in line] for line in lines
         ]
-        table = "\n".join(f"| {' | '.join(row)} |" for row in [[markdown_text(head) for head in heads], rules, *rows])
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         return f"{table}\n\n{markdown_text(self.caption)}\n"
 
     def latex(self) -> str:
         r"""A table for LaTeX; it needs ``\usepackage{booktabs}``."""
-        heads, lines = self.grid()
-        rows = [
-            [rf"\textbf{{{_latex(text)}}}" if is_bold else _latex(text) for text, is_bold in line] for line in lines
-        ]
+        heads, sides, lines = self.grid()
+        rows = [[rf"\textbf{{{_latex(text)}}}" if is_bold else _latex(text) for text, is_bold in row] for row in lines]
         body = "\n".join(f"    {' & '.join(row)} \\\\" for row in rows)
         return (
             "\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{_latex(self.caption)}}}\n  \\begin{{tabular}}{{{self._sides()}}}\n    \\toprule\n"
+            f"  \\caption{{{_latex(self.caption)}}}\n  \\begin{{tabular}}{{{sides}}}\n    \\toprule\n"
             f"    {' & '.join(_latex(head) for head in heads)} \\\\\n    \\midrule\n{body}\n    \\bottomrule\n"
             "  \\end{tabular}\n\\end{table}\n"
         )
 
     def csv(self) -> str:
-        """One line a record."""
+        """One line per record."""
         keys = list(dict.fromkeys(key for record in self.records for key in record))
         return csv_text(keys, [[record.get(key) for key in keys] for record in self.records])
 
     def json(self) -> str:
-        """The records under the table's name."""
+        """The records with the table's name and caption."""
         content = {"name": self.name, "caption": self.caption, "records": list(self.records)}
         return json_text(content, indent=2) + "\n"
 
     def files(self) -> dict[str, str]:
-        """Content by the ending of the file."""
+        """Contents by the ending of the file."""
         return dict(zip(FORMATS, (self.markdown(), self.latex(), self.csv(), self.json()), strict=True))
 
-    def _labels(self) -> list[list[str]]:
-        """Where the published numbers of each column are from; nothing where it has none."""
-        columns = [[row.cells[place] for row in self.rows] for place in range(len(self.heads))]
-        return [list(dict.fromkeys(cell.label for cell in cells if cell.published)) for cells in columns]
-
-    def _sides(self) -> str:
-        """The side that each column of the grid is aligned to: names and words left, numbers right."""
-        heads = zip(self.heads, self._labels(), strict=True)
-        numbers = [("r" if head.is_number else "l") * (2 if labels else 1) for head, labels in heads]
-        return "".join(["ll" if self.has_groups else "l", *numbers])
+    def _columns(self) -> list[list[Cell]]:
+        return [[row.cells[place] for row in self.rows] for place in range(len(self.heads))]
 
 
-@dataclass(frozen=True)
-class MainTable(Block):
-    """A table with all its forms for download."""
+class MainTable(NamedTuple):
+    """A table that can be downloaded in all formats, with others."""
 
     table: ReportTable
     others: Sequence[ReportTable] = ()
 
     @property
     def shown(self) -> ReportTable:
-        """As the page shows it: a table too wide for a screen is turned where that makes it narrower."""
+        """The table for the page: turned if it is too wide for a screen and turning makes it narrower."""
         num_columns, num_rows = len(self.table.heads), len(self.table.rows)
         return self.table.turned() if num_columns > max(_MAX_COLUMNS, num_rows) else self.table
 
     @property
     def downloads(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
-        """Names of tables, each with its forms: what readers call it, the ending, the content."""
+        """Names of tables, each with its formats: title, ending and content."""
         return [
             (table.name, [(FORMATS[ending], ending, content) for ending, content in table.files().items()])
             for table in (self.table, *self.others)
         ]
 
 
+def results_table(summary: Summary) -> ReportTable:
+    """The main table: means, differences to the baseline, published numbers."""
+    table = summary.table
+    factors = {metric.name: metric.factor for metric in summary.metrics}
+    rows = [
+        Row(row.title, [_cell(table.cell(row, column)) for column in table.columns], row.group) for row in table.rows
+    ]
+    records = [
+        _record(row, column, cell, factors.get(column.name, factors.get(row.name, 1.0)))
+        for row, column, cell in table.filled()
+    ]
+    caption = (
+        f"{summary.title}. Mean ± standard deviation over {_seeds(summary)}; differences are to "
+        f"{summary.baseline_title}, seed by seed.{_scale_words(summary)}"
+    )
+    heads = [Head(column.title, column.group) for column in table.columns]
+    corner = "loss" if {row.name for row in table.rows} <= set(summary.arm_titles) else ""
+    return ReportTable("results", caption, table.corner or corner, heads, rows, records)
+
+
+def differences_table(summary: Summary) -> ReportTable:
+    """Paired differences to the baseline with their intervals, in the layout of the main table."""
+    whole = results_table(summary)
+
+    def difference(cell: Cell) -> Cell:
+        text = "baseline" if cell.is_baseline else cell.difference or HOLE
+        return Cell(text, is_bold=cell.is_bold, is_baseline=cell.is_baseline)
+
+    rows = [Row(row.title, [difference(cell) for cell in row.cells], row.group) for row in whole.rows]
+    keys = ("row", "column", *_COMPARED, "is_bold")
+    records = [{key: each[key] for key in keys} for each in whole.records if each["difference"] is not None]
+    caption = (
+        f"{summary.title}. Difference to {summary.baseline_title} and its 95 % interval over {_seeds(summary)}, seed "
+        f"by seed.{_scale_words(summary)}"
+    )
+    return ReportTable("differences", caption, whole.corner, whole.heads, rows, records)
+
+
+def runs_table(summary: Summary) -> ReportTable:
+    """Every planned run and its outcome."""
+    words = ("status", "what happened", "directory", "log")
+    heads, rows = [Head("seed"), *(Head(title, is_number=False) for title in words)], []
+    for run in summary.runs:
+        cells = [Cell(str(run.seed), value=float(run.seed)), Cell(run.status, is_bold=run.status != "done")]
+        cells += [Cell(run.sentence), Cell(run.folder), Cell(run.log or "")]
+        rows.append(Row(summary.arm_titles.get(run.arm, run.arm), cells))
+    # A column that is empty for all runs is left out.
+    kept = [place for place in range(len(heads)) if any(row.cells[place].text for row in rows)]
+    heads = [heads[place] for place in kept]
+    rows = [Row(row.title, [row.cells[place] for place in kept]) for row in rows]
+    records = [{key: getattr(run, key) for key in _RUN_KEYS} for run in summary.runs]
+    caption = f"All planned runs: {summary.num_done} of {len(summary.runs)} done."
+    return ReportTable("runs", caption, "arm", heads, rows, records)
+
+
+def _cell(found: SummaryCell | None) -> Cell:
+    if found is None:
+        return Cell(HOLE)
+    published, comparison = found.published or PublishedCell(), found.comparison or CellComparison()
+    tests = {"p": comparison.p_value, "Holm": None if comparison.p_value is None else comparison.adjusted_p}
+    num_found = sum(value is not None for value in found.values.values())
+    gap = "" if num_found == len(found.values) else f"{num_found} of {len(found.values)} seeds"
+    if found.left_out or found.mean is None:
+        gap = f"left out: {found.left_out}" if found.left_out else "no number"
+    return Cell(
+        text=HOLE if found.mean is None else found.text,
+        value=found.mean,
+        is_bold=found.is_bold,
+        is_baseline=found.is_baseline,
+        difference="" if found.is_baseline else found.difference_text,
+        evidence=", ".join(f"{name} {p:.2g}" for name, p in tests.items() if p is not None),
+        published=published.text,
+        label=published.label,
+        gap=gap,
+    )
+
+
+def _record(row: SummaryEntry, column: SummaryEntry, found: SummaryCell, factor: float) -> dict[str, Any]:
+    """All of a cell: stored numbers, which ``factor`` turns into printed ones, and published numbers as printed."""
+    return {
+        "row": row.name,
+        "row_title": row.title,
+        "row_group": row.group,
+        "column": column.name,
+        "column_title": column.title,
+        "column_group": column.group,
+        "text": HOLE if found.mean is None else found.text,
+        "mean": found.mean,
+        "std": found.std,
+        "factor": factor,
+        "is_bold": found.is_bold,
+        "is_baseline": found.is_baseline,
+        **{key: getattr(found.comparison, name, None) for key, name in _COMPARED.items()},
+        **{key: getattr(found.published, name, None) for key, name in _PUBLISHED.items()},
+        "left_out": found.left_out,
+        **{f"seed_{seed}": value for seed, value in found.values.items()},
+    }
+
+
+def _seeds(summary: Summary) -> str:
+    num = len(summary.seeds)
+    return f"{num} paired seed{'' if num == 1 else 's'}"
+
+
+def _scale_words(summary: Summary) -> str:
+    return f" {summary.scale.upper()} SCALE: not the paper's experiment." if summary.is_reduced else ""
+
+
 def markdown_text(text: str) -> str:
-    """Text that stays text in Markdown."""
+    """Text with all signs of Markdown escaped."""
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 

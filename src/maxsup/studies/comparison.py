@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from maxsup.dense.checks import prepare_for_masks
 from maxsup.losses import LOSSES, RegularizedLoss
 from maxsup.studies.entries import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.tuning import strength_of
+from maxsup.studies.tuning import Strengths, strength_of
 from maxsup.training.builders import build_loss, loss_config
 from maxsup.training.preflight.check import check_recipe
 
@@ -26,7 +27,7 @@ LOSS_OPTIONS: dict[str, dict[str, Any]] = {
     "maxsup": {"alpha": 0.1},
     "logit_penalty": {"beta": 0.002},
 }
-# What a comparison varies by itself, and an example of the option for it.
+# What a comparison varies itself, and an example of the option for it.
 _OPTIONS = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
 
 _FACTORS = {"x": "place (x)", "hue": "hue"}
@@ -47,7 +48,6 @@ MASK_METRICS = {
     "nll": METRICS["nll"],
 }
 
-
 LossChoice: TypeAlias = "str | Mapping[str, Any] | LossConfig | RegularizedLoss"
 """A loss of a comparison: ``name``, ``name:strength``, a mapping with ``name`` and options, or a loss."""
 
@@ -59,7 +59,7 @@ def comparison(
     seeds: int | Sequence[int] = 6,
     baseline: str | None = None,
     overrides: Iterable[str] = (),
-    strengths: Mapping[str, Mapping[str, Any]] | None = None,
+    strengths: Strengths | None = None,
 ) -> Study:
     """A study of some losses under one recipe; the arguments are those of :func:`maxsup.studies.compare`.
 
@@ -74,54 +74,58 @@ def comparison(
         raise TypeError(f"losses must be a list; got {losses!r}. Write for instance losses=['ce', 'ls', 'maxsup'].")
     chosen_seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen_seeds:
-        raise ValueError(f"seeds must be at least 1; got {seeds!r}. Six are the fewest that can show anything.")
+        raise ValueError(f"seeds must be at least 1; got {seeds!r}. Fewer than six cannot show anything.")
     if len(set(chosen_seeds)) < len(chosen_seeds):
-        raise ValueError(f"seeds must be different numbers; got {seeds!r}. Leave out what is there twice.")
-    name, overrides = str(recipe), tuple(overrides)
-    for word in overrides:
+        raise ValueError(f"seeds must be different numbers; got {seeds!r}. Leave out duplicates.")
+    words = tuple(overrides)
+    for word in words:
         if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:
             raise ValueError(
                 f"overrides of a comparison must leave {key} to {_OPTIONS[key].split()[0]}; got {word!r}. Write for "
                 f"instance {_OPTIONS[key]}."
             )
-    base = load_recipe(name, overrides)
+    base = load_recipe(str(recipe), words)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
-    by_word: dict[str, Entry] = {}
+    rows: dict[str, Entry] = {}  # by the word for the loss, else by the name of the row
     for loss in losses:
-        row = _row(loss, strengths or {}) if isinstance(loss, str) else _row_of(loss_config(loss), by_word)
-        by_word[loss if isinstance(loss, str) else row.name] = row
-    rows = list(by_word.values())
-    arms = [row.name for row in rows]
-    if len(arms) < 2:
-        raise ValueError(f"losses must be two or more; got {', '.join(arms) or 'none'}. Write --losses ce,ls,maxsup.")
-    baseline = _baseline(baseline, by_word)
-    for row in rows:
-        # One loss that cannot be trained on this data would be found after the others have been.
+        row = _word_row(loss, strengths or {}) if isinstance(loss, str) else _object_row(loss_config(loss), rows)
+        rows[loss if isinstance(loss, str) else row.name] = row
+    titles = {row.name: row.title for row in rows.values()}
+    if len(rows) < 2:
+        raise ValueError(f"losses must be two or more; got {', '.join(titles) or 'none'}. Write --losses ce,ls,maxsup.")
+    baseline = _baseline(baseline, rows)
+    for row in rows.values():
+        # Otherwise a loss that cannot be trained on this data would fail after the others have been trained.
         check_recipe(base.model_copy(update={"loss": row.loss}))
     metrics, analyses = measured(base)
-    titles = {row.name: row.title for row in rows}
-    others = [titles[arm] for arm in arms if arm != baseline]
+    others = [title for name, title in titles.items() if name != baseline]
     asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
     note = f"{base.model.name} on {base.data.name}, {_duration(base)}."
-    scale = Scale(recipe=name, overrides=overrides, seeds=chosen_seeds, note=note)
-    return Study(
+    return one_table(
+        Scale(recipe=str(recipe), overrides=words, seeds=chosen_seeds, note=note),
+        rows.values(),
+        metrics,
         name="compare",
-        label="",
-        title=f"{len(arms)} losses on {base.data.name}",
+        title=f"{len(rows)} losses on {base.data.name}",
         question=f"{asked} better than {titles[baseline]} on {base.data.name}, and in what?",
-        stated=(),
         unstated=_choices(base),
         baseline=baseline,
-        rows=tuple(rows),
-        columns=tuple(Entry(name=key, title=metric.title, metric=metric) for key, metric in metrics.items()),
         analyses=tuple(analyses),
-        scales={"full": scale, "tiny": scale},
+    )
+
+
+def one_table(scale: Scale, rows: Iterable[Entry], metrics: Mapping[str, Metric], **facts: Any) -> Study:
+    """A study that is not of the paper: rows are losses, columns are numbers, and there is one scale."""
+    columns = tuple(Entry(name=key, title=metric.title, metric=metric) for key, metric in metrics.items())
+    scales: dict[ScaleName, Scale] = {"full": scale, "tiny": scale}
+    return Study(
+        **{"label": "", "stated": (), "unstated": (), **facts}, rows=tuple(rows), columns=columns, scales=scales
     )
 
 
 def command_of(study: Study, scale: ScaleName) -> list[str]:
-    """The words of the command that makes a study again, a comparison among them.
+    """The words of the command that repeats a study or a comparison.
 
     Example:
         >>> study = comparison("digits_cnn", ["ls:0.2", "maxsup"], seeds=3, overrides=["epochs=2"])
@@ -133,7 +137,7 @@ def command_of(study: Study, scale: ScaleName) -> list[str]:
     plan = study.scales[scale]
     seeds, losses = plan.seeds, {row.name: row.loss for row in study.rows if row.loss is not None}
     words = {name: _word(loss) for name, loss in losses.items()}
-    if None in words.values():  # options that a word cannot say
+    if None in words.values():  # options that a word cannot express
         given: dict[str, Any] = {"recipe": plan.recipe, "losses": [loss.model_dump() for loss in losses.values()]}
         given |= {"baseline": study.baseline, "seeds": list(seeds), "overrides": list(plan.overrides)}
         arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
@@ -145,7 +149,7 @@ def command_of(study: Study, scale: ScaleName) -> list[str]:
 
 
 def _word(loss: LossConfig) -> str | None:
-    """A loss as the command line writes it; None where it has options that cannot be written there."""
+    """A loss as the command line writes it; None if it has options that cannot be written there."""
     strength = strength_of(loss.name) or ""
     value = loss.options.get(strength)
     others = {key: option for key, option in loss.options.items() if key != strength}
@@ -157,18 +161,14 @@ def _word(loss: LossConfig) -> str | None:
 
 def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
     """The row that others are compared with: the one that was asked for, else label smoothing, else the first."""
-    by_loss: dict[str, list[str]] = {}
-    for row in rows.values():
-        assert row.loss is not None
-        by_loss.setdefault(row.loss.name, []).append(row.name)
-    if word is None:
-        smoothed = by_loss.get("ls", [])
-        return "ls" if "ls" in smoothed else [*smoothed, *(row.name for row in rows.values())][0]
-    if word in rows:
+    if word is not None and word in rows:
         return rows[word].name
-    if len(by_loss.get(word, [])) != 1:
+    names = [row.name for row in rows.values() if row.loss and row.loss.name == ("ls" if word is None else word)]
+    if word is None:
+        return "ls" if "ls" in names else [*names, *(row.name for row in rows.values())][0]
+    if len(names) != 1:
         raise ValueError(f"baseline must be one of the losses; got {word!r}. {hint(word, rows)}")
-    return by_loss[word][0]
+    return names[0]
 
 
 def _fits_masks(loss: str) -> bool:
@@ -180,17 +180,15 @@ def _fits_masks(loss: str) -> bool:
 
 
 def recipe_for(data: str) -> str:
-    """The recipe that fits a data set: the quickest of the package's for it, else one that takes any images.
+    """The recipe for a data set: the quickest of the package's for it, else one that takes any images.
 
     Example:
         >>> recipe_for("digits"), recipe_for("folder:photos"), recipe_for("cifar10")
         ('digits_cnn', 'folder_finetune', 'cifar10_quick')
     """
     name = data.partition(":")[0]
-    if name == "folder":
-        return "folder_finetune"
-    if name == "synthetic":
-        return "synthetic_compare"
+    if name in (special := {"folder": "folder_finetune", "synthetic": "synthetic_compare"}):
+        return special[name]
     fitting = [
         (recipe.endswith("_quick"), recipe)
         for recipe in list_recipes()
@@ -199,12 +197,11 @@ def recipe_for(data: str) -> str:
     return max(fitting)[1] if fitting else "digits_cnn"
 
 
-def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:
+def _word_row(word: str, strengths: Strengths) -> Entry:
+    """The row of a loss that is written ``name`` or ``name:strength``."""
     name, colon, value = word.partition(":")
-    LOSSES[name]  # an unknown name is an error that says the nearest
-    options = dict(strengths.get(name, LOSS_OPTIONS.get(name, {})))
-    title = name
-    strength = strength_of(name)
+    LOSSES[name]  # raises an error with the nearest name if this one is unknown
+    options, strength = dict(strengths.get(name, LOSS_OPTIONS.get(name, {}))), strength_of(name)
     if colon:
         try:
             number = float(value)
@@ -215,19 +212,18 @@ def _row(word: str, strengths: Mapping[str, Mapping[str, Any]]) -> Entry:
                 f"loss must be written name or name:strength; got {word!r}. Write for instance maxsup:0.2."
             )
         options[strength] = number
-        title = f"{name} {number:g}"
-    elif strength is not None and strength in strengths.get(name, {}):
-        title = f"{name} {strengths[name][strength]:g}"
-    suffix = "".join(char if char.isalnum() else "_" for char in value)
-    return Entry(name=f"{name}_{suffix}" if colon else name, title=title, loss=LossConfig(name=name, **options))
+    has_own_strength = strength is not None and (colon or strength in strengths.get(name, {}))
+    title = f"{name} {options[strength or '']:g}" if has_own_strength else name
+    return Entry(name=re.sub(r"\W", "_", word), title=title, loss=LossConfig(name=name, **options))
 
 
-def _row_of(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
-    """A row for a loss with options of its own; one without a strength has the usual one."""
-    LOSSES[loss.name]
-    loss = LossConfig(name=loss.name, **{**LOSS_OPTIONS.get(loss.name, {}), **loss.options})
+def _object_row(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
+    """The row of a loss with options; one without a strength gets the usual one."""
+    LOSSES[loss.name]  # as above
+    usual = LOSS_OPTIONS.get(loss.name, {})
+    loss = LossConfig(name=loss.name, **{**usual, **loss.options})
     strength, criterion = strength_of(loss.name) or "", build_loss(loss)
-    shown = {key: value for key, value in loss.options.items() if value != LOSS_OPTIONS.get(loss.name, {}).get(key)}
+    shown = {key: value for key, value in loss.options.items() if value != usual.get(key)}
     if criterion.schedule is not None:
         shown[strength] = criterion.schedule
     words = [
@@ -241,7 +237,7 @@ def _row_of(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
 
 
 def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
-    """The numbers of a comparison; where factors within classes are known, what a probe finds of them too."""
+    """The numbers and analyses of a comparison; known factors within classes are probed too."""
     if recipe.model.name in SEGMENTERS:
         return MASK_METRICS, [AnalysisPlan(name="segmentation", what="segmentation")]
     names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
@@ -252,25 +248,19 @@ def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     return metrics, [AnalysisPlan(name=name, what=name) for name in (*names, "projection", "gradcam")]
 
 
-def _setting(recipe: Recipe) -> str:
-    """Network, initial weights, data, image size and options of the data, a split that was made among them."""
-    given = recipe.model.pretrained
-    weights = given if isinstance(given, str) else "published weights" if given else "from scratch"
-    words = [f"{recipe.model.name} ({weights}) on {recipe.data.name}"]
-    words += [f"images of {recipe.data.image_size} pixels"] if recipe.data.image_size else []
-    words += [f"{key}={value}" for key, value in recipe.data.options.items()]
-    return ", ".join(words) + "."
-
-
 def _duration(recipe: Recipe) -> str:
     return f"{recipe.epochs} epoch{'' if recipe.epochs == 1 else 's'}"
 
 
 def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
     """What a reader must know to repeat the comparison."""
-    optimizer = recipe.optimizer
+    optimizer, given = recipe.optimizer, recipe.model.pretrained
+    weights = given if isinstance(given, str) else "published weights" if given else "from scratch"
+    setting = [f"{recipe.model.name} ({weights}) on {recipe.data.name}"]
+    setting += [f"images of {recipe.data.image_size} pixels"] if recipe.data.image_size else []
+    setting += [f"{key}={value}" for key, value in recipe.data.options.items()]
     choices = {
-        "Model and data": _setting(recipe),
+        "Model and data": f"{', '.join(setting)}.",
         "Optimiser": f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
         f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
         "Pairs": "Under one seed all losses see the same initial weights, the same order of images and the same "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from maxsup.core.config import LossConfig, Section
 from maxsup.metrics.facts import Direction, find_fact
@@ -13,11 +13,11 @@ from maxsup.metrics.facts import Direction, find_fact
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 EMBEDDED = ("digits", "synthetic", "synthetic_masks")
-"""Data sets that come with the package's dependencies and are always there."""
+"""Data sets that come with the package's dependencies and are always available."""
 
 
 class Cell(NamedTuple):
-    """A place in the table, by the names of its row and its column."""
+    """A place in the table, by the names of its row and column."""
 
     row: str
     column: str
@@ -26,10 +26,10 @@ class Cell(NamedTuple):
 class Metric(Section):
     """Which number of a run a cell shows, and how it is printed.
 
-    ``source`` is ``test`` (the evaluation of the test split in ``summary.json``), ``timing`` (mean over the epochs in
-    ``timing.jsonl``), or the name of an analysis of the study. The printed number is ``factor`` times the stored one.
-    Differences below ``margin``, in printed units, do not matter: given one, equivalence is tested. What is not said of
-    the number here is as :mod:`maxsup.metrics.facts` has it.
+    ``source`` is ``test`` (the test split in ``summary.json``), ``timing`` (mean over epochs in ``timing.jsonl``), or
+    the name of an analysis of the study. The printed number is ``factor`` times the stored one. Differences below
+    ``margin``, in printed units, do not matter; if it is given, equivalence is tested. Defaults for a known number come
+    from :mod:`maxsup.metrics.facts`.
     """
 
     source: str = "test"
@@ -54,18 +54,8 @@ class Metric(Section):
             printed["unit"] = known.unit
         return {**printed, "direction": known.direction, **values}
 
-    @property
-    def stored_margin(self) -> float | None:
-        """The margin in units of the stored number."""
-        return None if self.margin is None else self.margin / self.factor
-
     def text(self, printed: float, std: float | None = None) -> str:
-        """A number that is already in printed units, as the table shows it.
-
-        Example:
-            >>> Metric(digits=2).text(76.411, 0.1), Metric(form="duration").text(231.0)
-            ('76.41 ± 0.10', '3 min 51 s')
-        """
+        """A number in printed units as the table shows it: ``76.41 ± 0.10``, or ``3 min 51 s`` for a duration."""
         if self.form == "duration":
             minutes, seconds = divmod(round(printed), 60)
             length = f"{minutes} min {seconds} s" if minutes else f"{printed:.{self.digits}f} s"
@@ -75,10 +65,10 @@ class Metric(Section):
 
 
 class Entry(Section):
-    """A row or a column: what it is called, and what it means for the cells in it.
+    """A row or a column: its name, and what it means for its cells.
 
-    ``arm`` is what is compared (the name, where it is not given); entries of one ``group`` are compared with the one
-    whose arm is the study's baseline. ``losses`` are options for the losses of the other axis, by the loss's name.
+    ``arm`` is the name in comparisons (``name`` by default); entries of one ``group`` are compared with the entry whose
+    arm is the study's baseline. ``losses`` are options for the losses of the other axis, by the loss's name.
     """
 
     name: Name
@@ -98,7 +88,7 @@ class Entry(Section):
 class DataChoice(Section):
     """Data to train or to analyse on; ``options`` and ``image_size`` are those of a recipe's ``data``.
 
-    ``overrides`` hold where a run trains on this choice, for instance fewer epochs where there are more images.
+    ``overrides`` apply to runs that train on this choice, for instance fewer epochs where there are more images.
     """
 
     name: str
@@ -115,7 +105,7 @@ class DataChoice(Section):
 class AnalysisPlan(Section):
     """An analysis of every run: ``what`` is its registered name, ``name`` what metrics call its result.
 
-    ``data`` is the set to analyse on where it is not the run's own: the target of a probe, corrupted images.
+    ``data`` is the set to analyse on, if not the run's own: the target of a probe, corrupted images.
     """
 
     name: Name
@@ -126,7 +116,7 @@ class AnalysisPlan(Section):
 
 
 class AnalysisScale(Section):
-    """What changes of an analysis at a scale; ``data`` are choices, of which the first that is there is used."""
+    """What a scale changes in an analysis; the first available choice of ``data`` is used."""
 
     options: dict[str, Any] = Field(default_factory=dict)
     data: tuple[DataChoice, ...] = ()
@@ -135,8 +125,7 @@ class AnalysisScale(Section):
 class EntryScale(Section):
     """What the cells of a row or column train at a scale, on top of what the scale says.
 
-    ``loss`` takes the place of the entry's own. ``left_out`` says why these cells stay empty; published numbers are
-    still shown.
+    ``loss`` replaces the entry's own. ``left_out`` says why these cells stay empty; published numbers are still shown.
     """
 
     recipe: str | None = None
@@ -148,11 +137,11 @@ class EntryScale(Section):
 
 
 class Scale(Section):
-    """Recipe, overrides and seeds of all runs; ``note`` is what a reader must know of the numbers before all else.
+    """Recipe, overrides and seeds of all runs; ``note`` is what a reader must know first about the numbers.
 
-    ``data`` are choices, of which the first that is there is used; without any, the recipe's own data is.
-    ``{seed}`` in an override stands for the seed of the run. Runs of a ``pool`` are shared with other studies. The
-    strengths of the entries under ``tuned`` can be chosen on validation images.
+    The first available choice of ``data`` is used; without any, the recipe's own data. ``{seed}`` in an override stands
+    for the seed of the run. Runs of a ``pool`` are shared with other studies. The strengths of the entries under
+    ``tuned`` can be chosen on validation images.
     """
 
     note: str = ""
@@ -173,34 +162,33 @@ class Scale(Section):
         return self
 
     def entry(self, cell: Cell) -> tuple[EntryScale, EntryScale]:
-        """What is said of the cell's row and of its column."""
-        nothing = EntryScale()
-        return self.rows.get(cell.row, nothing), self.columns.get(cell.column, nothing)
+        """What the scale says about the row and the column of a cell."""
+        return self.rows.get(cell.row, EntryScale()), self.columns.get(cell.column, EntryScale())
 
     def choices(self) -> list[tuple[DataChoice, ...]]:
-        """Every list of data of which the first that is there is used."""
+        """Every list of choices of data."""
         entries = (*self.rows.values(), *self.columns.values())
-        analyses = self.analyses.values()
-        return [self.data, *(entry.data for entry in entries), *(analysis.data for analysis in analyses)]
+        return [self.data, *(entry.data for entry in entries), *(each.data for each in self.analyses.values())]
 
 
 class PublishedValue(Section):
-    """A printed mean, with its standard deviation where there is one; ``76.41±0.10`` in YAML."""
+    """A printed mean, perhaps with its standard deviation; ``76.41±0.10`` in YAML."""
 
     mean: float
     std: float | None = Field(default=None, ge=0.0)
 
-
-def _parsed_value(value: Any) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return {"mean": value}
-    if isinstance(value, str):
-        mean, sign, std = value.partition("±")
-        try:
-            return {"mean": float(mean), "std": float(std) if sign else None}
-        except ValueError:
-            raise ValueError(f"published value must be a number or mean±std; got {value!r}. Correct it.") from None
-    return value
+    @model_validator(mode="before")
+    @classmethod
+    def _parsed(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"mean": value}
+        if isinstance(value, str):
+            mean, sign, std = value.partition("±")
+            try:
+                return {"mean": float(mean), "std": float(std) if sign else None}
+            except ValueError:
+                raise ValueError(f"published value must be a number or mean±std; got {value!r}. Correct it.") from None
+        return value
 
 
 class PublishedTable(Section):
@@ -208,16 +196,14 @@ class PublishedTable(Section):
 
     label: str = Field(pattern=r"^[a-z]+:[A-Za-z0-9:_-]+$")
     columns: tuple[str, ...]
-    rows: dict[str, tuple[Annotated[PublishedValue, BeforeValidator(_parsed_value)], ...]]
+    rows: dict[str, tuple[PublishedValue, ...]]
 
     @model_validator(mode="after")
     def _is_complete(self) -> PublishedTable:
         for name, values in self.rows.items():
             if len(values) != len(self.columns):
-                raise ValueError(
-                    f"published row must have a number for each of {len(self.columns)} columns; got {len(values)} in "
-                    f"{name!r}. Correct it."
-                )
+                expected = f"a number for each of {len(self.columns)} columns"
+                raise ValueError(f"published row must have {expected}; got {len(values)} in {name!r}. Correct it.")
         return self
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from maxsup.core.config import Recipe, parse_recipe
@@ -14,13 +15,15 @@ from maxsup.studies.schema import ScaleName, Study
 
 Availability = Callable[[DataChoice], bool]
 
+_EMBEDDED_ONLY: Availability = attrgetter("is_embedded")
+
 
 @dataclass(frozen=True)
 class PlannedRun:
     """A run that a study needs.
 
-    Runs of one seed differ in the loss alone where the table compares losses: same initial weights, same order of the
-    data, same augmentation, all of which follow from ``recipe.seed``. Runs of a ``pool`` serve several studies.
+    Where the table compares losses, runs of one seed differ in the loss alone: ``recipe.seed`` decides initial weights,
+    order of the data and augmentation. Runs of a ``pool`` serve several studies.
     """
 
     recipe: Recipe
@@ -32,7 +35,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedAnalysis:
-    """An analysis of every run; ``data`` is what to analyse on where that is not the run's own data."""
+    """An analysis of every run; ``data`` is what to analyse on, None for the run's own data."""
 
     name: str
     what: str
@@ -43,29 +46,24 @@ class PlannedAnalysis:
 
 @dataclass(frozen=True)
 class ComparedCells:
-    """Cells whose per-seed values are compared with the baseline's: one table of statistics."""
+    """Cells whose values are compared with the baseline's, seed by seed: one table of statistics."""
 
     group: str
     other: str
     cells: dict[str, Cell]
 
 
-def is_embedded(choice: DataChoice) -> bool:
-    """Whether data needs no file: what can be relied on where nothing is known of the disk."""
-    return choice.is_embedded
-
-
 def expand(
     study: Study,
     scale: ScaleName = "tiny",
     *,
-    is_available: Availability = is_embedded,
+    is_available: Availability = _EMBEDDED_ONLY,
     overrides: Iterable[str] = (),
 ) -> list[PlannedRun]:
     """Every run of a study at a scale, seed by seed, so that an interrupted study has complete pairs.
 
-    Cells that the same run serves share it: a recipe appears once. Of several choices of data the first that is
-    available is used; overrides are applied to every recipe after everything else.
+    Cells with the same recipe share one run. The first available choice of data is used; overrides are applied to every
+    recipe after everything else.
 
     Example:
         >>> from maxsup.studies.study_files import load_study
@@ -80,18 +78,18 @@ def expand(
             if study.left_out(scale, cell):
                 continue
             recipe = _recipe(study, scale, cell, seed, is_available, words)
-            key = recipe.model_dump_json()
             by_row, by_column = plan.entry(cell)
             pool = by_row.pool or by_column.pool or plan.pool or ""
-            known = runs.get(key, PlannedRun(recipe, study.arm(cell), seed, (), pool))
-            runs[key] = replace(known, cells=(*known.cells, cell))
+            new = PlannedRun(recipe, study.arm(cell), seed, (), pool)
+            known = runs.setdefault(recipe.model_dump_json(), new)
+            runs[recipe.model_dump_json()] = replace(known, cells=(*known.cells, cell))
     return list(runs.values())
 
 
 def planned_analyses(
-    study: Study, scale: ScaleName = "tiny", *, is_available: Availability = is_embedded
+    study: Study, scale: ScaleName = "tiny", *, is_available: Availability = _EMBEDDED_ONLY
 ) -> list[PlannedAnalysis]:
-    """Every analysis of a study with the options and the data of a scale; one that only left-out cells show is none."""
+    """Every analysis of a study with the options and data of a scale, except those that only left-out cells show."""
     shown, left_out = set[str](), set[str]()
     for cell in study.cells():
         (left_out if study.left_out(scale, cell) else shown).add(study.metric_of(cell).source)
@@ -107,14 +105,7 @@ def planned_analyses(
 
 
 def comparisons(study: Study, scale: ScaleName = "tiny") -> list[ComparedCells]:
-    """What is compared with what: the arms of each group, for every entry of the other axis.
-
-    Example:
-        >>> from maxsup.studies.study_files import load_study
-        >>> [table] = comparisons(load_study("tab_pre"))
-        >>> table.other, list(table.cells)[:2]
-        ('accuracy', ['ce', 'ls'])
-    """
+    """What is compared with what: the arms of each group, for every entry of the other axis."""
     found = []
     for group in dict.fromkeys(arm.group for arm in study.arms):
         for other in study.others:
@@ -126,13 +117,7 @@ def comparisons(study: Study, scale: ScaleName = "tiny") -> list[ComparedCells]:
 
 
 def chosen_data(choices: Sequence[DataChoice], is_available: Availability) -> DataChoice | None:
-    """The first choice that is there, the first of all where none is; None without any choice.
-
-    Example:
-        >>> choices = [DataChoice(name="cifar10"), DataChoice(name="synthetic")]
-        >>> chosen_data(choices, is_embedded).name
-        'synthetic'
-    """
+    """The first available choice, else the first of all; None without any choice."""
     there = (choice for choice in choices if choice.is_embedded or is_available(choice))
     return next(there, choices[0] if choices else None)
 
@@ -142,11 +127,10 @@ def _recipe(
 ) -> Recipe:
     plan = study.scale(scale)
     by_row, by_column = plan.entry(cell)
-    base = by_row.recipe or by_column.recipe or plan.recipe
     data = chosen_data(by_row.data or by_column.data or plan.data, is_available)
     overrides = (*plan.overrides, *by_row.overrides, *by_column.overrides, *(data.overrides if data else ()))
     words_of_seed = tuple(word.replace("{seed}", str(seed)) for word in overrides)
-    values = _base_recipe(base, words_of_seed).model_dump(mode="json")
+    values = _base_recipe(by_row.recipe or by_column.recipe or plan.recipe, words_of_seed).model_dump(mode="json")
     if data is not None:
         values["data"] |= {"name": data.name, "options": data.options, "image_size": data.image_size}
     loss = by_row.loss or by_column.loss

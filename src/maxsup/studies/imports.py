@@ -1,4 +1,4 @@
-"""Losses, networks and data sets of the user's own code: where a worker finds them, if it can."""
+"""Losses, networks and data sets of the user's own code: where a worker can import them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _OURS = __name__.partition(".")[0]
 
 
 def imports_of(recipe: Recipe) -> list[dict[str, str]]:
-    """What a worker must import for a recipe: the folder of a module, its name, and what in it is meant."""
+    """What a worker must import for a recipe: the folder of a module, its name, and the object in it."""
     return [found for part in _own_parts(recipe).values() if (found := _place(part)) is not None]
 
 
 def kept_here(recipe: Recipe) -> list[str]:
-    """Parts of a recipe that no other process can import: lambdas, and what a notebook or a script defines."""
+    """Parts of a recipe that no other process can import: lambdas, and what a notebook or script defines."""
     return [name for name, part in _own_parts(recipe).items() if _place(part) is None]
 
 
 def import_all(entries: Iterable[Mapping[str, str]]) -> None:
-    """Import what :func:`imports_of` found; a function that makes a network gets its name in this process."""
+    """Import what :func:`imports_of` found; functions that make networks are registered in this process."""
     for entry in entries:
         if entry["folder"] not in sys.path:
             sys.path.append(entry["folder"])
@@ -50,7 +50,7 @@ def _module(part: Any) -> str:
 
 
 def _place(part: Any) -> dict[str, str] | None:
-    """Where another process finds the same object; None where it cannot."""
+    """Where another process finds the same object; None if it cannot."""
     name, module = getattr(part, "__qualname__", ""), sys.modules.get(_module(part))
     file = getattr(sys.modules.get(_module(part).partition(".")[0]), "__file__", None)
     if not name or "<" in name or module is None or file is None or module.__name__ == "__main__":

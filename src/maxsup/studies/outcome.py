@@ -22,7 +22,7 @@ _DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is
 
 
 class FailedRunsError(MaxsupError):
-    """Runs failed that others wait for; the exit code is the highest of theirs."""
+    """Runs that others wait for failed; the exit code is the highest of theirs."""
 
     def __init__(self, states: Sequence[JobState]) -> None:
         super().__init__("\n".join(failure_text(state) for state in states))
@@ -35,8 +35,8 @@ class StudyResult:
 
     Args:
         folder: Where its runs are.
-        summary: The content of ``summary.json``: every number with its seeds.
-        failed: Jobs that failed, each with a sentence and a log. Their runs are holes in the table.
+        summary: The content of ``summary.json``: every number, seed by seed.
+        failed: Jobs that failed, each with a sentence and a log. Their runs are missing from the table.
     """
 
     folder: StudyFolder
@@ -54,7 +54,7 @@ class StudyResult:
         return list(self.summary.conclusions)
 
     def table(self) -> Any:
-        """Means over seeds, a row a loss and a column a number: a pandas DataFrame, or dicts where there is no pandas.
+        """Means over seeds, a row per loss and a column per number: a pandas DataFrame, or dicts without pandas.
 
         Units are those of ``summary.json``: accuracy is a share, not a percentage.
         """
@@ -71,8 +71,8 @@ class StudyResult:
     def differences(self) -> Any:
         """Paired differences from the baseline: a row for every loss and number, as a DataFrame or as dicts.
 
-        ``low`` and ``high`` are the ends of the 95 % interval, ``p`` is that of the sign-flip test, ``adjusted_p``
-        the one after Holm's correction.
+        ``low`` and ``high`` are the ends of the 95 % interval, ``p`` is that of the sign-flip test, and ``adjusted_p``
+        is p after Holm's correction.
         """
         return _frame(
             [
@@ -84,13 +84,9 @@ class StudyResult:
         )
 
     def report(self, on_left_out: Callable[[str], None] | None = None) -> Path:
-        """Write ``report.html`` and ``tables/``; nothing is trained.
+        """Write ``report.html`` and ``tables/``, without training; gives the page.
 
-        Args:
-            on_left_out: Called with a sentence about each result that could not be drawn; the page says them too.
-
-        Returns:
-            The page.
+        ``on_left_out`` is called with a sentence about each result that could not be drawn; the page has them too.
         """
         from maxsup.reports import write_report
 
@@ -112,14 +108,9 @@ class StudyResult:
 
 
 def read_result(path: str | Path) -> StudyResult:
-    """The result of a comparison or a study from its folder, counted again; nothing is trained."""
+    """The result of a comparison or a study from its folder, summarised again without training."""
     folder = read_folder(path)
-    return StudyResult(folder, summarize(folder, kind=kind_of(folder)))
-
-
-def kind_of(folder: StudyFolder) -> str:
-    """Whether a folder holds a comparison, bare runs, or a study."""
-    return {"compare": "comparison", "runs": "runs"}.get(folder.study.name, "study")
+    return StudyResult(folder, summarize(folder))
 
 
 def failure_text(state: JobState) -> str:
@@ -128,7 +119,7 @@ def failure_text(state: JobState) -> str:
 
 
 def failure_code(state: JobState) -> int:
-    """The exit code of a job that failed; 1 where its worker died without a word."""
+    """The exit code of a job that failed; 1 if its worker died without a message."""
     path = state.job.folder / FAILURE
     return int(read_json(path).get("exit_code", 1)) if path.is_file() else 1
 
@@ -144,6 +135,4 @@ def _cell_html(cell: SummaryCell) -> str:
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:
-    if find_spec("pandas") is None:
-        return rows
-    return import_module("pandas").DataFrame(rows)
+    return rows if find_spec("pandas") is None else import_module("pandas").DataFrame(rows)

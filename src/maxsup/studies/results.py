@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from maxsup import __version__
@@ -26,13 +25,13 @@ from maxsup.reports.summary import (
     SummaryTable,
     SummaryVerdict,
 )
-from maxsup.studies.entries import Cell, Entry, Metric, PublishedNumber
+from maxsup.studies.entries import Cell, Entry, Metric
 from maxsup.studies.execution.launch import Job, read_state
 from maxsup.studies.execution.study_folder import StudyFolder, analysis_call, request_path
 from maxsup.studies.execution.worker import JOB, LOG
-from maxsup.studies.expansion import ComparedCells, PlannedRun, comparisons
+from maxsup.studies.expansion import ComparedCells, comparisons
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.statistics.paired import PairedComparison, compare_losses
+from maxsup.studies.statistics.paired import PairedComparison, compare_losses, spread
 from maxsup.studies.statistics.power import MIN_SEEDS
 from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
@@ -40,7 +39,10 @@ PROTOCOL = 1
 """Version of how the numbers are made; it changes when they would."""
 
 Values = dict[int, float]
-"""One number a seed; nan where a run is missing."""
+"""One number per seed; nan where a run is missing."""
+
+# What a folder holds, by the name of its study; others are studies of the paper.
+_KINDS = {"compare": "comparison", "runs": "runs"}
 
 
 class _Group(NamedTuple):
@@ -51,13 +53,17 @@ class _Group(NamedTuple):
     found: dict[str, PairedComparison]
 
 
-def summarize(folder: StudyFolder, *, kind: str = "study") -> Summary:
+def summarize(folder: StudyFolder) -> Summary:
     """Read all runs back, compare them, and write ``summary.json``."""
-    study, scale = folder.study, folder.scale
+    study, scale, kind = folder.study, folder.scale, _KINDS.get(folder.study.name, "study")
     values = {cell: _values(folder, cell) for cell in study.cells()}
-    groups = _groups(folder, values)
+    groups = [_group(study, cells, values) for cells in comparisons(study, scale)]
     compared = {group.cells.cells[arm]: found for group in groups for arm, found in group.found.items()}
-    plan, metrics, losses = study.scales[scale], _metrics(study), _losses(study, values, compared)
+    metrics = [
+        _as_printed(other.metric or study.metric, name=other.name, column=other.title, group=other.group)
+        for other in study.others
+    ]
+    losses = _losses(study, values, compared)
     same = {"name", "title", "question", "stated", "unstated", "errata", "baseline"}
     summary = Summary(
         **study.model_dump(include=same),
@@ -66,10 +72,10 @@ def summarize(folder: StudyFolder, *, kind: str = "study") -> Summary:
         kind=kind,
         label=study.label if kind == "study" else "",
         scale=scale if kind == "study" else "",
-        note=plan.note,
-        seeds=plan.seeds,
+        note=study.scales[scale].note,
+        seeds=study.scales[scale].seeds,
         environment=_environment(folder),
-        runs=[_run_entry(folder, name, run) for name, run in folder.runs.items()],
+        runs=[_run_entry(folder, name) for name in folder.runs],
         metrics=metrics,
         losses=losses,
         conclusions=conclusions(losses, metrics, study.baseline),
@@ -81,47 +87,49 @@ def summarize(folder: StudyFolder, *, kind: str = "study") -> Summary:
     return summary
 
 
-def run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
-    """The number of a run that a cell shows; nan where the run or its analysis is missing."""
-    run = RunDir(folder.folder(name))
-    if metric.source == "timing":
-        return _mean_of_lines(run.timing, metric.name)
-    if metric.source == "test":
-        if not os.path.lexists(run.summary):
-            return math.nan
-        return _number((read_record(RunSummary, run.summary).test.get(folder.study.weights) or {}).get(metric.name))
-    analysis = next((entry for entry in folder.analyses if entry.name == metric.source), None)
-    if analysis is None:
-        return math.nan
-    path = request_path(run.path, analysis_call(analysis, folder.runs[name].recipe, folder.study.weights))
-    return _number(read_record(AnalysisResult, path).value(metric.name)) if os.path.lexists(path) else math.nan
-
-
 def _values(folder: StudyFolder, cell: Cell) -> Values:
     metric = folder.study.metric_of(cell)
     by_seed = {run.seed: name for name, run in folder.runs.items() if cell in run.cells}
     seeds = folder.study.scales[folder.scale].seeds
-    return {seed: run_number(folder, by_seed[seed], metric) if seed in by_seed else math.nan for seed in seeds}
+    return {seed: _run_number(folder, by_seed[seed], metric) if seed in by_seed else math.nan for seed in seeds}
 
 
-def _groups(folder: StudyFolder, values: Mapping[Cell, Values]) -> list[_Group]:
-    found = []
-    for group in comparisons(folder.study, folder.scale):
-        columns = {arm: list(values[cell].values()) for arm, cell in group.cells.items()}
-        metric = folder.study.metric_of(next(iter(group.cells.values())))
-        pairs = compare_losses(columns, folder.study.baseline, direction=metric.direction, margin=metric.stored_margin)
-        found.append(_Group(group, metric, pairs))
-    return found
+def _run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
+    """The number of a run that a cell shows; nan if the run or its analysis is missing."""
+    run, value = RunDir(folder.folder(name)), None
+    if metric.source == "timing":
+        with as_written(run.timing):
+            seconds = [float(line[metric.name]) for line in read_json_lines(run.timing)]
+        return fmean(seconds) if seconds else math.nan
+    if metric.source == "test":
+        if os.path.lexists(run.summary):
+            tested = read_record(RunSummary, run.summary).test.get(folder.study.weights) or {}
+            value = tested.get(metric.name)
+    elif analysis := next((entry for entry in folder.analyses if entry.name == metric.source), None):
+        path = request_path(run.path, analysis_call(analysis, folder.runs[name].recipe, folder.study.weights))
+        value = read_record(AnalysisResult, path).value(metric.name) if os.path.lexists(path) else None
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _group(study: Study, cells: ComparedCells, values: Mapping[Cell, Values]) -> _Group:
+    columns = {arm: list(values[cell].values()) for arm, cell in cells.cells.items()}
+    metric = study.metric_of(next(iter(cells.cells.values())))
+    margin = None if metric.margin is None else metric.margin / metric.factor
+    found = compare_losses(columns, study.baseline, direction=metric.direction, margin=margin)
+    return _Group(cells, metric, found)
 
 
 def _table(
     study: Study, scale: ScaleName, values: Mapping[Cell, Values], compared: Mapping[Cell, PairedComparison]
 ) -> SummaryTable:
-    published = {(number.row, number.column): number for number in study.published_numbers()}
+    published = {Cell(number.row, number.column): number for number in study.published_numbers()}
     cells: dict[str, dict[str, SummaryCell]] = {}
     for cell in study.cells():
-        metric, comparison = study.metric_of(cell), compared.get(cell)
-        printed = published.get((cell.row, cell.column))
+        metric, comparison, printed = study.metric_of(cell), compared.get(cell), published.get(cell)
+        paper = None
+        if printed is not None:
+            text = metric.text(printed.mean, printed.std)
+            paper = PublishedCell(text=text, mean=printed.mean, std=printed.std, label=printed.label)
         cells.setdefault(cell.row, {})[cell.column] = SummaryCell(
             **_spread(values[cell], metric),
             is_baseline=study.arm(cell) == study.baseline,
@@ -129,7 +137,7 @@ def _table(
             left_out=study.left_out(scale, cell),
             comparison=None if comparison is None else CellComparison(**comparison.as_dict()),
             difference_text="" if comparison is None else _difference_text(comparison, _as_printed(metric)),
-            published=None if printed is None else _published(printed, metric),
+            published=paper,
         )
 
     def entries(axis: Sequence[Entry]) -> list[SummaryEntry]:
@@ -138,22 +146,17 @@ def _table(
     return SummaryTable(rows=entries(study.rows), columns=entries(study.columns), cells=cells)
 
 
-def _published(number: PublishedNumber, metric: Metric) -> PublishedCell:
-    text = metric.text(number.mean, number.std)
-    return PublishedCell(text=text, mean=number.mean, std=number.std, label=number.label)
-
-
 def _losses(
     study: Study, values: Mapping[Cell, Values], compared: Mapping[Cell, PairedComparison]
 ) -> list[SummaryLoss]:
-    """One entry an arm, with every number it has in the table."""
+    """One entry per arm, with every number it has in the table."""
     losses = []
     for arm in study.arms:
         metrics, loss = {}, arm.compared_as
         for other in study.others:
             cell = study.cell(arm, other)
-            spread = _spread(values[cell], study.metric_of(cell))
-            metrics[other.name] = LossNumber(**spread, **_difference(compared.get(cell)))
+            numbers = _spread(values[cell], study.metric_of(cell))
+            metrics[other.name] = LossNumber(**numbers, **_difference(compared.get(cell)))
         is_baseline = loss == study.baseline
         found = SummaryLoss(loss=loss, title=arm.title, group=arm.group, is_baseline=is_baseline, metrics=metrics)
         losses.append(found)
@@ -168,25 +171,18 @@ def _difference(found: PairedComparison | None) -> dict[str, Any]:
     return {"difference": found.mean_difference, "p": found.p_value, **values}
 
 
-def _metrics(study: Study) -> list[SummaryMetric]:
-    return [
-        _as_printed(other.metric or study.metric, name=other.name, column=other.title, group=other.group)
-        for other in study.others
-    ]
-
-
 def _as_printed(metric: Metric, **place: Any) -> SummaryMetric:
     printed = metric.model_dump(include={"title", "unit", "direction", "digits", "factor", "margin"})
     return SummaryMetric(**place, **printed)
 
 
 def _verdicts(study: Study, groups: Sequence[_Group]) -> list[SummaryVerdict]:
-    """Under each comparison, what it shows in words."""
+    """What each comparison shows, in words."""
     others = {other.name: other for other in study.others}
     shown = [(group.cells.group, group.metric.title) for group in groups]
     verdicts = []
     for cells, metric, found in groups:
-        # The same number in several columns: only the column tells them apart.
+        # If several columns show the same number, only the column tells them apart.
         other = others[cells.other]
         column = (other.group, other.title) if shown.count((cells.group, metric.title)) > 1 else ()
         title = ", ".join(word for word in (cells.group, *column, metric.title) if word)
@@ -196,17 +192,15 @@ def _verdicts(study: Study, groups: Sequence[_Group]) -> list[SummaryVerdict]:
 
 
 def _spread(values: Values, metric: Metric) -> dict[str, Any]:
-    numbers = [value for value in values.values() if math.isfinite(value)]
-    mean = fmean(numbers) if numbers else math.nan
-    std = stdev(numbers) if len(numbers) > 1 else math.nan
+    mean, std = spread(values.values())
     text = "-"
-    if numbers:
-        text = metric.text(mean * metric.factor, std * metric.factor if len(numbers) > 1 else None)
+    if not math.isnan(mean):
+        text = metric.text(mean * metric.factor, None if math.isnan(std) else std * metric.factor)
     return {"text": text, "mean": mean, "std": std, "values": {str(seed): value for seed, value in values.items()}}
 
 
 def _difference_text(comparison: PairedComparison, metric: SummaryMetric) -> str:
-    """``+0.31 [0.10, 0.52]``; without an interval where there are too few seeds for one."""
+    """``+0.31 [0.10, 0.52]``; without the interval if there are too few seeds for one."""
     if not comparison.num_pairs:
         return ""
     text = metric.signed(comparison.mean_difference)
@@ -215,8 +209,8 @@ def _difference_text(comparison: PairedComparison, metric: SummaryMetric) -> str
     return f"{text} [{metric.signed(comparison.low)}, {metric.signed(comparison.high)}]"
 
 
-def _run_entry(folder: StudyFolder, name: str, run: PlannedRun) -> SummaryRun:
-    path = folder.folder(name)
+def _run_entry(folder: StudyFolder, name: str) -> SummaryRun:
+    path, run = folder.folder(name), folder.runs[name]
     status, sentence = "done" if RunDir(path).summary.exists() else "missing", ""
     if (path / JOB).exists():  # runs that no study made have none
         state = read_state(Job(name, path, run.recipe.epochs))
@@ -234,7 +228,7 @@ def _run_entry(folder: StudyFolder, name: str, run: PlannedRun) -> SummaryRun:
 
 
 def _environment(folder: StudyFolder) -> dict[str, Any]:
-    """What the first finished run recorded about where it ran; the same for the same folder."""
+    """Where the first finished run ran, as it recorded."""
     for name in folder.runs:
         path = RunDir(folder.folder(name)).env
         record = read_json(path) if os.path.lexists(path) else {}
@@ -244,13 +238,3 @@ def _environment(folder: StudyFolder) -> dict[str, Any]:
             plain = ("maxsup", "python", "device", "cpu", "num_cores", "git_commit")
             return {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
     return {}
-
-
-def _mean_of_lines(path: Path, key: str) -> float:
-    with as_written(path):
-        numbers = [float(line[key]) for line in read_json_lines(path)]
-    return fmean(numbers) if numbers else math.nan
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,16 +1,16 @@
 """Studies as typed, frozen values: which runs fill which cells of a table, and what was published for them.
 
 A study has two axes, rows and columns; a cell belongs to one entry of each. One of the two says which loss is trained;
-either may say which number is read off. What a cell trains depends on the scale: ``full`` is the paper's setting,
-``small`` the same question asked of real images in hours on two cores, ``tiny`` the same table on small data, small
-models and few epochs, for seeing that all of it works.
+either may say which number the cell shows. What a cell trains depends on the scale: ``full`` is the paper's setting,
+``small`` asks the same question of real images in hours on two cores, ``tiny`` fills the same table from small data,
+small models and few epochs, to check that everything works.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -29,14 +29,15 @@ from maxsup.studies.entries import (
     Unstated,
 )
 
+T = TypeVar("T")
 ScaleName = Literal["full", "small", "tiny"]
 
 SCALES: tuple[ScaleName, ...] = ("full", "small", "tiny")
 
-# A file of one's own may do without the one between.
+# The small scale is optional.
 _NEEDED: tuple[ScaleName, ...] = ("full", "tiny")
 
-# Where numbers of every run are found without an analysis.
+# Sources of numbers that every run has without an analysis.
 _BUILT_IN_SOURCES = ("test", "timing")
 
 
@@ -63,14 +64,14 @@ class Study(Section):
 
     def row(self, name: str) -> Entry:
         """The row of that name."""
-        return _named(self.rows, name, "row")
+        return _known(name, {entry.name: entry for entry in self.rows}, "row")
 
     def column(self, name: str) -> Entry:
         """The column of that name."""
-        return _named(self.columns, name, "column")
+        return _known(name, {entry.name: entry for entry in self.columns}, "column")
 
     def cells(self) -> Iterator[Cell]:
-        """All places of the table, row by row."""
+        """All cells of the table, row by row."""
         return (Cell(row.name, column.name) for row in self.rows for column in self.columns)
 
     def metric_of(self, cell: Cell) -> Metric:
@@ -78,12 +79,12 @@ class Study(Section):
         return self.row(cell.row).metric or self.column(cell.column).metric or self.metric
 
     def left_out(self, scale: ScaleName, cell: Cell) -> str:
-        """Why a cell stays empty at a scale; empty where it does not."""
+        """Why a cell stays empty at a scale; "" where it does not."""
         row, column = self.scale(scale).entry(cell)
         return row.left_out or column.left_out
 
     def scale(self, name: ScaleName) -> Scale:
-        """The scale of that name; a study of one's own may lack one."""
+        """The scale of that name, if the study has it."""
         if name not in self.scales:
             raise ValueError(
                 f"scale must be one that study {self.name} has; got {name!r}. Use {' or '.join(self.scales)}."
@@ -91,10 +92,7 @@ class Study(Section):
         return self.scales[name]
 
     def published_numbers(self) -> list[PublishedNumber]:
-        """Every printed number with its label and place.
-
-        A duration counts in seconds, everything else in the units of the table.
-        """
+        """Every printed number with its label and place; durations in seconds, others in the units of the table."""
         return [
             PublishedNumber(table.label, row, column, value.mean, value.std)
             for table in self.published
@@ -104,7 +102,7 @@ class Study(Section):
 
     @property
     def compares_rows(self) -> bool:
-        """Whether rows are compared with the baseline, and not columns."""
+        """Whether rows are compared with the baseline, rather than columns."""
         return self.baseline in {entry.compared_as for entry in self.rows}
 
     @property
@@ -118,7 +116,7 @@ class Study(Section):
         return self.columns if self.compares_rows else self.rows
 
     def cell(self, arm: Entry, other: Entry) -> Cell:
-        """The place of an arm and an entry of the other axis."""
+        """The cell of an arm and an entry of the other axis."""
         return Cell(arm.name, other.name) if self.compares_rows else Cell(other.name, arm.name)
 
     def arm(self, cell: Cell) -> str:
@@ -142,7 +140,7 @@ class Study(Section):
         return self
 
     def _check_meaning(self) -> None:
-        sources = [*_BUILT_IN_SOURCES, *(plan.name for plan in self.analyses)]
+        sources = dict.fromkeys([*_BUILT_IN_SOURCES, *(plan.name for plan in self.analyses)])
         for cell in self.cells():
             row, column = self.row(cell.row), self.column(cell.column)
             if (row.loss is None) == (column.loss is None):
@@ -152,7 +150,7 @@ class Study(Section):
                 )
             if row.metric is not None and column.metric is not None:
                 raise ValueError(f"metric must be given by either the row or the column; got both in {cell}. Drop one.")
-            _require(self.metric_of(cell).source, sources, "source")
+            _known(self.metric_of(cell).source, sources, "source")
         groups: dict[str, list[str]] = {}
         for entry in self.arms:
             groups.setdefault(entry.group, []).append(entry.compared_as)
@@ -183,16 +181,10 @@ class Study(Section):
                 ("tuned row", scale.tuned, [entry.name for entry in self.rows if entry.loss is not None]),
             ):
                 for name in named:
-                    _require(name, known, part)
+                    _known(name, dict.fromkeys(known), part)
 
 
-def _named(entries: Iterable[Entry], name: str, kind: str) -> Entry:
-    found = {entry.name: entry for entry in entries}
-    _require(name, found, kind)
-    return found[name]
-
-
-def _require(name: str, known: Iterable[str], kind: str) -> None:
-    names = list(known)
-    if name not in names:
-        raise ValueError(f"{kind} must be one that the study has; got {name!r}. {hint(name, names)}")
+def _known(name: str, known: Mapping[str, T], kind: str) -> T:
+    if name not in known:
+        raise ValueError(f"{kind} must be one that the study has; got {name!r}. {hint(name, known)}")
+    return known[name]

@@ -1,7 +1,4 @@
-"""Study files: where they are, what they are called, and how they are read.
-
-Listing costs neither pydantic nor yaml.
-"""
+"""Study files: where they are, what they are called, and how they are read. Listing needs neither pydantic nor yaml."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ if TYPE_CHECKING:
     from maxsup.studies.schema import Study
 
 FOLDER = Path(__file__).resolve().parent
-
-_LISTED = ("label", "kind", "title")
 
 
 def study_names() -> list[str]:
@@ -34,33 +29,19 @@ def describe_studies() -> list[dict[str, str]]:
     rows = []
     for name in study_names():
         text = study_path(name).read_text(encoding="utf-8")
-        found = {key: re.search(rf"^{key}: (.+)$", text, re.MULTILINE) for key in _LISTED}
+        found = {key: re.search(rf"^{key}: (.+)$", text, re.MULTILINE) for key in ("label", "kind", "title")}
         rows.append({"name": name, **{key: match[1] if match else "table" for key, match in found.items()}})
     return rows
 
 
 def study_path(name: str) -> Path:
-    """The file of a study: one of the package by its name, or the reader's own by its path.
-
-    Example:
-        >>> study_path("tab_pree")
-        Traceback (most recent call last):
-        ValueError: study must be a name or a .yaml file; got 'tab_pree'. Did you mean 'tab_pre'?
-    """
-    if ":" in name:
-        # A label of the paper is what a reader has before them.
-        name = _names_by_label().get(name, name)
+    """The file of a study: one of the package by its name or label, or your own by its path."""
+    # A label of the paper, or one of those under ``also``.
+    for path in sorted(FOLDER.glob("*.yaml")) if ":" in name else ():
+        lines = re.findall(r"^(?:label|also): (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if name in re.findall(r"\w+:\w+", " ".join(lines)):
+            name = path.stem
     return yaml_path("study", name, FOLDER, fix="See maxsup study ls for names.")
-
-
-def _names_by_label() -> dict[str, str]:
-    """Studies by every label of the paper that they answer: their own, and those under ``also``."""
-    found: dict[str, str] = {}
-    for name in study_names():
-        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-        lines = re.findall(r"^(?:label|also): (.+)$", text, re.MULTILINE)
-        found |= {label: name for line in lines for label in re.findall(r"\w+:\w+", line)}
-    return found
 
 
 def load_study(name: str | Path) -> Study:

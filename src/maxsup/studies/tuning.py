@@ -11,12 +11,12 @@ from maxsup.core.files.reading import as_written
 from maxsup.core.files.records import RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.losses import LOSSES
-from maxsup.studies.entries import Entry, EntryScale, Metric
+from maxsup.studies.entries import Entry, EntryScale, Metric, Scale
 from maxsup.studies.execution.study_folder import StudyFolder
 from maxsup.studies.schema import ScaleName, Study
 
 TUNED_FACTORS = (0.5, 1.0, 2.0)
-"""Strengths tried by tuning, as multiples of the usual one: the same number of trials for every loss that has one."""
+"""Strengths that tuning tries, as multiples of the usual one."""
 
 TUNING_SEEDS = (1000, 1001)
 """Seeds of the trials; evaluated seeds count from 0."""
@@ -24,26 +24,24 @@ TUNING_SEEDS = (1000, 1001)
 Score = tuple[float, float]
 """Accuracy and NLL on validation images."""
 
+Strengths = Mapping[str, Mapping[str, Any]]
+"""Options of losses by name."""
+
 
 def strength_of(loss: str) -> str | None:
-    """What a loss calls its strength; None for plain cross-entropy.
-
-    Example:
-        >>> strength_of("maxsup"), strength_of("logit_penalty"), strength_of("ce")
-        ('alpha', 'beta', None)
-    """
+    """The option that is the strength of a loss (``alpha``, ``beta``, ``tau``); None for plain cross-entropy."""
     return None if loss == "ce" else LOSSES[loss].strength
 
 
 def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None) -> Study:
-    """The study that chooses strengths: every loss with each of a few multiples of its own, on seeds of their own.
+    """The study that chooses strengths: every loss with a few multiples of its strength, on seeds of its own.
 
-    ``names`` are those of the rows to tune; without them all that have a strength are.
+    ``names`` are those of the rows to tune; by default all that have a strength.
     """
     plan = study.scale(scale)
     rows, changes = [], {}
     for row in study.rows:
-        loss = _loss(study, scale, row)
+        loss, change = _loss_and_change(plan, row)
         strength = strength_of(loss.name)
         usual = None if strength is None else loss.options.get(strength)
         if strength is None or not isinstance(usual, int | float) or (names is not None and row.name not in names):
@@ -52,10 +50,10 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
             options = {**loss.options, strength: round(usual * factor, 6)}
             name, title = f"{row.name}_{index}", f"{row.name} {strength}={options[strength]:g}"
             rows.append(Entry(name=name, title=title, loss=LossConfig(name=loss.name, **options)))
-            changes[name] = plan.rows.get(row.name, EntryScale()).model_copy(update={"loss": None})
+            changes[name] = change
     if not rows:
-        raise ValueError("tune must have losses with a strength to choose; got none. Leave --tune out.")
-    update = {"seeds": TUNING_SEEDS, "note": "tuning", "rows": changes, "analyses": {}, "tuned": ()}
+        raise ValueError("tune needs losses with a strength, and none of these has one. Leave it out.")
+    trials = {"seeds": TUNING_SEEDS, "note": "tuning", "rows": changes, "analyses": {}, "tuned": ()}
     return study.model_copy(
         update={
             "name": "tuning",
@@ -65,7 +63,7 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
             "columns": tuple(column.model_copy(update={"metric": None, "losses": {}}) for column in study.columns),
             "analyses": (),
             "published": (),
-            "scales": dict.fromkeys(study.scales, plan.model_copy(update=update)),
+            "scales": dict.fromkeys(study.scales, plan.model_copy(update=trials)),
         }
     )
 
@@ -102,13 +100,13 @@ def validation_score(run: RunDir) -> Score:
         return float(numbers.get("miou", numbers["accuracy"])), float(numbers["nll"])
 
 
-def with_tuned_rows(study: Study, scale: ScaleName, strengths: Mapping[str, Mapping[str, Any]]) -> Study:
-    """The study with a further row for every tuned loss, behind the one with the usual strength."""
+def with_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
+    """The study with another row for every tuned loss, after the one with the usual strength."""
     plan = study.scale(scale)
     rows, changes = [], dict(plan.rows)
     for row in study.rows:
         rows.append(row)
-        loss = _loss(study, scale, row)
+        loss, change = _loss_and_change(plan, row)
         if row.name not in plan.tuned or loss.name not in strengths:
             continue
         name, options, strength = f"{row.name}_tuned", strengths[loss.name], strength_of(loss.name)
@@ -120,11 +118,12 @@ def with_tuned_rows(study: Study, scale: ScaleName, strengths: Mapping[str, Mapp
             "loss": LossConfig(name=loss.name, **options),
         }
         rows.append(row.model_copy(update=tuned))
-        changes[name] = plan.rows.get(row.name, EntryScale()).model_copy(update={"loss": None})
+        changes[name] = change
     scales = {**study.scales, scale: plan.model_copy(update={"rows": changes})}
     return study.model_copy(update={"rows": tuple(rows), "scales": scales})
 
 
-def _loss(study: Study, scale: ScaleName, row: Entry) -> LossConfig:
-    loss = study.scale(scale).rows.get(row.name, EntryScale()).loss or row.loss
-    return loss or LossConfig(name="ce")
+def _loss_and_change(plan: Scale, row: Entry) -> tuple[LossConfig, EntryScale]:
+    """The loss of a row at a scale, and what else the scale says about the row."""
+    change = plan.rows.get(row.name, EntryScale())
+    return change.loss or row.loss or LossConfig(name="ce"), change.model_copy(update={"loss": None})

@@ -16,7 +16,7 @@ BOLD_RULE = (
 
 
 def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric], baseline: str) -> list[str]:
-    """Sentences for a reader who reads nothing else; MaxSup, which most readers came for, is the first.
+    """Sentences for a reader who reads nothing else; MaxSup, which most readers came for, comes first.
 
     Example:
         >>> accuracy = SummaryMetric(name="accuracy", title="accuracy", unit="%", digits=1, factor=100.0)
@@ -46,7 +46,7 @@ def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric],
 
 
 def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
-    """What was found of a loss, the surest first."""
+    """What was found about a loss, the surest first."""
     held, alone, equal = list[str](), list[str](), list[str]()
     for metric in metrics:
         entry = loss.number(metric)
@@ -68,7 +68,7 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
 
 
 def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, metric: SummaryMetric) -> list[str]:
-    r"""One sentence or two a loss, then what holds for the table as a whole.
+    r"""One or two sentences per loss, then what holds for the table as a whole.
 
     Example:
         >>> from maxsup.studies.statistics.paired import compare_losses
@@ -83,18 +83,21 @@ def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str
 
 
 def _sentence(loss: str, found: PairedComparison, baseline: str, metric: SummaryMetric) -> str:
-    missing = _missing(found)
+    missing = ""
+    if found.num_missing:
+        noun = "seed is" if found.num_missing == 1 else "seeds are"
+        missing = f" {found.num_missing} {noun} missing; runs that fail are seldom a random choice."
     if found.num_pairs == 0:
         return f"{loss}: no seed has both this loss and {baseline}, so there is nothing to compare.{missing}"
+    seeds = f"{found.num_pairs} seed{'' if found.num_pairs == 1 else 's'}"
     size = _size(found.mean_difference, metric)
-    opening = f"{loss}: {metric.title} is {size} than with {baseline} on average over {_seeds(found)}"
+    opening = f"{loss}: {metric.title} is {size} than with {baseline} on average over {seeds}"
     if found.mean_difference == 0:
-        opening = f"{loss}: mean {metric.title} equals that of {baseline} over {_seeds(found)}"
+        opening = f"{loss}: mean {metric.title} equals that of {baseline} over {seeds}"
     if found.num_pairs < MIN_SEEDS:
-        least = smallest_p_value(found.num_pairs)
         return (
-            f"{opening}, and nothing can be concluded from that: the smallest p that {_seeds(found)} can give is "
-            f"{least:g}.{missing}"
+            f"{opening}, and nothing can be concluded from that: the smallest p that {seeds} can give is "
+            f"{smallest_p_value(found.num_pairs):g}.{missing}"
         )
     low, high = metric.plain(found.low), f"{metric.plain(found.high)} {metric.difference_unit}".rstrip()
     evidence = f"(95 % interval {low} to {high}, p = {found.p_value:.3g})"
@@ -117,29 +120,27 @@ def _equivalence(found: PairedComparison, metric: SummaryMetric) -> str:
 
 
 def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
-    """What is left when all comparisons of the table are taken together."""
+    """What remains when all comparisons of the table are taken together."""
     enough = [found for found in comparisons.values() if found.num_pairs >= MIN_SEEDS]
     if len(enough) < 2:
         return []
-    count = len(comparisons)
+    together, wanted = f"Taken together ({len(comparisons)} comparisons, Holm):", seeds_needed(len(comparisons))
     bold = [loss for loss, found in comparisons.items() if found.is_conclusive]
     kept = [loss for loss in bold if comparisons[loss].holds_after_correction]
-    seeds, wanted = min(found.num_pairs for found in enough), seeds_needed(count)
     if kept:
         rest = [loss for loss in bold if loss not in kept]
         lost = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
-        stand = "stands" if len(kept) == 1 else "stand"
-        return [f"Taken together ({count} comparisons, Holm): {listed(kept)} {stand}{lost}."]
+        return [f"{together} {listed(kept)} {'stands' if len(kept) == 1 else 'stand'}{lost}."]
     if not bold:
-        return [f"Taken together ({count} comparisons, Holm): no difference stands."]
-    text = f"Taken together ({count} comparisons, Holm): none of these differences stands after correction"
-    if seeds < wanted:
+        return [f"{together} no difference stands."]
+    text = f"{together} none of these differences stands after correction"
+    if (seeds := min(found.num_pairs for found in enough)) < wanted:
         text += f"; with {seeds} seeds none can, {wanted} or more are needed for that"
     return [f"{text}. Read {listed(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
 
 
 def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -> list[str]:
-    """What these seeds would have missed, where something was left open."""
+    """What these seeds would have missed, if something was left open."""
     spreads = [
         (found.std_difference, found.num_pairs)
         for found in comparisons.values()
@@ -158,14 +159,3 @@ def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -
 
 def _size(difference: float, metric: SummaryMetric) -> str:
     return f"{metric.size(difference)} {'higher' if difference > 0 else 'lower'}"
-
-
-def _seeds(found: PairedComparison) -> str:
-    return f"{found.num_pairs} seed{'' if found.num_pairs == 1 else 's'}"
-
-
-def _missing(found: PairedComparison) -> str:
-    if not found.num_missing:
-        return ""
-    noun = "seed is" if found.num_missing == 1 else "seeds are"
-    return f" {found.num_missing} {noun} missing; runs that fail are seldom a random choice."

@@ -1,4 +1,4 @@
-"""From a recipe to the things it names."""
+"""Data, batches, network and loss of a recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def build_data(recipe: Recipe) -> DataBundle:
-    """The data set with its three splits, normalised as the network wants it."""
+    """The data set with its three splits, normalised as the network expects."""
     data = recipe.data
     bundle = load_data(
         data.name,
@@ -56,7 +56,7 @@ def split_pipeline(
     world_size: int = 1,
     bad_files: Path | None = None,
 ) -> Pipeline:
-    """Batches of a split of a bundle, or of one like it, in training or evaluation form."""
+    """Batches of a split with the classes and normalisation of ``bundle``, for training or evaluation."""
     settings: dict[str, Any] = {
         "batch_size": recipe.batch_size,
         "mean": bundle.mean,
@@ -80,9 +80,9 @@ def split_pipeline(
 
 
 def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:
-    """The network, a segmenter where images have masks, with initial weights that depend on the seed alone.
+    """The network (a segmenter if images have masks), with initial weights that depend only on the seed.
 
-    None are fetched where ``is_trained`` says that others will be loaded next.
+    With ``is_trained`` no published weights are fetched, because the caller loads others.
     """
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
@@ -100,7 +100,7 @@ def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False)
 
 
 def build_loss(config: LossConfig) -> RegularizedLoss:
-    """The loss, with schedules and class weights made of what YAML can write.
+    """The loss, with schedules and class weights built from the values of YAML.
 
     Example:
         >>> build_loss(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
@@ -116,7 +116,7 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
 
 
 def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossConfig:
-    """What a recipe writes for a loss that is an object, or a mapping with its ``name`` and options.
+    """The section of a recipe for a loss object, or for a mapping with its ``name`` and options.
 
     Example:
         >>> loss_config({"name": "maxsup", "alpha": 0.2}).options
@@ -152,7 +152,7 @@ def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossC
 
 
 def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> None:
-    """Raise where the last batch of an epoch would leave a process without an image, or a segmenter with one."""
+    """Raise if the last batch of an epoch would leave a process without an image, or a segmenter with only one."""
     left = len(bundle.train) % recipe.batch_size if recipe.iterations is None else 0
     least = 2 if bundle.is_dense and recipe.batchnorm == "local" else 1
     if 0 < left < least * num_processes and not recipe.data.drop_last:
@@ -164,40 +164,37 @@ def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> 
 
 
 def synchronised(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
-    """The model with batch norms that see the batches of all processes, where the recipe says so."""
+    """The model, with batch norms that see the batches of all processes if the recipe says so."""
     if recipe.batchnorm != "sync" or num_processes == 1:
         return model
     if device.type == "cpu":
         raise ValueError(
-            "batchnorm must be local or frozen on CPUs; got 'sync', which torch has for GPUs only. Set batchnorm=local."
+            "batchnorm must be local or frozen on CPUs; got 'sync', which needs GPUs. Set batchnorm=local."
         )
     return nn.SyncBatchNorm.convert_sync_batchnorm(model)
 
 
 def freeze_statistics(model: nn.Module) -> None:
-    """Let batch norms use their running statistics in training too; their scales and shifts still train."""
+    """Make batch norms use their running statistics in training; their scales and shifts still train."""
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._NormBase):
             module.eval()
 
 
 def _strength(name: str, value: Any) -> Any:
-    """A number, a schedule of the paper by its name, or a schedule written out."""
+    """The number, the schedule of the paper of that name, or the schedule written out in a mapping."""
     if isinstance(value, str):
-        if value not in PAPER_SCHEDULES:
-            raise ValueError(
-                f"loss.{name} must be a number or a schedule of the paper; got {value!r}. "
-                f"{hint(value, PAPER_SCHEDULES)}"
-            )
-        return PAPER_SCHEDULES[value]
+        if value in PAPER_SCHEDULES:
+            return PAPER_SCHEDULES[value]
+        fix = hint(value, PAPER_SCHEDULES)
+        raise ValueError(f"loss.{name} must be a number or a schedule of the paper; got {value!r}. {fix}")
     if not isinstance(value, Mapping):
         return value
     fields = dict(value)
     kind = fields.pop("schedule", None)
     if kind not in SCHEDULES:
-        raise ValueError(
-            f"loss.{name}.schedule must be one of {', '.join(SCHEDULES)}; got {kind!r}. {hint(str(kind), SCHEDULES)}"
-        )
+        known, fix = ", ".join(SCHEDULES), hint(str(kind), SCHEDULES)
+        raise ValueError(f"loss.{name}.schedule must be one of {known}; got {kind!r}. {fix}")
     try:
         return SCHEDULES[kind](**fields)
     except TypeError:

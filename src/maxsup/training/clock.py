@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""How a run spends its time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Clock:
-    """Seconds by phase; what is inside no phase counts as the rest.
+    """Seconds of each phase.
 
-    Phases: ``data`` (waiting for a batch), ``step`` (forward, backward, optimiser), ``log``, ``validation``,
+    Phases are ``data`` (waiting for a batch), ``step`` (forward, backward, optimiser), ``log``, ``validation`` and
     ``checkpoint``.
     """
 
@@ -22,18 +22,18 @@ class Clock:
         self._start = time.perf_counter()
 
     def state(self) -> dict[str, Any]:
-        """What a later clock needs to go on from here."""
+        """The state from which :meth:`restore` continues."""
         return {"total": self.total, "num_images": self.num_images, "seconds": dict(self.seconds)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Count on top of an earlier clock."""
+        """Continue an earlier clock."""
         self.seconds.update(state["seconds"])
         self.num_images = state["num_images"]
         self._start -= state["total"]
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside under ``name``."""
+        """Add the time inside to the phase ``name``."""
         start = time.perf_counter()
         try:
             yield
@@ -42,16 +42,16 @@ class Clock:
 
     @property
     def total(self) -> float:
-        """Seconds since the clock was made, and those before."""
+        """Seconds since the clock was created, plus those of the clock that it continues."""
         return time.perf_counter() - self._start
 
     def images_per_second(self) -> float:
-        """Training images over the time of the training steps, with their data and logging."""
+        """Training images per second of training steps, with their data and logging."""
         spent = sum(self.seconds[name] for name in ("data", "step", "log"))
         return self.num_images / spent if spent else 0.0
 
     def shares(self) -> dict[str, float]:
-        """Share of the whole time a phase took; ``outside`` is all that is neither a training step nor validation."""
+        """Share of each phase in the total time; ``outside`` is all but training steps and validation."""
         total = self.total
         shares = {name: self.seconds[name] / total for name in ("data", "step", "log", "validation", "checkpoint")}
         return {**shares, "outside": 1.0 - shares["step"] - shares["validation"]}

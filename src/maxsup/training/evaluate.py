@@ -1,4 +1,4 @@
-"""Evaluation: the same plain numbers for every method, so there is no loss among the arguments."""
+"""Evaluation: the same plain numbers for every method, so no loss is among the arguments."""
 
 from __future__ import annotations
 
@@ -30,21 +30,18 @@ def evaluate(
     """Accuracy, plain negative log-likelihood, calibration and confidence over a whole split.
 
     Args:
-        model: Gives logits; left in the mode it came in.
+        model: Gives logits; its mode is restored.
         pipeline: The split, in evaluation form.
-        split: Its name, which the result repeats.
-        precision: What the model computes in.
-        is_sharded: The pipeline gives each process its own part, to be added up here.
-        groups: Classes by name, for an accuracy of each group.
+        split: Its name, for the result.
+        precision: Of the model's computations.
+        is_sharded: Whether each process has its own part of the split, so that the parts must be added up.
+        groups: Classes by name of the group, to get the accuracy of each group.
         on_batch: Called after each batch.
 
     Returns:
         ``split``, ``n``, ``missing`` (images that could not be read), ``accuracy``, ``accuracy_top5``, ``nll``,
-        ``brier``, ``ece`` (15 equally wide bins), ``confidence_correct`` and ``confidence_wrong``; shares lie in
-        [0, 1]. With ``groups``, their accuracies under that name.
-
-    Raises:
-        NonFiniteError: The model gives ``nan`` or ``inf``.
+        ``brier``, ``ece`` (15 equally wide bins), ``confidence_correct``, ``confidence_wrong``, and ``groups`` if
+        given; shares lie in [0, 1].
     """
     device = next(model.parameters()).device
     sums = PredictionSums()
@@ -77,7 +74,7 @@ def evaluate_split(
     groups: Mapping[str, Sequence[int]] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """The numbers of a split as the recipe wants it seen; ``settings`` are those that both evaluations share."""
+    """The numbers of a split with labels or masks; ``settings`` are those that both evaluations share."""
     settings["precision"] = recipe.precision
     if isinstance(pipeline, MaskPipeline):
         return evaluate_masks(model, pipeline, num_classes=num_classes, views=recipe_views(recipe), **settings)[0]

@@ -1,4 +1,4 @@
-"""The training loop. It knows models, data and losses by what they do, never by name."""
+"""The training loop. It knows models, data and losses by their interfaces, never by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from maxsup.core.config import Recipe
@@ -27,12 +28,9 @@ from maxsup.training.builders import check_last_batch, freeze_statistics, split_
 from maxsup.training.clock import Clock
 from maxsup.training.evaluate import evaluate_split
 from maxsup.training.loss_inputs import Needs, check_teacher
-from maxsup.training.meter import EpochMeter
-from maxsup.training.optimization.ema import MovingAverage
-from maxsup.training.optimization.lr import learning_rate
-from maxsup.training.optimization.optimizers import create_optimizer
-from maxsup.training.processes import Processes
-from maxsup.training.progress import Reporter
+from maxsup.training.optimization import MovingAverage, create_optimizer, learning_rate
+from maxsup.training.processes import largest
+from maxsup.training.progress import EpochMeter, Reporter
 from maxsup.training.reading import load_teacher
 
 WATCHED_STRIDE = 8
@@ -40,7 +38,7 @@ WATCHED_STRIDE = 8
 
 @dataclass
 class Position:
-    """Where training is: epochs done, steps done in the current one, steps in all, and the best epoch so far."""
+    """Where training is: finished epochs, finished steps of the current one, all steps, and the best epoch so far."""
 
     epoch: int = 0
     step: int = 0
@@ -50,75 +48,65 @@ class Position:
     best_score: float = -1.0
 
 
+@dataclass(eq=False)
 class Trainer:
-    """Trains one model; ``position`` is always that of the last finished step."""
+    """Trains one model; ``position`` is that of the last finished step."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        run: RunDir,
-        accelerator: Accelerator,
-        bundle: DataBundle,
-        model: nn.Module,
-        criterion: RegularizedLoss,
-        guard: SignalGuard,
-        reporter: Reporter,
-    ) -> None:
-        self.recipe, self.run, self.accelerator, self.bundle = recipe, run, accelerator, bundle
-        self.guard, self.reporter = guard, reporter
-        self.processes = Processes(accelerator)
-        check_last_batch(recipe, bundle, self.processes.count)
-        device = self.processes.device
-        self.model = synchronised(model, recipe, device, self.processes.count).to(device)
+    recipe: Recipe
+    run: RunDir
+    accelerator: Accelerator
+    bundle: DataBundle
+    model: nn.Module
+    criterion: RegularizedLoss
+    guard: SignalGuard
+    reporter: Reporter
+
+    def __post_init__(self) -> None:
+        recipe, bundle, device = self.recipe, self.bundle, self.accelerator.device
+        check_last_batch(recipe, bundle, self.accelerator.num_processes)
+        # Only a segmenter has a second head.
+        self.auxiliary_weight: float = getattr(self.model, "auxiliary_weight", 0.0)
+        self.model = synchronised(self.model, recipe, device, self.accelerator.num_processes).to(device)
         if bundle.is_dense:
-            prepare_for_masks(criterion)
-        self.criterion = criterion.to(device).train()
-        self.criterion.end_epoch()  # as a loss that learns from whole epochs asks for before the first
+            prepare_for_masks(self.criterion)
+        self.criterion = self.criterion.to(device).train()
+        self.criterion.end_epoch()  # losses that learn from whole epochs need this before the first one
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
-        self._forward, self._stepper = accelerator.prepare(compiled, self.optimizer)
+        self._forward, self._stepper = self.accelerator.prepare(compiled, self.optimizer)
         self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
         check_teacher(recipe.teacher, recipe.loss.name, self.criterion.needs)
         teacher = None if recipe.teacher is None else load_teacher(recipe.teacher, bundle).to(device)
         self.needs = Needs(self.criterion.needs, teacher)
-        # Only a segmenter has a second head.
-        self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self.batches = self.pipeline(bundle.train, is_training=True)
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
         self.meter = EpochMeter()
         self.monitor = DecompositionMonitor.of(self.criterion)
-        # Neighbouring pixels tell the monitor nothing new, and all of them would take as long as the step.
+        # Neighbouring pixels tell the monitor nothing new, and using all of them would take as long as the step.
         every = slice(None, None, WATCHED_STRIDE)
         self._watched = (..., every, every) if bundle.is_dense else (...,)
         self.clock = Clock()
 
     @property
     def evaluated_model(self) -> nn.Module:
-        """The weights of the run: the moving average where the recipe says so, else those that train."""
+        """The weights of the run: the moving average if the recipe evaluates it, else the weights that train."""
         return self.ema.model if self.ema is not None and self.recipe.ema.is_evaluated else self.model
 
     def pipeline(self, split: Split, *, is_training: bool = False) -> Pipeline:
-        """Batches of a split, of which this process gets its part."""
-        return split_pipeline(
-            self.recipe,
-            self.bundle,
-            split,
-            is_training=is_training,
-            rank=self.processes.rank,
-            world_size=self.processes.count,
-            bad_files=self.run.bad_files if self.processes.is_main else None,
-        )
+        """Batches of this process's part of a split."""
+        bad_files = self.run.bad_files if self.accelerator.is_main_process else None
+        share = {"rank": self.accelerator.process_index, "world_size": self.accelerator.num_processes}
+        return split_pipeline(self.recipe, self.bundle, split, is_training=is_training, bad_files=bad_files, **share)
 
     def train_epoch(self) -> Iterator[None]:
-        """Train from the current position to the end of the epoch, giving control back after every step."""
-        epoch = self.position.epoch
+        """Train from the current position to the end of the epoch, and yield after every step."""
         self._forward.train()
         if self.recipe.batchnorm == "frozen":
             freeze_statistics(self.model)
         if self.position.step >= self.batches.num_batches:
             return
-        batches = iter(self.batches.epoch(epoch, start=self.position.step))
+        batches = iter(self.batches.epoch(self.position.epoch, start=self.position.step))
         while True:
             with self.clock.phase("data"):
                 batch = next(batches, None)
@@ -128,19 +116,19 @@ class Trainer:
                 sums = self._step(batch)
             self.position.step += 1
             self.position.global_step += 1
-            self.clock.num_images += len(batch) * self.processes.count
+            self.clock.num_images += len(batch) * self.accelerator.num_processes
             with self.clock.phase("log"):
                 self.meter.add(sums)
                 self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
             yield
 
     def validate(self) -> dict[str, Any] | None:
-        """Numbers of the validation split; None where nothing is held out."""
+        """Numbers of the validation split; None if there is none."""
         return None if self.val_batches is None else self.evaluate(self.val_batches, "val")
 
     def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
         """Numbers of a split with the weights of the run."""
-        is_alone = self.processes.count == 1
+        is_alone = self.accelerator.num_processes == 1
         with self.clock.phase("validation"):
             return evaluate_split(
                 self.recipe,
@@ -149,13 +137,13 @@ class Trainer:
                 num_classes=self.bundle.num_classes,
                 split=split,
                 is_sharded=not is_alone,
-                # Processes may have different numbers of batches here, so they cannot agree on one to stop at.
+                # Processes may have different numbers of batches here, so they cannot agree on where to stop.
                 on_batch=self.raise_if_signalled if is_alone else None,
             )
 
     def raise_if_signalled(self) -> None:
-        """Raise where a signal reached any process."""
-        received = int(max(self.processes.largest(float(self.guard.received or 0))))
+        """Raise if a signal reached any process."""
+        received = int(largest(self.accelerator, float(self.guard.received or 0)))
         if received:
             raise Interruption(
                 f"stopped by signal {received} after {self.position.global_step} steps; everything is saved in "
@@ -164,12 +152,17 @@ class Trainer:
             )
 
     def end_epoch(self, val: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
-        """Close the epoch: tell the loss, choose the best, move on.
-
-        Returns:
-            The line for ``metrics.jsonl``, and whether this epoch is the best so far.
-        """
-        line = self._metrics_line(val)
+        """Close the epoch; return the line for ``metrics.jsonl`` and whether this epoch is the best so far."""
+        self.monitor.sync(self.accelerator.device)
+        line = {
+            "epoch": self.position.epoch,
+            "step": self.position.global_step,
+            "lr": self._learning_rate(self.position.step - 1),
+            "alpha": self.criterion.current_strength,
+            "train": self.meter.summed(self.accelerator.device).means(),
+            "val": val,
+            "decomposition": self.monitor.compute(),
+        }
         self.criterion.end_epoch()
         score = -1.0 if val is None else val.get("miou", val["accuracy"])
         is_best = score > self.position.best_score
@@ -183,31 +176,28 @@ class Trainer:
         return line, is_best
 
     def _step(self, batch: Batch) -> EpochMeter:
-        """One optimiser step over a global batch, of which this process has its part, in pieces."""
+        """One optimiser step over this process's part of a global batch, accumulated over pieces."""
         self._set_position_dependents()
-        device = self.processes.device
-        target = batch.target.to(device, non_blocking=True)
-        images = batch.images.to(device, non_blocking=True)
-        labels = batch.labels.to(device, non_blocking=True)
-        # Gradients of the processes are averaged, so each divides by its share of the targets of all.
-        num_items = self.processes.sum(self._num_items(target)) / self.processes.count
+        device = self.accelerator.device
+        parts = (batch.images, batch.target, batch.labels)
+        images, target, labels = (part.to(device, non_blocking=True) for part in parts)
+        # Gradients of the processes are averaged, so each process divides by its share of all targets.
+        num_items = self.accelerator.reduce(self._num_items(target), "sum") / self.accelerator.num_processes
         divisor = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
         pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
         self._stepper.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=device)
-        num_correct = torch.zeros((), device=device)
+        loss, num_correct = torch.zeros(2, device=device)
         num_labels = (labels != self.criterion.ignore_index).sum().to(loss)
         logits = []
-        for index, (piece, piece_target, piece_labels) in enumerate(pieces):
-            is_last = index == len(pieces) - 1
-            with nullcontext() if is_last else self.accelerator.no_sync(self._forward):
+        for index, (piece, piece_target, piece_labels) in enumerate(pieces, start=1):
+            with nullcontext() if index == len(pieces) else self.accelerator.no_sync(self._forward):
                 value, output = self._objective(piece, piece_target, divisor)
                 self.accelerator.backward(value)
             loss += value.detach()
             num_correct += (output.argmax(dim=1) == piece_labels).sum()
             logits.append(output)
         grad_norm = self._clipped_norm()
-        # The only wait for the device in a step.
+        # The step waits for the device only here.
         numbers = torch.stack([loss, num_items, num_correct, num_labels, grad_norm.to(loss)])
         mean, items, correct, labelled, norm = numbers.tolist()
         self._stop_if_not_finite(mean, norm, batch, logits, labels)
@@ -219,7 +209,7 @@ class Trainer:
         return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of a piece, and its logits without their graph."""
+        """The loss of a piece, and its detached logits."""
         if self.auxiliary_weight:
             logits, second = self._forward(images, with_auxiliary=True)
             main, other = (self.criterion(each, target, num_items=num_items) for each in (logits, second))
@@ -228,7 +218,7 @@ class Trainer:
         return self.criterion(logits, target, num_items=num_items, **extras), logits.detach()
 
     def _set_position_dependents(self) -> None:
-        """Everything that depends on where training is: learning rate, alpha, random numbers."""
+        """Set everything that depends on the position: learning rate, alpha and random numbers."""
         recipe, at = self.recipe, self.position
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(at.step)
@@ -237,29 +227,31 @@ class Trainer:
             self.criterion.set_progress((at.epoch * self.batches.num_batches + at.step) / last)
         else:
             self.criterion.set_progress(epoch_progress(at.epoch, recipe.epochs))
-        torch.manual_seed(mixed_seed(recipe.seed, "step", at.epoch, at.step, self.processes.rank))
+        seed = mixed_seed(recipe.seed, "step", at.epoch, at.step, self.accelerator.process_index)
+        # torch.manual_seed seeds every kind of device, and formats a stack trace for each that is not in use yet.
+        torch.default_generator.manual_seed(seed)
+        if self.accelerator.device.type != "cpu":
+            torch.get_device_module(self.accelerator.device).manual_seed(seed)
 
     def _learning_rate(self, step: int) -> float:
-        """The rate of a step of the current epoch."""
-        recipe, share = self.recipe, step / self.batches.num_batches
-        at = (recipe.epochs, self.position.epoch, share, recipe.steps_per_epoch)
-        return learning_rate(recipe.optimizer, recipe.schedule, *at)
+        """The learning rate at a step of the current epoch."""
+        recipe, at = self.recipe, (self.position.epoch, step / self.batches.num_batches)
+        return learning_rate(recipe.optimizer, recipe.schedule, recipe.epochs, *at, recipe.steps_per_epoch)
 
     def _num_items(self, target: Tensor) -> Tensor:
         """The denominator of the loss for these targets."""
         if target.is_floating_point():
             return torch.tensor(float(len(target)), device=target.device)
-        # Without picking the targets that count, for whose number the host would have to wait.
+        # Selecting the targets that count would make the host wait for their number.
         is_counted = target != self.criterion.ignore_index
         if self.criterion.weight is None:
             return is_counted.sum().float()
         return self.criterion.weight[target.where(is_counted, 0)].where(is_counted, 0.0).sum()
 
     def _clipped_norm(self) -> Tensor:
-        """Norm of the gradient before clipping, if any."""
-        limit = self.recipe.clip_norm
-        if limit is not None:
-            return self.accelerator.clip_grad_norm_(self.model.parameters(), limit)
+        """Clip the gradient if the recipe says so; return its norm before that."""
+        if self.recipe.clip_norm is not None:
+            return self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
         if self.recipe.precision == "float16":
             self.accelerator.unscale_gradients(self._stepper)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
@@ -268,18 +260,18 @@ class Trainer:
     def _stop_if_not_finite(
         self, loss: float, grad_norm: float, batch: Batch, logits: list[Tensor], labels: Tensor
     ) -> None:
-        """Raise before the update where the loss of any process is no number, naming epoch, step and samples."""
-        # With float16 a gradient overflows now and then; the scaler skips that step.
+        """Raise before the update if any process has a loss that is not finite, and name epoch, step and samples."""
+        # With float16 a gradient overflows at times, and the scaler skips that step.
         is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
-        if not any(self.processes.largest(float(is_broken))):
+        if not largest(self.accelerator, float(is_broken)):
             return
         ignored = self.criterion.ignore_index
         values = F.cross_entropy(torch.cat(logits).float(), labels, reduction="none", ignore_index=ignored)
         bad = ~values.isfinite().flatten(1).all(dim=1).cpu() if values.ndim > 1 else ~values.isfinite().cpu()
         guilty = batch.indices[bad] if bad.any() else batch.indices
-        indices = sorted(index for part in self.processes.gathered(guilty.tolist()) for index in part)
+        indices = sorted(gather_object(guilty.tolist()))
         at = self.position
-        if self.processes.is_main:
+        if self.accelerator.is_main_process:
             found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
             self.run.write_json(self.run.nonfinite, found)
         shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
@@ -289,15 +281,3 @@ class Trainer:
             f"training samples {shown} (all in nonfinite.json). The weights are those before this step. Lower "
             "optimizer.lr, set clip_norm, or look at these samples."
         )
-
-    def _metrics_line(self, val: dict[str, Any] | None) -> dict[str, Any]:
-        self.monitor.sync(self.processes.device)
-        return {
-            "epoch": self.position.epoch,
-            "step": self.position.global_step,
-            "lr": self._learning_rate(self.position.step - 1),
-            "alpha": self.criterion.current_strength,
-            "train": self.meter.summed(self.processes.device).means(),
-            "val": val,
-            "decomposition": self.monitor.compute(),
-        }

@@ -1,4 +1,4 @@
-"""What losses need besides logits and targets, served by name: the only place that knows these names."""
+"""The inputs that losses need besides logits and targets; no other module knows their names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SERVED = ("teacher_logits", "dense_logits")
 
 
 class Needs:
-    """Runs the model on images and gives, with the logits, what the loss needs.
+    """Runs the model on images and returns the logits with the inputs that the loss needs.
 
-    ``teacher_logits`` come from a given teacher, else from the best checkpoint so far, in evaluation mode; before there
-    is one they are zeros, a uniform prediction. ``dense_logits`` are the classifier at every position of the feature
-    map, from the same pass.
+    ``teacher_logits`` come from the given teacher, or from the best checkpoint so far in evaluation mode; before there
+    is one they are zeros, a uniform prediction. ``dense_logits`` are the logits at every position of the feature map,
+    from the same pass.
 
     Example:
         >>> needs = Needs(["teacher_logits"])
@@ -44,23 +44,18 @@ class Needs:
         else:
             logits = model(images)
         if self._has_teacher:
-            extras["teacher_logits"] = self._teacher_logits(images, logits)
+            with torch.no_grad():
+                extras["teacher_logits"] = torch.zeros_like(logits) if self._teacher is None else self._teacher(images)
         return logits, extras
 
     def set_teacher(self, model: nn.Module) -> None:
-        """Let the model as it is now be the teacher, where a loss wants one and none was given."""
+        """Make a copy of the model the teacher, if the loss needs one and none was given."""
         if self.is_own_teacher:
             self._teacher = copy.deepcopy(model).eval().requires_grad_(False)
 
-    @torch.no_grad()
-    def _teacher_logits(self, images: Tensor, logits: Tensor) -> Tensor:
-        if self._teacher is None:
-            return torch.zeros_like(logits)
-        return self._teacher(images)
-
 
 def check_teacher(teacher: str | None, loss: str, needs: Sequence[str]) -> None:
-    """Raise where a teacher is given to a loss that would not ask it."""
+    """Raise if a teacher is given to a loss that needs none."""
     if teacher is not None and "teacher_logits" not in needs:
         raise ValueError(
             f"teacher must go with a loss that needs one; got {teacher!r} with {loss!r}. "

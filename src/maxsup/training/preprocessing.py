@@ -1,4 +1,4 @@
-"""How images are brought to a network: as the recipe says, else as a pretrained network was trained, else plainly."""
+"""How images are prepared: as the recipe says, else as the pretrained network was trained, else plainly."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION
 
 
 def resolved(recipe: Recipe) -> Recipe:
-    """The recipe with crop and interpolation written out.
+    """The recipe with explicit crop and interpolation.
 
-    Images in memory that keep their size are not cropped unless the recipe says so.
+    Images in memory that keep their size are only cropped if the recipe says so.
 
     Example:
         >>> from maxsup.core.config import parse_recipe
@@ -43,7 +43,7 @@ def resolved(recipe: Recipe) -> Recipe:
 
 
 def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
-    """The data with mean and standard deviation of the recipe, of a pretrained network, or else its own."""
+    """The data with the mean and standard deviation of the recipe, of the pretrained network, or its own."""
     augment = recipe.augment
     if augment.mean is not None and augment.std is not None:
         if len(augment.mean) != len(bundle.mean):
@@ -53,14 +53,14 @@ def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
             )
         return replace(bundle, mean=augment.mean, std=augment.std)
     wanted = wanted_preprocessing(recipe.model)
-    # A network that was made for colour knows nothing about the brightness of grey images.
+    # The normalisation of a network for colour images does not fit grey ones.
     if wanted is None or len(wanted.mean) != len(bundle.mean):
         return bundle
     return replace(bundle, mean=wanted.mean, std=wanted.std)
 
 
 def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
-    """How the pretrained network of a recipe wants images; None where it starts untrained or nothing is known."""
+    """How the pretrained network of a recipe expects images; None if it starts untrained or nothing is known."""
     if not model.pretrained or AUTO in (model.name, model.pretrained):
         return None
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
@@ -71,7 +71,7 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
 
 
 def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
-    """What evaluation does to an image, in one line."""
+    """One line that says how evaluation prepares an image."""
     augment, size = resolved(recipe).augment, recipe.data.image_size
     numbers = [" ".join(f"{value:.4g}" for value in values) for values in (bundle.mean, bundle.std)]
     normalisation = f"mean {numbers[0]}, std {numbers[1]}"
@@ -86,7 +86,7 @@ def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
 
 
 def _of_run(file: Path) -> Preprocessing | None:
-    """How a run of ours prepared images, where a file of weights is one of its checkpoints."""
+    """How a run of ours prepared images, if a file of weights is one of its checkpoints."""
     state, config = file.parent / "state.json", file.parent.parent.parent / "config.yaml"
     if not (state.is_file() and config.is_file()):
         return None

@@ -1,18 +1,62 @@
-"""What a training shows: a bar over all epochs on a terminal, a plain line an epoch everywhere."""
+"""The running numbers of an epoch, and how training shows them: a bar on a terminal, and one line per epoch."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from typing_extensions import Self
 
 from maxsup.core.display import Display
 from maxsup.training.clock import Clock
 
 
+@dataclass
+class EpochMeter:
+    """Sums over the steps of an epoch in this process; ``num_items`` is the denominator of the loss.
+
+    Example:
+        >>> meter = EpochMeter()
+        >>> meter.add(EpochMeter(loss_sum=8.0, num_items=4, num_correct=3, num_labels=4, grad_norm=1.5, num_steps=1))
+        >>> meter.means()
+        {'loss': 2.0, 'accuracy': 0.75, 'grad_norm': 1.5}
+    """
+
+    loss_sum: float = 0.0
+    num_items: float = 0.0
+    num_correct: float = 0.0
+    num_labels: float = 0.0
+    grad_norm: float = 0.0
+    num_steps: float = 0.0
+
+    def add(self, step: EpochMeter) -> None:
+        """Add the sums of a step."""
+        for name, value in asdict(step).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def summed(self, device: torch.device) -> EpochMeter:
+        """The sums over all processes."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return self
+        sums = torch.tensor(list(asdict(self).values()), dtype=torch.float64, device=device)
+        dist.all_reduce(sums)
+        return EpochMeter(*sums.tolist())
+
+    def means(self) -> dict[str, float]:
+        """Mean loss, accuracy and gradient norm; ``nan`` if there is nothing to average."""
+        ratios = {
+            "loss": (self.loss_sum, self.num_items),
+            "accuracy": (self.num_correct, self.num_labels),
+            "grad_norm": (self.grad_norm, self.num_steps),
+        }
+        return {name: total / count if count else math.nan for name, (total, count) in ratios.items()}
+
+
 class Reporter:
-    """Tells a display how a training goes; by default one that shows nothing."""
+    """Reports training to a display; the default one shows nothing."""
 
     _epoch = _num_epochs = _num_steps = 0
 
@@ -27,11 +71,11 @@ class Reporter:
         self._display.__exit__(*error)
 
     def say(self, sentence: str) -> None:
-        """One line of news."""
+        """Show one line."""
         self._display.say(sentence)
 
     def start_epoch(self, epoch: int, num_epochs: int, done: int, num_steps: int) -> None:
-        """An epoch begins, or goes on after ``done`` steps."""
+        """An epoch begins, or resumes after ``done`` steps."""
         self._epoch, self._num_epochs, self._num_steps = epoch, num_epochs, num_steps
         self._move(done, "")
 
@@ -48,7 +92,7 @@ class Reporter:
         self.say(epoch_line(line, self._num_epochs, seconds, images_per_second))
 
     def _move(self, done: int, numbers: str) -> None:
-        # One bar for all epochs, so that the time left is that of the run.
+        # With one bar for all epochs the time left is that of the run.
         done, num_steps = self._epoch * self._num_steps + done, self._num_epochs * self._num_steps
         self._display.move(f"epoch {self._epoch + 1}/{self._num_epochs}", done, num_steps, numbers)
 

@@ -1,4 +1,4 @@
-"""Reading a run back: its recipe, its data, its model, its numbers."""
+"""Reading a run back: its recipe, data, model and numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from maxsup.training.state.checkpoint import checkpoint_values, load_weights, re
 SPLITS = ("train", "val", "test")
 WEIGHTS = ("last", "best")
 
-# What the evaluation of a trained model looks at; the rest has done its work.
+# The keys that matter to the evaluation of a trained model.
 EVALUATED = (
     *("data.name", "data.options", "data.root", "data.download", "data.image_size", "data.val_share"),
     *("data.split_seed", "data.num_workers", "data.tolerance"),
@@ -43,12 +43,9 @@ def load_run(
 ) -> tuple[Recipe, DataBundle, Classifier | Segmenter]:
     """Recipe, data and trained model of a run directory.
 
-    Images are normalised as in training, also where an override names other data, unless one says ``augment.mean``.
-
-    Args:
-        path: The directory.
-        weights: ``last``, or ``best`` on the validation split.
-        overrides: ``key.sub=value`` each, for instance where the data is now.
+    ``weights`` are the ``last``, or the ``best`` on the validation split; ``overrides`` are ``key.sub=value`` each, for
+    instance another ``data.root``. Images are normalised as in training, even if an override names other data, unless
+    one sets ``augment.mean``.
     """
     raise_if_noted()
     check_choice("weights", weights, WEIGHTS)
@@ -71,7 +68,7 @@ def load_run(
 
 
 def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter:
-    """The network of a run, in evaluation mode and without gradient, to be asked about images of ``bundle``."""
+    """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
     num_classes, mean, std = _trained_on(file)
@@ -86,7 +83,7 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
 
 
 def _trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Number of classes, means and deviations of the data behind a checkpoint."""
+    """Number of classes, mean and standard deviation of the data that a checkpoint was trained on."""
     with as_written(file.parent / "state.json"):
         trained_on = checkpoint_values(file.parent)["data"]
         mean, std = (tuple(float(value) for value in trained_on[key]) for key in ("mean", "std"))
@@ -101,15 +98,11 @@ def evaluate_run(
     has_corruptions: bool = False,
     overrides: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The numbers of :func:`evaluate` for a run, also written to ``analysis/eval-SPLIT-WEIGHTS.json``.
+    """The numbers of :func:`evaluate` for a split of a run, also written to its folder ``analysis``.
 
-    Args:
-        path: The run directory.
-        split: ``train``, ``val`` or ``test``.
-        weights: ``last``, or ``best`` on the validation split.
-        has_corruptions: Also evaluate every corruption at every severity: those that the split consists of
-            (``data.name=cifar10_c``), or else the fifteen usual ones made from its images.
-        overrides: ``key.sub=value`` each, of keys that evaluation looks at.
+    ``weights`` and ``overrides`` are as in :func:`load_run`, but only keys that matter to evaluation may be overridden.
+    ``has_corruptions`` adds every corruption at every severity: those that the split consists of
+    (``data.name=cifar10_c``), or else the fifteen usual ones applied to its images.
     """
     check_choice("split", split, SPLITS)
     overrides = list(overrides)
@@ -121,16 +114,14 @@ def evaluate_run(
 
     def numbers(images: Split) -> dict[str, Any]:
         batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
-        return evaluate_split(
-            recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups_of(bundle)
-        )
+        groups = groups_of(bundle)
+        return evaluate_split(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
 
     whole: Split = getattr(bundle, split)
     result = {**numbers(whole), "weights": weights, "data": bundle.name, "run": str(run.path)}
     if has_corruptions:
-        cells = [
-            {"corruption": name, "severity": level, **numbers(part)} for name, level, part in corrupted(whole, recipe)
-        ]
+        parts = corrupted(whole, recipe)
+        cells = [{"corruption": name, "severity": level, **numbers(part)} for name, level, part in parts]
         result["corruptions"] = cells
         result["corrupted"] = {key: sum(cell[key] for cell in cells) / len(cells) for key in _AVERAGED}
     kind = "corruptions" if has_corruptions else "eval"
@@ -140,7 +131,7 @@ def evaluate_run(
 
 
 def check_evaluated(overrides: Iterable[str]) -> None:
-    """Raise for an override that would change nothing about the evaluation of a trained model.
+    """Raise for an override that would not change the evaluation of a trained model.
 
     Example:
         >>> check_evaluated(["data.options.imbalance=50", "batch_size=16"])
@@ -158,15 +149,13 @@ def check_evaluated(overrides: Iterable[str]) -> None:
 
 
 def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
-    """Classes by how many training images they have; empty for masks, and where all classes have about as many."""
-    if bundle.is_dense:
-        return {}
-    groups = shot_groups(class_sizes(bundle))
+    """Classes grouped by their number of training images; empty for masks, and if all are in one group."""
+    groups = {} if bundle.is_dense else shot_groups(class_sizes(bundle))
     return groups if len(groups) > 1 else {}
 
 
 def class_sizes(bundle: DataBundle) -> list[int]:
-    """Training images of each class, those held out for validation included."""
+    """Training images of each class, including those held out for validation."""
     labels = torch.cat([bundle.train.labels, bundle.val.labels])
     return list(torch.bincount(labels, minlength=bundle.num_classes).tolist())
 
@@ -179,10 +168,9 @@ def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySp
         raise DataError(f"split must be in memory to be corrupted; got {split.describe()}. Store it as an .npz first.")
     if {"corruption", "severity"} <= set(split.factors):
         names = recipe.data.options.get("corruptions", CORRUPTIONS)
-        for number, severity in dict.fromkeys(
-            zip(split.factors["corruption"].tolist(), split.factors["severity"].tolist(), strict=True)
-        ):
-            is_cell = (split.factors["corruption"] == number) & (split.factors["severity"] == severity)
+        kinds, severities = split.factors["corruption"], split.factors["severity"]
+        for number, severity in dict.fromkeys(zip(kinds.tolist(), severities.tolist(), strict=True)):
+            is_cell = (kinds == number) & (severities == severity)
             yield names[number], severity, split.subset(is_cell.nonzero().flatten())
         return
     for name in CORRUPTIONS:

@@ -29,20 +29,20 @@ from maxsup.training.builders import build_data, build_loss, build_model, loss_c
 from maxsup.training.loop import Trainer
 from maxsup.training.preflight.defaults import fitted, settled_before
 from maxsup.training.preprocessing import resolved
-from maxsup.training.processes import Processes, create_accelerator
+from maxsup.training.processes import create_accelerator
 from maxsup.training.progress import Reporter
 from maxsup.training.state.checkpoint import load_weights, read_tensors
 from maxsup.training.state.snapshot import restore, save
 
 PROTOCOL = 1
-"""Version of how numbers in ``summary.json`` are made; it changes when they would."""
+"""Version of the numbers in ``summary.json``; it changes when the way they are computed does."""
 
-# A folder with one of these is ours, however early an attempt ended: the lock comes first, a study's order before that.
+# A folder with one of these is a run, however early an attempt ended: the lock comes first, a study's job before that.
 _SIGNS = (".lock", "job.json", "checkpoints")
 
 
 class TrainingSummary(TypedDict):
-    """``summary.json`` of a run; ``val`` and ``test`` hold the numbers of the ``last`` and of the ``best`` weights."""
+    """``summary.json`` of a run; ``val`` and ``test`` hold the numbers of the ``last`` and the ``best`` weights."""
 
     protocol: int
     version: str
@@ -72,25 +72,22 @@ def train(
     resume: str = "auto",
     reporter: Reporter | None = None,
 ) -> TrainingSummary:
-    """Train what a recipe describes and leave it in a run directory.
+    """Train a recipe in a run directory and return the content of ``summary.json``.
 
-    The same call after an interruption goes on from the last checkpoint and ends as if nothing had happened; after the
-    end it only gives the summary again. What the recipe leaves to the data is settled first and kept with the run.
+    After an interruption the same call resumes from the last checkpoint, with the same result as an uninterrupted run;
+    after the end it returns the summary. Settings that the recipe leaves to the data are chosen first and saved with
+    the run.
 
     Args:
-        recipe: What to train: a recipe, a name from ``maxsup ls recipes``, or a ``.yaml`` file.
+        recipe: A recipe, a name from ``maxsup ls recipes``, or a ``.yaml`` file.
         output: The run directory; ``runs/`` and a name made from the recipe by default.
         overrides: ``key.sub=value`` each, or a mapping of such keys.
-        data: In place of the recipe's: a name, or data as :func:`maxsup.data.data_name` takes it, which is kept beside
-            the run directory.
-        model: In place of the recipe's: a name, or a function as :func:`maxsup.models.model_name` takes it.
-        loss: In place of the recipe's: a name, a mapping with ``name`` and options, or a loss.
-        name: What the recipe is called in the summary; its own name by default.
-        resume: ``auto`` goes on where a run is; ``never`` refuses to.
-        reporter: Shows progress; chosen by the terminal by default.
-
-    Returns:
-        The content of ``summary.json``.
+        data: Replaces the recipe's: a name, or data for :func:`maxsup.data.data_name`, saved beside the run directory.
+        model: Replaces the recipe's: a name, or a function for :func:`maxsup.models.model_name`.
+        loss: Replaces the recipe's: a name, a mapping with ``name`` and options, or a loss.
+        name: The recipe's name in the summary; its own name by default.
+        resume: ``auto`` continues an existing run; ``never`` raises if there is one.
+        reporter: Shows progress; by default chosen for the terminal.
     """
     if name is None:
         name = "recipe" if isinstance(recipe, Recipe) else recipe_path(str(recipe)).stem
@@ -110,7 +107,7 @@ def train(
     try:
         recipe, choices = fitted(recipe)
     except DataError:
-        # A run that is there answers without its data; what it settled when it had some is in its own recipe.
+        # An existing run answers without its data; its own recipe has the settings that the data decided.
         if output is None or not RunDir(output).config.is_file():
             raise
         recipe, choices = settled_before(recipe, RunDir(output)), []
@@ -124,32 +121,29 @@ def train(
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
         accelerator = create_accelerator(recipe, run)
-        processes = Processes(accelerator)
         changes: list[str] = []
-        # A run is refused or given back at once; a new directory waits until data and model are found to exist.
-        is_claimed = processes.is_main and run.config.exists()
+        # An existing run is refused or returned at once; a new directory is claimed once data and model are built.
+        is_claimed = accelerator.is_main_process and run.config.exists()
         if is_claimed:
             stack.callback(run.lock())
             changes = _claim(run, recipe, resume)
-        processes.wait()
+        accelerator.wait_for_everyone()
         if run.summary.exists():
             return cast("TrainingSummary", read_json(run.summary))
-        reporter = stack.enter_context(reporter or Reporter(create_display(processes.is_main)))
+        reporter = stack.enter_context(reporter or Reporter(create_display(accelerator.is_main_process)))
         for sentence in choices:
             reporter.say(sentence)
         with accelerator.main_process_first():
             bundle = build_data(recipe)
         trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)
-        if processes.is_main and not is_claimed:
+        if accelerator.is_main_process and not is_claimed:
             stack.callback(run.lock())
             changes = _claim(run, recipe, resume)
-        processes.wait()
+        accelerator.wait_for_everyone()
         if recipe.tracker is not None:
-            settings = {
-                key: value if isinstance(value, int | float | str) else str(value)
-                for key, value in _plain(recipe).items()
-            }
-            accelerator.init_trackers(__name__.partition(".")[0], config=settings)
+            settings = _plain(recipe).items()
+            config = {key: value if isinstance(value, int | float | str) else str(value) for key, value in settings}
+            accelerator.init_trackers(__name__.partition(".")[0], config=config)
             stack.callback(accelerator.end_training)
         if restore(trainer):
             at = trainer.position
@@ -162,52 +156,45 @@ def train(
 
 
 def default_output(recipe: Recipe, name: str) -> Path:
-    """A directory that the same experiment always gets, and no other.
-
-    Example:
-        >>> default_output(Recipe(), "digits_cnn") == default_output(Recipe(threads=1), "digits_cnn")
-        True
-    """
+    """The directory under ``runs/`` that belongs to this experiment alone."""
     return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{recipe_digest(recipe)}"
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """A short word that differs between any two experiments; circumstances such as threads do not count.
+    """A short hash that differs between any two experiments; circumstances such as threads do not count.
 
     Example:
         >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
         True
     """
     experiment = {key: value for key, value in _plain(recipe).items() if key not in CIRCUMSTANCES}
-    if recipe.teacher is None:  # runs from before there were teachers keep their names
+    if recipe.teacher is None:  # so that runs made before there were teachers keep their names
         del experiment["teacher"]
     return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
 
 
 def _fit(trainer: Trainer) -> None:
-    """Run the epochs that are left."""
-    recipe, clock = trainer.recipe, trainer.clock
+    """Train the remaining epochs."""
+    recipe, clock, at = trainer.recipe, trainer.clock, trainer.position
     try:
-        while trainer.position.epoch < recipe.epochs:
+        while at.epoch < recipe.epochs:
             before, images, cpu = clock.total, clock.num_images, time.process_time()
-            at = trainer.position
             trainer.reporter.start_epoch(at.epoch, recipe.epochs, at.step, trainer.batches.num_batches)
             for _ in trainer.train_epoch():
                 trainer.raise_if_signalled()
                 if recipe.save_every_steps and at.global_step % recipe.save_every_steps == 0:
                     save(trainer)
-            val = trainer.validate()
-            line, is_best = trainer.end_epoch(val)
-            seconds = clock.total - before
+            line, is_best = trainer.end_epoch(trainer.validate())
+            epoch, seconds = line["epoch"], clock.total - before
             rate = (clock.num_images - images) / seconds
-            if trainer.processes.is_main:
-                epoch = line["epoch"]
+            if trainer.accelerator.is_main_process:
                 trainer.run.append_json(trainer.run.metrics, line, num_before=epoch)
                 timing = {"epoch": epoch, "seconds": seconds, "images_per_second": rate}
                 timing["cpu_seconds"] = time.process_time() - cpu
                 trainer.run.append_json(trainer.run.timing, timing, num_before=epoch)
             if recipe.tracker is not None:
-                trainer.accelerator.log(_numbers(line), step=line["epoch"])
+                numbers = {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}
+                trainer.accelerator.log(numbers, step=epoch)
             save(trainer, is_best=is_best)
             trainer.reporter.end_epoch(line, seconds, rate)
             trainer.raise_if_signalled()
@@ -243,18 +230,17 @@ def _finish(trainer: Trainer, name: str) -> TrainingSummary:
         "time_shares": trainer.clock.shares(),
         "seconds": trainer.clock.total,
     }
-    if trainer.processes.is_main:
+    if trainer.accelerator.is_main_process:
         run.write_json(run.summary, summary)
-    trainer.processes.wait()
+    trainer.accelerator.wait_for_everyone()
     return summary
 
 
 def _check_output(run: RunDir) -> None:
-    """Raise where a run cannot be, or where something else is: its files and ours would get mixed up."""
+    """Raise if the directory cannot hold a run, or holds other files, which would get mixed up with those of a run."""
     check_folder(run.path)
     is_own = any((run.path / sign).exists() for sign in _SIGNS)
-    other = None if is_own or not run.path.is_dir() else next(run.path.iterdir(), None)
-    if other is not None:
+    if run.path.is_dir() and not is_own and (other := next(run.path.iterdir(), None)) is not None:
         raise MaxsupError(
             f"run directory must be new, empty or that of a run; got {str(run.path)!r}, which holds {other.name!r} and "
             "no run. Choose another output."
@@ -262,10 +248,9 @@ def _check_output(run: RunDir) -> None:
 
 
 def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
-    """Write the recipe into a directory where nothing was trained yet, or see that it is the same experiment.
+    """Write the recipe into a new directory, or check that an existing run has the same recipe.
 
-    Returns:
-        What has changed around it since it ran last.
+    Returns the changes of its environment since the run was last active.
     """
     if resume == "never" and run.config.exists():
         raise MaxsupError(
@@ -289,7 +274,7 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
         import yaml
 
         run.write_text(run.config, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
-    # What an earlier attempt stumbled over; this one has not.
+    # An earlier attempt wrote it; this one has seen nothing wrong yet.
     run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)
     return changes
@@ -297,7 +282,3 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
     return flat_items(recipe.model_dump(mode="json"))
-
-
-def _numbers(line: dict[str, Any]) -> dict[str, float]:
-    return {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}

@@ -2,11 +2,10 @@
 
 import math
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -43,22 +42,20 @@ def captured_calls() -> Iterator[list[Call]]:
         hook.remove()
 
 
-def reference_mean(call: Call) -> float:
-    """Mean MaxSup over the targets that count, one sample or pixel after the other."""
-    rows = call.logits.double().movedim(1, -1).reshape(-1, call.logits.shape[1]).tolist()
-    if call.target.is_floating_point():
-        targets: list[Any] = call.target.double().tolist()
-    else:
-        targets = call.target.reshape(-1).tolist()
-    pairs = [(z, y) for z, y in zip(rows, targets, strict=True) if y != call.ignore_index]
-    return math.fsum(maxsup(z, y, alpha=call.alpha) for z, y in pairs) / len(pairs)
+def reference_mean(*calls: Call) -> float:
+    """Mean MaxSup over the targets that count in all calls, one sample or pixel after the other."""
+    values: list[float] = []
+    for call in calls:
+        rows = call.logits.double().movedim(1, -1).reshape(-1, call.logits.shape[1]).tolist()
+        is_mixed = call.target.is_floating_point()
+        targets: list[Any] = (call.target.double() if is_mixed else call.target.reshape(-1)).tolist()
+        pairs = [(z, y) for z, y in zip(rows, targets, strict=True) if y != call.ignore_index]
+        values += [maxsup(z, y, alpha=call.alpha) for z, y in pairs]
+    return math.fsum(values) / len(values)
 
 
-def example_main(name: str) -> Callable[..., list[float]]:
-    """The function ``main`` of ``examples/NAME.py``."""
-    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
-
-
-def mean_of(values: list[float]) -> float:
-    """Plain mean."""
-    return torch.tensor(values).mean().item()
+def run_example(name: str, **options: Any) -> tuple[list[float], list[Call]]:
+    """What ``main`` of ``examples/NAME.py`` returns, and the calls of its criterion."""
+    with captured_calls() as calls:
+        losses = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"](**options)
+    return losses, calls

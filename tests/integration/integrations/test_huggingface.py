@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from examples import huggingface_causal_lm, huggingface_image, huggingface_text
-from torch import Tensor, nn
-from transformers import TrainerCallback
+from torch import Tensor
+from transformers import TrainerCallback, default_data_collator
 
 from maxsup.integrations.huggingface import TrainerLoss
 from maxsup.schedules import Linear
@@ -23,10 +23,12 @@ from tests.integration.integrations.tiny_transformers import (
     created,
     gpt2,
     gradient_of_the_whole,
+    in_parts,
     rows_and_targets,
     samples,
-    step_of_the_trainer,
+    taken_step,
     trainer_for,
+    weights,
 )
 from tests.integration.integrations.two_rank_trainer import TASKS
 from tests.reference import losses as reference
@@ -42,7 +44,7 @@ def log_of(trainer: Any, key: str) -> list[float]:
 @pytest.mark.parametrize("num_parts", [1, 4, 8])
 @pytest.mark.parametrize("task", MODELS)
 def test_accumulated_gradients_equal_those_of_the_whole_batch(task: str, num_parts: int, tmp_path: Path) -> None:
-    step = step_of_the_trainer(task, tmp_path, num_parts=num_parts)
+    step = taken_step(created(task), task, in_parts(tmp_path, num_parts))
     whole = gradient_of_the_whole(task)
     assert whole.abs().max() > 0.01
     assert (step - whole).abs().max() <= TOLERANCE
@@ -52,7 +54,8 @@ def test_class_weights_scale_the_samples_and_leave_the_denominator(tmp_path: Pat
     weight = torch.tensor([0.5, 2.0, 1.0, 3.0, 0.1])
     whole = gradient_of_the_whole("text", weight=weight, num_items=NUM_SAMPLES)
     for num_parts in (1, 4):
-        step = step_of_the_trainer("text", tmp_path, num_parts=num_parts, weight=weight)
+        loss = TrainerLoss(alpha=ALPHA, weight=weight)
+        step = taken_step(created("text"), "text", in_parts(tmp_path, num_parts), loss)
         assert (step - whole).abs().max() <= TOLERANCE
 
 
@@ -61,14 +64,12 @@ def test_at_alpha_0_the_loss_is_the_models_own(task: str, tmp_path: Path) -> Non
     losses, steps = [], []
     for loss in (TrainerLoss(alpha=0.0), None):
         model = created(task)
-        before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        before = weights(model)
         # T5 reports a mean of its own for each micro-batch, so it is compared in one piece.
-        parts = 1 if task == "t5" else 4
-        args = arguments(tmp_path, per_device_train_batch_size=NUM_SAMPLES // parts, gradient_accumulation_steps=parts)
-        trainer = trainer_for(model, task, loss, args)
+        trainer = trainer_for(model, task, loss, in_parts(tmp_path, 1 if task == "t5" else 4))
         trainer.train()
         losses.append(log_of(trainer, "loss")[0])
-        steps.append(before - nn.utils.parameters_to_vector(model.parameters()).detach())
+        steps.append(before - weights(model))
     if task != "tokens":  # the model's own token loss is a mean of each micro-batch
         assert abs(losses[0] - losses[1]) <= TOLERANCE
         assert (steps[0] - steps[1]).abs().max() <= TOLERANCE
@@ -86,10 +87,8 @@ def test_evaluation_is_plain_cross_entropy(task: str, tmp_path: Path) -> None:
     evaluated = trainer.evaluate()["eval_loss"]
     with torch.no_grad():
         rows, targets = rows_and_targets(name, model.eval())
-    if name == "gpt2" or name == "llama":
-        assert abs(evaluated - F.cross_entropy(rows, targets).item()) <= 1e-6
-    else:
-        assert evaluated == F.cross_entropy(rows, targets).item()
+    tolerance = 1e-6 if name in ("gpt2", "llama") else 0.0
+    assert abs(evaluated - F.cross_entropy(rows, targets).item()) <= tolerance
 
 
 def test_evaluation_between_steps_is_plain_and_training_goes_on(tmp_path: Path) -> None:
@@ -175,31 +174,32 @@ def test_label_smoothing_is_refused_when_the_callback_comes_late(tmp_path: Path)
 
 def test_a_loss_that_is_never_called_stops_training_before_the_first_update(tmp_path: Path) -> None:
     model = created("text")
-    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    before = weights(model)
     trainer = trainer_for(model, "text", None, arguments(tmp_path), callbacks=[TrainerLoss().callback()])
     with pytest.raises(RuntimeError, match="must be called in every training step; got no call"):
         trainer.train()
-    assert torch.equal(before, nn.utils.parameters_to_vector(model.parameters()))
+    assert torch.equal(before, weights(model))
 
 
-def test_a_loss_without_its_callback_says_what_is_missing(tmp_path: Path) -> None:
-    trainer = trainer_for(created("text"), "text", TrainerLoss(), arguments(tmp_path), callbacks=[])
-    with pytest.raises(RuntimeError, match=r"must know its Trainer.+callbacks=\[loss.callback\(\)\]"):
-        trainer.train()
-
-
-def test_a_schedule_over_a_single_epoch_asks_for_steps(tmp_path: Path) -> None:
-    trainer = trainer_for(created("text"), "text", TrainerLoss(alpha=Linear(0.1, 0.2)), arguments(tmp_path))
-    with pytest.raises(ValueError, match=r"must be at least 2.+got 1\. Use loss.callback\(per_step=True\)"):
-        trainer.train()
-
-
-def test_an_encoder_decoder_model_without_decoder_inputs_gets_a_sentence(tmp_path: Path) -> None:
-    from transformers import default_data_collator
-
-    trainer = trainer_for(created("t5"), "t5", TrainerLoss(), arguments(tmp_path), data_collator=default_data_collator)
-    with pytest.raises(ValueError, match=r"T5ForConditionalGeneration must hold decoder_input_ids.+DecoderInputsColl"):
-        trainer.train()
+@pytest.mark.parametrize(
+    ("task", "loss", "options", "sentence"),
+    [
+        ("text", TrainerLoss(), {"callbacks": []}, r"must know its Trainer.+callbacks=\[loss.callback\(\)\]"),
+        ("text", TrainerLoss(alpha=Linear(0.1, 0.2)), {}, r"at least 2.+got 1\. Use loss.callback\(per_step=True\)"),
+        (
+            "t5",
+            TrainerLoss(),
+            {"data_collator": default_data_collator},
+            "T5ForConditionalGeneration must hold decoder_input_ids.+DecoderInputsCollator",
+        ),
+    ],
+    ids=["without its callback", "a schedule over one epoch", "no decoder inputs"],
+)
+def test_what_is_missing_is_said_before_the_first_step(
+    task: str, loss: TrainerLoss, options: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=sentence):
+        taken_step(created(task), task, arguments(tmp_path), loss, **options)
 
 
 def test_a_model_whose_first_labels_are_counted_is_named(tmp_path: Path) -> None:
@@ -209,15 +209,11 @@ def test_a_model_whose_first_labels_are_counted_is_named(tmp_path: Path) -> None
 
 def test_another_ignored_label_is_right_in_one_piece_and_refused_in_several(tmp_path: Path) -> None:
     data = [row | {"labels": row["labels"].masked_fill(row["labels"] == -100, 255)} for row in samples("tokens")]
-    model = created("tokens")
-    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     loss = TrainerLoss(alpha=ALPHA, ignore_index=255)
-    trainer_for(model, "tokens", loss, arguments(tmp_path), train_dataset=data).train()
-    step = before - nn.utils.parameters_to_vector(model.parameters()).detach()
+    step = taken_step(created("tokens"), "tokens", arguments(tmp_path), loss, train_dataset=data)
     assert (step - gradient_of_the_whole("tokens")).abs().max() <= TOLERANCE
-    args = arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4)
     with pytest.raises(ValueError, match="ignore_index must be -100 under accumulation"):
-        trainer_for(created("tokens"), "tokens", loss, args, train_dataset=data).train()
+        taken_step(created("tokens"), "tokens", in_parts(tmp_path, 4), loss, train_dataset=data)
 
 
 class Tracker(TrainerCallback):
@@ -244,22 +240,6 @@ def test_a_callback_that_is_put_first_reaches_trackers_and_tells_the_z_loss_on_i
     assert tracker.seen["maxsup/wrong_share"] == pytest.approx(wrong_share.item(), abs=1e-6)
 
 
-def first_step_of(
-    example: ModuleType, num_parts: int, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[float], list[tuple[Tensor, Tensor]]]:
-    """Losses that the example returns, and logits and labels of the micro-batches of its first step."""
-    seen: list[tuple[Tensor, Tensor]] = []
-    call: Callable[..., Tensor] = TrainerLoss.__call__
-
-    def record(self: TrainerLoss, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
-        if len(seen) < num_parts:
-            seen.append((outputs["logits"].detach().clone(), labels.clone()))
-        return call(self, outputs, labels, num_items_in_batch=num_items_in_batch)
-
-    monkeypatch.setattr(TrainerLoss, "__call__", record)
-    return example.main(), seen
-
-
 @pytest.mark.parametrize(
     ("example", "num_parts", "margin"),
     [(huggingface_image, 1, 0.5), (huggingface_text, 2, 0.1), (huggingface_causal_lm, 2, 1.0)],
@@ -268,9 +248,17 @@ def first_step_of(
 def test_the_examples_learn_and_start_from_the_reference(
     example: ModuleType, num_parts: int, margin: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses, seen = first_step_of(example, num_parts, monkeypatch)
+    seen: list[tuple[Tensor, Tensor]] = []
+    call: Callable[..., Tensor] = TrainerLoss.__call__
+
+    def record(self: TrainerLoss, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        seen.append((outputs["logits"].detach().clone(), labels.clone()))
+        return call(self, outputs, labels, num_items_in_batch=num_items_in_batch)
+
+    monkeypatch.setattr(TrainerLoss, "__call__", record)
+    losses = example.main()
     values = []
-    for logits, labels in seen:
+    for logits, labels in seen[:num_parts]:
         if logits.dim() == 3:
             logits, labels = logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
         pairs = zip(logits.double().tolist(), labels.tolist(), strict=True)

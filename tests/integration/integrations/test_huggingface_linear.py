@@ -30,15 +30,17 @@ from tests.integration.integrations.tiny_transformers import (
     ALPHA,
     BERT,
     LENGTH,
-    NUM_SAMPLES,
     VOCABULARY,
     arguments,
     created,
     gpt2_counted,
+    gradient,
     gradient_of_the_whole,
+    in_parts,
     samples,
     t5,
     trainer_for,
+    weights,
 )
 
 TOLERANCE = 1e-5
@@ -103,10 +105,6 @@ def logits_loss(model: nn.Module, inputs: dict[str, Tensor], alpha: float = ALPH
     if outputs.get("aux_loss") is not None:
         loss = loss + model.config.router_aux_loss_coef * outputs.aux_loss
     return loss
-
-
-def gradient(model: nn.Module) -> Tensor:
-    return torch.cat([each.grad.float().flatten() for each in model.parameters() if each.grad is not None])
 
 
 # Values and gradients
@@ -264,14 +262,11 @@ def test_plain_cross_entropy_in_the_head_is_the_models_own_loss() -> None:
 def step_of_the_head(folder: Path, num_parts: int, *, loss: MaxSupLoss | None = None, **options: Any) -> Any:
     model = created("llama")
     linear = use_linear_loss(model, loss or MaxSupLoss(alpha=ALPHA))
-    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-    settings = {
-        "per_device_train_batch_size": NUM_SAMPLES // num_parts,
-        "gradient_accumulation_steps": num_parts,
-    } | options
-    trainer = trainer_for(model, "llama", None, arguments(folder, **settings), callbacks=[linear.callback()])
+    before = weights(model)
+    args = arguments(folder, **options) if options else in_parts(folder, num_parts)
+    trainer = trainer_for(model, "llama", None, args, callbacks=[linear.callback()])
     trainer.train()
-    return trainer, before - nn.utils.parameters_to_vector(model.parameters()).detach()
+    return trainer, before - weights(model)
 
 
 @pytest.mark.slow

@@ -23,29 +23,18 @@ from tests.integration.integrations.tiny_transformers import (
     bert_config,
     collator,
     created,
+    gradient,
     gradient_of_the_whole,
+    in_parts,
     samples,
+    taken_step,
     trainer_for,
+    weights,
 )
 
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-5
 HEADS = {"start_logits": "start_positions", "end_logits": "end_positions"}
-
-
-def weights(model: nn.Module) -> Tensor:
-    return torch.cat([each.detach().flatten().clone() for each in model.parameters() if each.requires_grad])
-
-
-def gradient(model: nn.Module) -> Tensor:
-    trained = [each for each in model.parameters() if each.requires_grad]
-    return torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten() for each in trained])
-
-
-def taken_step(model: nn.Module, task: str, args: Any, loss: TrainerLoss | None = None, **options: Any) -> Tensor:
-    before = weights(model)
-    trainer_for(model, task, loss or TrainerLoss(alpha=ALPHA), args, **options).train()
-    return before - weights(model)
 
 
 # Several heads
@@ -135,9 +124,8 @@ def test_float_labels_of_several_classes_are_refused(tmp_path: Path) -> None:
 
 def test_one_hot_labels_take_the_step_of_class_indices(tmp_path: Path) -> None:
     data = [row | {"labels": F.one_hot(row["labels"], 5).float()} for row in samples("text")]
-    args = arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4)
     with pytest.warns(UserWarning, match="mixed labels are left out"):
-        step = taken_step(created("text"), "text", args, train_dataset=data)
+        step = taken_step(created("text"), "text", in_parts(tmp_path, 4), train_dataset=data)
     assert (step - gradient_of_the_whole("text")).abs().max() <= TOLERANCE
 
 
@@ -164,13 +152,12 @@ class Endless(IterableDataset):
     ids=["checkpointing", "compile", "own tokens"],
 )
 def test_ways_to_train_take_the_same_step(options: dict[str, Any], tmp_path: Path) -> None:
-    args = arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4, **options)
+    args = in_parts(tmp_path, 4, **options)
     assert (taken_step(created("llama"), "llama", args) - gradient_of_the_whole("llama")).abs().max() <= TOLERANCE
 
 
 def test_data_without_a_length_take_the_same_step(tmp_path: Path) -> None:
-    args = arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4)
-    step = taken_step(created("llama"), "llama", args, train_dataset=Endless("llama"))
+    step = taken_step(created("llama"), "llama", in_parts(tmp_path, 4), train_dataset=Endless("llama"))
     assert (step - gradient_of_the_whole("llama")).abs().max() <= TOLERANCE
 
 
@@ -229,10 +216,7 @@ def adapted(task: str) -> nn.Module:
 def test_an_adapter_takes_the_step_of_the_whole_batch(task: str, num_parts: int, tmp_path: Path) -> None:
     model, whole = adapted(task), adapted(task).train()
     collate = collator(model.get_base_model())
-    args = arguments(
-        tmp_path, per_device_train_batch_size=NUM_SAMPLES // num_parts, gradient_accumulation_steps=num_parts
-    )
-    step = taken_step(model, task, args, data_collator=collate)
+    step = taken_step(model, task, in_parts(tmp_path, num_parts), data_collator=collate)
     batch = dict(collate(samples(task)))
     labels = batch.pop("labels")
     logits = whole(**batch).logits

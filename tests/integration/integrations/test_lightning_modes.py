@@ -55,14 +55,6 @@ def test_validation_is_plain_cross_entropy(module: type[Classifier]) -> None:
     assert sum(call.is_training for call in calls) == NUM_EPOCHS * NUM_BATCHES
 
 
-@pytest.mark.parametrize("module", [Classifier, KeepsTrainingMode])
-def test_testing_is_plain_cross_entropy_and_leaves_the_mode(module: type[Classifier]) -> None:
-    model = module()
-    trainer(MaxSupCallback()).test(model, batches(), verbose=False)
-    assert all(ours == plain for ours, plain in model.validation_losses)
-    assert model.criterion.training
-
-
 class Predicts(KeepsTrainingMode):
     """Reports the loss as a prediction, without switching to evaluation."""
 
@@ -73,9 +65,10 @@ class Predicts(KeepsTrainingMode):
         pass
 
 
-def test_prediction_is_plain_cross_entropy() -> None:
-    model = Predicts(0.5)
-    trainer(MaxSupCallback()).predict(model, batches())
+@pytest.mark.parametrize(("module", "way"), [(Classifier, "test"), (KeepsTrainingMode, "test"), (Predicts, "predict")])
+def test_testing_and_prediction_are_plain_cross_entropy_and_leave_the_mode(module: type[Classifier], way: str) -> None:
+    model = module()
+    getattr(trainer(MaxSupCallback()), way)(model, batches())
     assert len(model.validation_losses) == NUM_BATCHES
     assert all(ours == plain for ours, plain in model.validation_losses)
     assert model.criterion.training
@@ -122,12 +115,6 @@ def test_the_monitor_can_be_left_out() -> None:
     running = trainer(MaxSupCallback(monitor=False))
     running.fit(Classifier(), batches())
     assert set(running.callback_metrics) == {"maxsup/alpha"}
-
-
-def test_the_criterion_is_left_without_hooks() -> None:
-    model = Classifier()
-    trainer(MaxSupCallback()).fit(model, batches())
-    assert not model.criterion._forward_hooks
 
 
 def test_mixed_labels_are_left_out_of_the_log_with_one_warning() -> None:

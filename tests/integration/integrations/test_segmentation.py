@@ -4,27 +4,8 @@ import pytest
 import torch
 
 from maxsup import MaxSupLoss
-from tests.integration.integrations.captured import captured_calls, example_main, reference_mean
 
 smp = pytest.importorskip("segmentation_models_pytorch", reason="the extra smp is not installed")
-
-
-@pytest.mark.slow
-def test_the_example_with_smp_trains_with_the_reference_loss() -> None:
-    with captured_calls() as calls:
-        losses = example_main("segmentation_smp")(num_steps=8)
-    assert (calls[0].target == 255).float().mean() > 0.1
-    assert losses[0] == pytest.approx(reference_mean(calls[0]), abs=1e-5)
-    assert losses[-1] < 0.6 * losses[0]
-
-
-@pytest.mark.slow
-def test_the_example_with_two_heads_adds_half_the_auxiliary_loss() -> None:
-    with captured_calls() as calls:
-        losses = example_main("torchvision_segmentation")(num_steps=8)
-    main, auxiliary = calls[:2]
-    assert losses[0] == pytest.approx(reference_mean(main) + 0.5 * reference_mean(auxiliary), abs=1e-5)
-    assert losses[-1] < 0.6 * losses[0]
 
 
 def half_ignored() -> tuple[torch.Tensor, torch.Tensor]:

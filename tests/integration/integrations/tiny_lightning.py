@@ -13,7 +13,7 @@ from maxsup.schedules import Linear
 
 pl = pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 
-from maxsup.integrations.lightning import MaxSupCallback  # noqa: E402
+from maxsup.integrations.lightning import MaxSupCallback  # noqa: E402, F401 - after the check, for all tests
 
 NUM_EPOCHS = 3
 NUM_BATCHES = 4
@@ -58,9 +58,3 @@ def trainer(*callbacks: Any, library: Any = pl, **options: Any) -> Any:
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
     defaults = {"max_epochs": NUM_EPOCHS, "accelerator": "cpu", "logger": False, "num_sanity_val_steps": 0}
     return library.Trainer(callbacks=list(callbacks), **(quiet | defaults | options))
-
-
-def uninterrupted_alphas(**options: Any) -> list[tuple[int, float]]:
-    model = Classifier()
-    trainer(MaxSupCallback(**options)).fit(model, batches())
-    return model.alphas

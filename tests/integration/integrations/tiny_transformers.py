@@ -118,14 +118,26 @@ def trainer_for(model: nn.Module, task: str, loss: TrainerLoss | None, args: Tra
     return Trainer(model, args, **options)
 
 
-def step_of_the_trainer(task: str, folder: Path, *, num_parts: int, num_processes: int = 1, **options: Any) -> Tensor:
-    """The gradient of a step over all samples, in ``num_parts`` micro-batches a process, as the weights saw it."""
-    model = created(task)
-    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([each.detach().flatten().clone() for each in model.parameters() if each.requires_grad])
+
+
+def gradient(model: nn.Module) -> Tensor:
+    trained = [each for each in model.parameters() if each.requires_grad]
+    return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).float().flatten() for p in trained])
+
+
+def taken_step(model: nn.Module, task: str, args: Any, loss: TrainerLoss | None = None, **options: Any) -> Tensor:
+    """The gradient of what a Trainer does in one step, as the weights saw it."""
+    before = weights(model)
+    trainer_for(model, task, loss or TrainerLoss(alpha=ALPHA), args, **options).train()
+    return before - weights(model)
+
+
+def in_parts(folder: Path, num_parts: int, num_processes: int = 1, **options: Any) -> TrainingArguments:
+    """One step over all samples, in ``num_parts`` micro-batches a process."""
     size = NUM_SAMPLES // num_parts // num_processes
-    args = arguments(folder, per_device_train_batch_size=size, gradient_accumulation_steps=num_parts)
-    trainer_for(model, task, TrainerLoss(alpha=ALPHA, **options), args).train()
-    return before - nn.utils.parameters_to_vector(model.parameters()).detach()
+    return arguments(folder, per_device_train_batch_size=size, gradient_accumulation_steps=num_parts, **options)
 
 
 def rows_and_targets(task: str, model: nn.Module) -> tuple[Tensor, Tensor]:
@@ -142,4 +154,4 @@ def gradient_of_the_whole(task: str, **options: Any) -> Tensor:
     """The gradient of MaxSup over all samples at once, without any Trainer."""
     model = created(task).train()
     maxsup_cross_entropy(*rows_and_targets(task, model), alpha=ALPHA, **options).backward()
-    return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
+    return gradient(model)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -17,9 +17,11 @@ from tests.integration.integrations.tiny_transformers import (
     NUM_SAMPLES,
     arguments,
     created,
+    in_parts,
     samples,
-    step_of_the_trainer,
+    taken_step,
     trainer_for,
+    weights,
 )
 
 TASKS = ("text", "llama")
@@ -29,10 +31,9 @@ def step_of_the_head(folder: Path) -> Tensor:
     """The loss in the head under DDP, with two micro-batches in each process."""
     model = created("llama")
     linear = use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
-    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-    args = arguments(folder, per_device_train_batch_size=NUM_SAMPLES // 4, gradient_accumulation_steps=2)
-    trainer_for(model, "llama", None, args, callbacks=[linear.callback()]).train()
-    return before - nn.utils.parameters_to_vector(model.parameters()).detach()
+    before = weights(model)
+    trainer_for(model, "llama", None, in_parts(folder, 2, 2), callbacks=[linear.callback()]).train()
+    return before - weights(model)
 
 
 def sharded_gradient(is_head_apart: bool) -> Tensor:
@@ -54,7 +55,7 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     results: dict[str, Tensor] = {}
     for task in TASKS:
-        results[f"{task}_step"] = step_of_the_trainer(task, Path(folder), num_parts=2, num_processes=2)
+        results[f"{task}_step"] = taken_step(created(task), task, in_parts(Path(folder), 2, 2))
         loss = TrainerLoss(alpha=ALPHA)
         half = NUM_SAMPLES // 2
         args = arguments(Path(folder), per_device_train_batch_size=half, per_device_eval_batch_size=half)

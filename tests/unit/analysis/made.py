@@ -6,6 +6,7 @@ Training amplifies the last bits of a machine's arithmetic; a forward pass and a
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from maxsup.training.state.checkpoint import packed
 
 SCALES = {"ce": 9.0, "ls": 4.0, "maxsup": 3.0}
 WIDTHS = "model.options.widths=[8, 16, 24]"
+MASKS = ("data.options={by_digit: false, num_train: 20, num_test: 6}", "model.options.channels=8")
+NO_TEMPLATES = ("model.classifier=tde", "model.options.widths=[8, 16]")
 
 
 def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = "digits_cnn") -> Path:
@@ -37,17 +40,10 @@ def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = 
     run = RunDir(folder)
     shutil.rmtree(run.checkpoints, ignore_errors=True)
     run.write_text(run.config, yaml.safe_dump(checked.model_dump(mode="json"), sort_keys=False))
-    values: dict[str, Any] = {
-        "best": "step-00000001",
-        "data": {
-            "num_train": len(bundle.train),
-            "num_val": len(bundle.val),
-            "num_classes": bundle.num_classes,
-            "mean": list(bundle.mean),
-            "std": list(bundle.std),
-        },
-    }
-    run.save_checkpoint("step-00000001", "step-00000001", packed(model.state_dict(), {}, values))
+    sizes = {"num_train": len(bundle.train), "num_val": len(bundle.val), "num_classes": bundle.num_classes}
+    data = {**sizes, "mean": list(bundle.mean), "std": list(bundle.std)}
+    packed_values = packed(model.state_dict(), {}, {"best": "step-00000001", "data": data})
+    run.save_checkpoint("step-00000001", "step-00000001", packed_values)
     return folder
 
 
@@ -73,6 +69,20 @@ def _fit(recipe: Recipe, bundle: DataBundle, model: Classifier, scale: float) ->
 def plain_images(recipe: Recipe, bundle: DataBundle, split: Split) -> Tensor:
     """All images of a split as the model sees them in evaluation."""
     return torch.cat([batch.images for batch in split_pipeline(recipe, bundle, split).epoch(0)])
+
+
+def special_runs(folder: Path) -> dict[str, Path]:
+    """A run with known factors and objects, one with a long tail, one on masks."""
+    return {
+        "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
+        "tail": make_run(folder / "tail", "maxsup", f"data.name=arrays:{long_tail(folder)}"),
+        "masks": make_run(folder / "masks", "ce", *MASKS, recipe="synthetic_upernet"),
+    }
+
+
+def values(result: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a result by name."""
+    return {name: entry["value"] for name, entry in result["numbers"].items()}
 
 
 def long_tail(folder: Path) -> Path:

@@ -91,7 +91,7 @@ def test_other_data_has_a_file_of_its_own(runs: list[Path], tmp_path: Path) -> N
 def test_what_does_not_apply_is_said_once_and_the_rest_goes_on(runs: list[Path]) -> None:
     done = analyze(runs, ["longtail", "logits"])
     assert done.skipped == [
-        f"longtail does not apply to {', '.join(map(str, runs))}: all classes have alike many training images "
+        f"longtail does not apply to {', '.join(map(str, runs))}: all classes have about equally many training images "
         "(139 to 146)."
     ]
     assert list(done.results) == ["logits"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maxsup.analysis import ANALYSES, RunOutputs
-from tests.unit.analysis.made import long_tail, make_run
+from tests.unit.analysis.made import make_run, special_runs, values
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "projection": {"classes": ["1", "7", "8"]},
     "segmentation": {"scales": [0.75, 1.0], "flip": True},
 }
-MASKS = ["data.options={by_digit: false, num_train: 20, num_test: 6}", "model.options.channels=8"]
 # A single sample moves these by leaps, and the last bits of a machine may move a sample.
 JUMPY = {"fpr95_before", "fpr95_after", "fpr95", "norm_power", "strength"}
 # A student is trained, and the last bits of a machine add up over its steps.
@@ -36,32 +35,23 @@ JUMPY |= {"student_accuracy", "student_nll", "agreement", "kl"}
 TOLERANCE = 0.006
 
 
+WANTED = {"longtail": ["tail"], "gradcam": ["drawn"], "probe": ["ce", "drawn"], "corruption": ["ls"]}
+WANTED |= {"segmentation": ["masks"]}
+
+
 @cache
 def _runs(folder: Path) -> dict[str, Path]:
-    tail = f"data.name=arrays:{long_tail(folder)}"
-    return {
-        "ce": make_run(folder / "ce", "ce"),
-        "ls": make_run(folder / "ls", "ls", "seed=1"),
-        "drawn": make_run(folder / "drawn", "maxsup", "data.options.copies=1", recipe="synthetic_cnn"),
-        "tail": make_run(folder / "tail", "maxsup", tail),
-        "masks": make_run(folder / "masks", "ce", *MASKS, recipe="synthetic_upernet"),
-    }
+    plain = {"ce": make_run(folder / "ce", "ce"), "ls": make_run(folder / "ls", "ls", "seed=1")}
+    return plain | special_runs(folder)
 
 
 def _numbers(name: str, folder: Path) -> dict[str, dict[str, float]]:
     """Numbers of an analysis by run; of those it applies to."""
-    wanted = {
-        "longtail": ["tail"],
-        "gradcam": ["drawn"],
-        "probe": ["ce", "drawn"],
-        "corruption": ["ls"],
-        "segmentation": ["masks"],
-    }
     found = {}
-    for label in wanted.get(name, ["ce", "ls"]):
+    for label in WANTED.get(name, ["ce", "ls"]):
         run = RunOutputs(_runs(folder)[label])
-        result = ANALYSES[name].compute(run, split="test", **OPTIONS.get(name, {}))
-        found[label] = {key: entry["value"] for key, entry in result["numbers"].items() if key not in JUMPY}
+        result = values(ANALYSES[name].compute(run, split="test", **OPTIONS.get(name, {})))
+        found[label] = {key: value for key, value in result.items() if key not in JUMPY}
     return found
 
 

@@ -10,7 +10,7 @@ from maxsup.analysis.extraction import affine_head
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.data import load_data
 from maxsup.models import CausalNormHead, Classifier
-from tests.unit.analysis.made import make_run, plain_images
+from tests.unit.analysis.made import NO_TEMPLATES, make_run, plain_images
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_scaled_head_is_affine_and_a_normalised_one_is_not() -> None:
 
 
 def test_a_run_without_templates_says_so(tmp_path: Path) -> None:
-    run = RunOutputs(make_run(tmp_path / "tde", "ce", "model.classifier=tde", "model.options.widths=[8, 16]"))
+    run = RunOutputs(make_run(tmp_path / "tde", "ce", *NO_TEMPLATES))
     assert run.weight is None
     assert run.bias is None
 

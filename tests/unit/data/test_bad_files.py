@@ -1,15 +1,16 @@
 import csv
+import multiprocessing
 import warnings
 
 import numpy as np
 import pytest
 import torch
 
-from maxsup.core.config import AugmentConfig
 from maxsup.core.errors import DataError
 from maxsup.data import FileSplit, build_pipeline
 from maxsup.data.pipelines.decoding import BadImageError, read_image
 from tests.unit.data import hostile, made
+from tests.unit.data.batches import SETTINGS
 
 NUM_LEFT_OUT = len(hostile.LEFT_OUT) + 1
 
@@ -24,9 +25,7 @@ def split(tmp_path) -> FileSplit:
 
 
 def batches(split: FileSplit, **options):
-    settings = {"batch_size": 8, "mean": (0.5,) * 3, "std": (0.25,) * 3, "seed": 0, "is_training": True}
-    settings |= {"augment": AugmentConfig(flip=True), "image_size": 16, "num_classes": 3, "tolerance": 0.5}
-    return build_pipeline(split, **(settings | options))
+    return build_pipeline(split, **(SETTINGS | {"batch_size": 8, "tolerance": 0.5} | options))
 
 
 def rows(path) -> dict[str, tuple[str, str]]:
@@ -35,10 +34,6 @@ def rows(path) -> dict[str, tuple[str, str]]:
     assert header == ["path", "status", "reason"]
     assert len({line[0] for line in lines}) == len(lines)
     return {line[0].rpartition("/")[2]: (line[1], line[2]) for line in lines}
-
-
-def test_there_are_more_than_25_of_them() -> None:
-    assert len(hostile.FILES) >= 25
 
 
 @pytest.mark.parametrize("name", hostile.LEFT_OUT)
@@ -116,14 +111,19 @@ def test_no_list_is_made_where_nothing_is_bad(tmp_path) -> None:
     assert not (tmp_path / "bad_files.csv").exists()
 
 
-@pytest.mark.parametrize("is_training", [True, False])
-def test_too_many_bad_files_end_the_run_and_the_first_is_named(split: FileSplit, tmp_path, is_training: bool) -> None:
-    pipeline = batches(split, tolerance=0.05, is_training=is_training, bad_files=tmp_path / "bad_files.csv")
+@pytest.mark.parametrize(("is_training", "num_workers"), [(True, 0), (False, 0), (True, 2)])
+def test_too_many_bad_files_end_the_run_and_the_first_is_named(
+    split: FileSplit, tmp_path, is_training: bool, num_workers: int
+) -> None:
+    options = {"tolerance": 0.05, "is_training": is_training, "num_workers": num_workers}
+    pipeline = batches(split, bad_files=tmp_path / "bad_files.csv", **options)
+    before = set(multiprocessing.active_children())
     with pytest.raises(
         DataError, match=r"a share of 0.05; got \d+ of 62 .*, the first .*/bad/[\w.]+ \(.*bad_files"
     ) as error:
         list(pipeline.epoch(0))
     assert error.value.exit_code == 4
+    assert set(multiprocessing.active_children()) <= before
     first = str(error.value).partition("the first ")[2].partition(" ")[0]
     with (tmp_path / "bad_files.csv").open() as file:
         left_out = [row["path"] for row in csv.DictReader(file) if row["status"] == "left out"]

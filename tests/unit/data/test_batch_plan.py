@@ -4,13 +4,24 @@ import pytest
 import torch
 
 from maxsup.core.config import AugmentConfig
-from maxsup.data import build_pipeline
+from maxsup.data import FileSplit, build_pipeline
 from maxsup.data.pipelines.batches import BatchPlan
 from tests.unit.data import made
+from tests.unit.data.batches import SETTINGS
 
 
-def plan(num_samples: int = 10, batch_size: int = 4, num_steps: int | None = 3) -> BatchPlan:
-    return BatchPlan(num_samples, batch_size, 0, True, False, 0, 1, num_steps)
+def plan(**options) -> BatchPlan:
+    return BatchPlan(**(SETTINGS | {"num_samples": 10, "num_steps": 3} | options))
+
+
+def test_the_last_batch_is_what_is_left_and_processes_share_it() -> None:
+    whole = plan(is_training=False, num_steps=None, rank=1, world_size=2)
+    assert (whole.num_batches, whole.order(0)[whole.batch(2)].tolist(), whole.own(2)) == (3, [8, 9], slice(1, 2))
+
+
+def test_passes_are_counted_over_epochs() -> None:
+    stepped = plan(num_samples=5, batch_size=2)
+    assert (stepped.passes(0).tolist(), stepped.passes(1).tolist()) == ([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 2, 2])
 
 
 @pytest.mark.parametrize("num_steps", [1, 3, 7])
@@ -41,21 +52,9 @@ def test_all_batches_are_full_and_may_be_larger_than_the_data() -> None:
 
 
 def test_an_image_is_augmented_anew_in_every_pass_of_an_epoch(tmp_path) -> None:
-    from maxsup.data import FileSplit
-
     made.write_files(tmp_path, ["0.jpg"], height=60, width=60)
-    pipeline = build_pipeline(
-        FileSplit([(tmp_path / "0.jpg", 0)]),
-        batch_size=1,
-        mean=(0.5,) * 3,
-        std=(0.5,) * 3,
-        seed=0,
-        is_training=True,
-        augment=AugmentConfig(random_resized_crop=True),
-        image_size=16,
-        num_classes=2,
-        num_steps=2,
-    )
+    options = {"batch_size": 1, "augment": AugmentConfig(random_resized_crop=True), "num_steps": 2}
+    pipeline = build_pipeline(FileSplit([(tmp_path / "0.jpg", 0)]), **(SETTINGS | options))
     first, second = (batch.images for batch in pipeline.epoch(0))
     assert not torch.equal(first, second)
     again = next(pipeline.epoch(0, start=1)).images

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from maxsup.core.config import AugmentConfig
-from maxsup.data import Batch, FileSplit, MemorySplit, Pipeline, build_pipeline
+from maxsup.core.config import AugmentConfig, DenseConfig
+from maxsup.data import FileSplit, MemorySplit, Pipeline, Split, build_pipeline, load_data
 from maxsup.data.pipelines.streaming import begin_worker
+from maxsup.dense.pipeline import MaskPipeline
 from tests.unit.data import made
-from tests.unit.data.batches import assert_equal_batches
+from tests.unit.data.batches import SETTINGS, assert_equal_batches, joined_batches
 
 EVERYTHING = {
     "crop_padding": 2,
@@ -30,32 +31,31 @@ SINGLE = EVERYTHING | {"crop_padding": 0, "random_resized_crop": True, "randaugm
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MemorySplit | FileSplit]:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Split]:
     home = tmp_path_factory.mktemp("files")
     made.write_files(home, [f"{index}.jpg" for index in range(22)], height=30, width=40)
     images = torch.from_numpy(made.pictures(22)).permute(0, 3, 1, 2).contiguous()
     labels = torch.arange(22) % 5
+    masked = tmp_path_factory.mktemp("masked")
+    made.write_masked_tree(masked, counts={"train": 22, "test": 2})
     return {
         "memory": MemorySplit(images, labels),
         "files": FileSplit([(str(home / f"{index}.jpg"), index % 5) for index in range(22)]),
+        "masks": load_data(f"folder:{masked}", num_classes=3, val_share=0).train,
     }
 
 
-def pipeline(split: MemorySplit | FileSplit, kind: str, **options) -> Pipeline:
-    settings = {
-        "batch_size": 6,
-        "mean": (0.5,) * 3,
-        "std": (0.25,) * 3,
-        "seed": 3,
-        "is_training": True,
-        "augment": AugmentConfig(**(SINGLE if kind == "files" else EVERYTHING)),
-        "image_size": 24 if kind == "files" else None,
-        "num_classes": 5,
+def pipeline(split: Split, kind: str, **options) -> Pipeline:
+    kinds = {
+        "files": {"augment": AugmentConfig(**SINGLE), "image_size": 24},
+        "memory": {"augment": AugmentConfig(**EVERYTHING), "image_size": None},
+        "masks": {"dense": DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)},
     }
-    return build_pipeline(split, **(settings | options))
+    settings = SETTINGS | {"batch_size": 6, "num_classes": 5} | kinds[kind] | options
+    return MaskPipeline(split, **settings) if kind == "masks" else build_pipeline(split, **settings)
 
 
-KINDS = pytest.mark.parametrize("kind", ["memory", "files"])
+KINDS = pytest.mark.parametrize("kind", ["memory", "files", "masks"])
 
 
 @KINDS
@@ -73,7 +73,7 @@ def test_an_epoch_repeats_and_the_next_is_another(splits, kind: str) -> None:
 def test_the_same_picture_looks_different_everywhere_and_in_every_epoch(splits, kind: str) -> None:
     repeated = splits[kind].subset(torch.zeros(20, dtype=torch.int64))
     augment = AugmentConfig(crop_padding=4, flip=True, rotation=30, color_jitter=0.4)
-    batches = pipeline(repeated, kind, batch_size=20, augment=augment)
+    batches = pipeline(repeated, kind, batch_size=20, **({} if kind == "masks" else {"augment": augment}))
     images = torch.cat([next(batches.epoch(epoch)).images for epoch in range(3)])
     assert len(images.unique(dim=0)) == 60
 
@@ -104,9 +104,9 @@ def test_what_is_skipped_is_not_decoded(splits, monkeypatch: pytest.MonkeyPatch)
     assert len(opened) == 4
 
 
-@pytest.mark.parametrize("source", ["memory", "files"])
-def test_workers_change_nothing(splits, source: str) -> None:
-    alone, helped = (list(pipeline(splits[source], "files", num_workers=number).epoch(1, 1)) for number in (0, 2))
+@pytest.mark.parametrize(("source", "kind"), [("memory", "files"), ("files", "files"), ("masks", "masks")])
+def test_workers_change_nothing(splits, source: str, kind: str) -> None:
+    alone, helped = (list(pipeline(splits[source], kind, num_workers=number).epoch(1, 1)) for number in (0, 2))
     assert_equal_batches(alone, helped)
 
 
@@ -135,21 +135,18 @@ def test_a_worker_ends_although_a_thread_was_printing_when_it_began(monkeypatch:
 
 
 @KINDS
-@pytest.mark.parametrize("batch_size", [6, 7, 10])
+@pytest.mark.parametrize(("batch_size", "num_steps"), [(6, None), (7, None), (10, None), (5, 4)])
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_see_together_what_one_sees(splits, kind: str, batch_size: int, world_size: int) -> None:
-    alone = list(pipeline(splits[kind], kind, batch_size=batch_size).epoch(0))
+def test_processes_see_together_what_one_sees(
+    splits, kind: str, batch_size: int, num_steps: int | None, world_size: int
+) -> None:
+    options = {"batch_size": batch_size, "num_steps": num_steps}
+    alone = list(pipeline(splits[kind], kind, **options).epoch(1))
     parts = [
-        list(pipeline(splits[kind], kind, batch_size=batch_size, rank=rank, world_size=world_size).epoch(0))
+        list(pipeline(splits[kind], kind, rank=rank, world_size=world_size, **options).epoch(1))
         for rank in range(world_size)
     ]
-    joined = [
-        Batch(
-            *(torch.cat([getattr(part, name) for part in step]) for name in ("images", "target", "labels", "indices"))
-        )
-        for step in zip(*parts, strict=True)
-    ]
-    assert_equal_batches(alone, joined)
+    assert_equal_batches(alone, joined_batches(parts))
     assert all(len(part[0]) in (batch_size // world_size, batch_size // world_size + 1) for part in parts)
 
 
@@ -164,7 +161,7 @@ def test_global_generators_are_left_alone(splits, kind: str) -> None:
     assert random.getstate() == before[2]
 
 
-@KINDS
+@pytest.mark.parametrize("kind", ["memory", "files"])
 def test_evaluation_keeps_the_order_and_augments_nothing(splits, kind: str) -> None:
     batches = list(pipeline(splits[kind], kind, is_training=False, drop_last=True).epoch(0))
     assert torch.cat([batch.indices for batch in batches]).tolist() == list(range(22))

@@ -4,6 +4,7 @@ import torch
 from maxsup.core.config import AugmentConfig
 from maxsup.data import build_pipeline, load_data
 from maxsup.data.bundle import channel_statistics
+from tests.unit.data.batches import SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -35,22 +36,8 @@ def test_folders_of_photographs_stream(real_data) -> None:
     assert data.num_classes == 40
     assert len(data.train) + len(data.val) + len(data.test) == 3200
     augment = AugmentConfig(random_resized_crop=True, flip=True, randaugment="rand-m9-mstd0.5-inc1")
-    pipelines = [
-        build_pipeline(
-            data.train,
-            batch_size=64,
-            mean=data.mean,
-            std=data.std,
-            seed=0,
-            is_training=True,
-            augment=augment,
-            image_size=56,
-            num_classes=40,
-            num_workers=number,
-            tolerance=0.0,
-        )
-        for number in (0, 2)
-    ]
+    options = SETTINGS | {"batch_size": 64, "augment": augment, "image_size": 56, "num_classes": 40, "tolerance": 0.0}
+    pipelines = [build_pipeline(data.train, num_workers=number, **options) for number in (0, 2)]
     ends = [list(pipeline.epoch(0, pipeline.num_batches - 3)) for pipeline in pipelines]
     for alone, helped in zip(*ends, strict=True):
         assert torch.equal(alone.images, helped.images)

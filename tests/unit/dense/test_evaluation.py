@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError, NonFiniteError
-from maxsup.data import MaskSplit, load_data
+from maxsup.data import DataBundle, MaskSplit, load_data
 from maxsup.data.bundle import MaskedImage
-from maxsup.dense import Segmenter
 from maxsup.dense.evaluation import MULTI_SCALES, Views, evaluate_masks, log_probabilities, recipe_views
 from maxsup.training.builders import build_model, split_pipeline
 from tests.unit.dense.tiny import tiny_recipe
@@ -27,10 +27,14 @@ class PixelModel(nn.Module):
         return logits
 
 
-def test_one_scale_without_mirroring_is_the_ordinary_evaluation() -> None:
-    recipe = tiny_recipe()
+def built(*overrides: str) -> tuple[Recipe, DataBundle, nn.Module]:
+    recipe = tiny_recipe(*overrides)
     bundle = load_data("synthetic_masks", **recipe.data.options)
-    model = build_model(recipe, bundle)
+    return recipe, bundle, build_model(recipe, bundle)
+
+
+def test_one_scale_without_mirroring_is_the_ordinary_evaluation() -> None:
+    recipe, bundle, model = built()
     pipeline = split_pipeline(recipe, bundle, bundle.test)
     results = [
         evaluate_masks(model, pipeline, num_classes=11, views=views, split="test")
@@ -81,11 +85,9 @@ def test_every_scale_must_have_its_image() -> None:
 
 
 def test_several_scales_are_each_made_from_the_image_as_it_was_read() -> None:
-    recipe = tiny_recipe("dense.resize=20")
-    bundle = load_data("synthetic_masks", **recipe.data.options)
+    recipe, bundle, model = built("dense.resize=20")
     pipeline = split_pipeline(recipe, bundle, bundle.test)
     seen: list[Tensor] = []
-    model = build_model(recipe, bundle)
     model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     evaluate_masks(model, pipeline, num_classes=11, views=Views((2.0, 0.5), has_flip=True))
     # Of 40 pixels a side 20 are the base scale; twice that is the image itself, which the base scale has lost.
@@ -98,9 +100,7 @@ def test_several_scales_are_each_made_from_the_image_as_it_was_read() -> None:
 
 
 def test_one_pixel_that_is_not_a_number_is_noticed() -> None:
-    recipe = tiny_recipe()
-    bundle = load_data("synthetic_masks", **recipe.data.options)
-    model = build_model(recipe, bundle)
+    recipe, bundle, model = built()
 
     def spoil(module: nn.Module, inputs: object, logits: Tensor) -> None:
         logits[0, 7, 3, 5] = float("nan")
@@ -127,46 +127,32 @@ def test_scales_below_zero_are_refused() -> None:
 
 
 def test_masks_are_judged_at_their_own_size() -> None:
-    recipe = tiny_recipe("dense.resize=64")
-    bundle = load_data("synthetic_masks", **recipe.data.options)
+    recipe, bundle, model = built("dense.resize=64")
     pipeline = split_pipeline(recipe, bundle, bundle.test)
     sizes: list[tuple[int, ...]] = []
-    model = build_model(recipe, bundle)
-    assert isinstance(model, Segmenter)
-    evaluate_masks(
-        model,
-        pipeline,
-        num_classes=11,
-        views=Views(),
-        on_prediction=lambda index, found: sizes.append(tuple(found.shape)),
-    )
+    options = {"on_prediction": lambda index, found: sizes.append(tuple(found.shape))}
+    evaluate_masks(model, pipeline, num_classes=11, views=Views(), **options)
     assert next(pipeline.epoch(0)).images.shape[-2:] == (64, 64)
     assert sizes == [(40, 40)] * 5
 
 
+def relabelled(bundle: DataBundle, background: int) -> MaskSplit:
+    """A test image whose digits are ignored and whose background has a label of its own."""
+    name, pixels, mask = bundle.test.samples[0]
+    labels = np.where(mask == 0, background, 255).astype(np.uint8)
+    return MaskSplit([0], lambda _: MaskedImage(Image.fromarray(pixels), labels, name), 11)
+
+
 def test_a_split_without_a_labelled_pixel_cannot_be_judged() -> None:
-    recipe = tiny_recipe()
-    bundle = load_data("synthetic_masks", **recipe.data.options)
-    blank = MaskSplit([0, 1], lambda number: _unlabelled(bundle.test.samples[number]), 11)
-    with pytest.raises(DataError, match="masks of split 'val' must have at least one labelled pixel; got 2 images"):
-        evaluate_masks(
-            build_model(recipe, bundle), split_pipeline(recipe, bundle, blank), num_classes=11, views=Views()
-        )
+    recipe, bundle, model = built()
+    pipeline = split_pipeline(recipe, bundle, relabelled(bundle, 255))
+    with pytest.raises(DataError, match="masks of split 'val' must have at least one labelled pixel; got 1 images"):
+        evaluate_masks(model, pipeline, num_classes=11, views=Views())
 
 
 def test_a_split_of_one_class_is_judged_with_a_warning() -> None:
-    recipe = tiny_recipe()
-    bundle = load_data("synthetic_masks", **recipe.data.options)
-    name, pixels, mask = bundle.test.samples[0]
-    binary = np.where(mask == 0, 0, 255).astype(np.uint8)
-    one = MaskSplit([0], lambda number: MaskedImage(Image.fromarray(pixels), binary, name), 11)
+    recipe, bundle, model = built()
+    pipeline = split_pipeline(recipe, bundle, relabelled(bundle, 0))
     with pytest.warns(UserWarning, match="masks of split 'val' hold one class only"):
-        numbers, _ = evaluate_masks(
-            build_model(recipe, bundle), split_pipeline(recipe, bundle, one), num_classes=11, views=Views()
-        )
+        numbers, _ = evaluate_masks(model, pipeline, num_classes=11, views=Views())
     assert numbers["majority_miou"] == 1.0
-
-
-def _unlabelled(sample: tuple[str, np.ndarray, np.ndarray]) -> MaskedImage:
-    name, pixels, mask = sample
-    return MaskedImage(Image.fromarray(pixels), np.full_like(mask, 255), name)

@@ -55,17 +55,23 @@ def test_options_of_masks_are_refused_without_masks(tmp_path, option: dict) -> N
         load_data(f"folder:{tmp_path}", **option)
 
 
-def test_classes_of_masks_must_be_known(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({}, DataError, r"got no .*classes\.txt\. Write one name a line"),
+        ({"num_classes": 1}, DataError, "masks must have 2 to 255 classes; got 1"),
+        ({"num_classes": 256}, DataError, "masks must have 2 to 255 classes; got 256"),
+        ({"num_classes": "three"}, ValueError, "num_classes must be a whole number; got 'three'"),
+        *(
+            ({"num_classes": 3, "ignore": label}, ValueError, f"ignore must be a label from 0 to 65535; got {label!r}")
+            for label in (-1, 2**16, 2**40, "void", True)
+        ),
+    ],
+)
+def test_classes_and_the_ignored_label_must_fit_into_masks(tmp_path, options: dict, error: type, sentence: str) -> None:
     made.write_masked_tree(tmp_path)
-    with pytest.raises(DataError, match=r"got no .*classes\.txt\. Write one name a line"):
-        load_data(f"folder:{tmp_path}")
-
-
-@pytest.mark.parametrize("count", [1, 256])
-def test_labels_of_masks_are_bytes(tmp_path, count: int) -> None:
-    made.write_masked_tree(tmp_path)
-    with pytest.raises(DataError, match=f"masks must have 2 to 255 classes; got {count}"):
-        load_data(f"folder:{tmp_path}", num_classes=count)
+    with pytest.raises(error, match=sentence):
+        load_data(f"folder:{tmp_path}", **options)
 
 
 def test_a_number_of_classes_must_agree_with_the_list(tmp_path) -> None:
@@ -73,19 +79,6 @@ def test_a_number_of_classes_must_agree_with_the_list(tmp_path) -> None:
     (tmp_path / "classes.txt").write_text("sky\nroad\ncar\n")
     with pytest.raises(DataError, match=r"num_classes must be the 3 lines of .*; got 5"):
         load_data(f"folder:{tmp_path}", num_classes=5)
-
-
-@pytest.mark.parametrize("label", [-1, 2**16, 2**40, "void", True])
-def test_an_ignored_label_is_one_that_a_file_can_hold(tmp_path, label: object) -> None:
-    made.write_masked_tree(tmp_path)
-    with pytest.raises(ValueError, match=f"ignore must be a label from 0 to 65535; got {label!r}"):
-        load_data(f"folder:{tmp_path}", num_classes=3, ignore=label)
-
-
-def test_the_number_of_classes_is_a_number(tmp_path) -> None:
-    made.write_masked_tree(tmp_path)
-    with pytest.raises(ValueError, match="num_classes must be a whole number; got 'three'"):
-        load_data(f"folder:{tmp_path}", num_classes="three")
 
 
 @pytest.mark.parametrize("gone", ["test", "test/masks", "train/masks", "train/images"])

@@ -32,14 +32,6 @@ def with_palette() -> Image.Image:
     return image
 
 
-def refusal(reader: MaskFileReader, sample: tuple[str, str]) -> str:
-    with pytest.raises(DataError) as error:
-        reader(sample)
-    assert "\n" not in str(error.value)
-    assert sample[1] in str(error.value)
-    return str(error.value)
-
-
 def test_values_become_class_numbers(tmp_path, image_path: str) -> None:
     reader = MaskFileReader({0: IGNORED_LABEL, 1: 0, 2: 1, 255: 2})
     image, mask, path = reader((image_path, stored(tmp_path, Image.fromarray(LABELS))))
@@ -65,31 +57,41 @@ def test_a_mask_of_two_values_may_have_one_bit(tmp_path, image_path: str) -> Non
     assert READER((image_path, mask)).mask.tolist() == [[1, 0, 1, 0]] * 3
 
 
-def test_a_mask_of_another_size_is_refused(tmp_path, image_path: str) -> None:
-    sentence = refusal(READER, (image_path, stored(tmp_path, Image.fromarray(LABELS.T.copy()))))
-    assert "must be as large as its image, 4x3; got 3x4" in sentence
-
-
-@pytest.mark.parametrize("value", [3, 254])
-def test_a_label_that_is_no_class_is_refused_by_value(tmp_path, image_path: str, value: int) -> None:
+def with_label(value: int) -> Image.Image:
     labels = LABELS.copy()
     labels[1, 1] = value
-    sentence = refusal(READER, (image_path, stored(tmp_path, Image.fromarray(labels))))
-    assert f"must be 0 to 2 or 255; got {value}." in sentence
+    return Image.fromarray(labels)
 
 
-def test_a_label_beyond_all_known_ones_is_refused_by_value(tmp_path, image_path: str) -> None:
-    mask = stored(tmp_path, Image.fromarray(np.full((3, 4), 300, dtype=np.uint16)))
-    assert "got 300." in refusal(READER, (image_path, mask))
-
-
-def test_a_negative_label_is_refused_by_value(tmp_path, image_path: str) -> None:
-    mask = stored(tmp_path, Image.fromarray(np.full((3, 4), -1, dtype=np.int32)), "mask.tif")
-    assert "got -1." in refusal(READER, (image_path, mask))
-
-
-def test_a_palette_is_refused_with_the_option_that_reads_it(tmp_path, image_path: str) -> None:
-    assert "Pass the option palette=index" in refusal(READER, (image_path, stored(tmp_path, with_palette())))
+@pytest.mark.parametrize(
+    ("mask", "name", "sentence"),
+    [
+        (Image.fromarray(LABELS.T.copy()), "mask.png", "must be as large as its image, 4x3; got 3x4"),
+        (with_label(3), "mask.png", "must be 0 to 2 or 255; got 3."),
+        (with_label(254), "mask.png", "must be 0 to 2 or 255; got 254."),
+        (Image.fromarray(np.full((3, 4), 300, dtype=np.uint16)), "mask.png", "got 300."),
+        (Image.fromarray(np.full((3, 4), -1, dtype=np.int32)), "mask.tif", "got -1."),
+        (with_palette(), "mask.png", "Pass the option palette=index"),
+        (Image.fromarray(made.pictures(1, 3, 4)[0]), "mask.png", "got colours"),
+        (Image.fromarray(LABELS), "mask.jpg", "stored without loss; got a JPEG file"),
+        (Image.fromarray(LABELS.astype(np.float32)), "mask.tif", "got mode F"),
+        (None, "gone.png", "must be readable; got FileNotFoundError"),
+        (hostile.encoded(Image.fromarray(LABELS), "PNG")[:45], "cut.png", "must be readable; got OSError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_doubtful_mask_is_refused_in_one_sentence_that_names_it(
+    tmp_path, image_path: str, mask: Image.Image | bytes | None, name: str, sentence: str
+) -> None:
+    if isinstance(mask, bytes):
+        (tmp_path / name).write_bytes(mask)
+    elif mask is not None:
+        mask.save(tmp_path / name)
+    with pytest.raises(DataError) as error:
+        READER((image_path, str(tmp_path / name)))
+    assert "\n" not in str(error.value)
+    assert str(tmp_path / name) in str(error.value)
+    assert sentence in str(error.value)
 
 
 def test_a_palette_can_be_read_by_index(tmp_path, image_path: str) -> None:
@@ -100,30 +102,6 @@ def test_a_palette_can_be_read_by_index(tmp_path, image_path: str) -> None:
 def test_palette_is_one_of_two_words() -> None:
     with pytest.raises(ValueError, match="palette must be refuse or index; got 'colours'"):
         MaskFileReader({0: 0}, "colours")
-
-
-def test_colours_are_refused(tmp_path, image_path: str) -> None:
-    mask = stored(tmp_path, Image.fromarray(made.pictures(1, 3, 4)[0]))
-    assert "got colours" in refusal(READER, (image_path, mask))
-
-
-def test_a_compression_that_changes_labels_is_refused(tmp_path, image_path: str) -> None:
-    mask = stored(tmp_path, Image.fromarray(LABELS), "mask.jpg")
-    assert "stored without loss; got a JPEG file" in refusal(READER, (image_path, mask))
-
-
-def test_floating_point_labels_are_refused(tmp_path, image_path: str) -> None:
-    mask = stored(tmp_path, Image.fromarray(LABELS.astype(np.float32)), "mask.tif")
-    assert "got mode F" in refusal(READER, (image_path, mask))
-
-
-def test_a_missing_mask_is_refused(tmp_path, image_path: str) -> None:
-    assert "must be readable; got FileNotFoundError" in refusal(READER, (image_path, str(tmp_path / "gone.png")))
-
-
-def test_a_damaged_mask_is_refused(tmp_path, image_path: str) -> None:
-    (tmp_path / "mask.png").write_bytes(hostile.encoded(Image.fromarray(LABELS), "PNG")[:45])
-    assert "must be readable; got OSError" in refusal(READER, (image_path, str(tmp_path / "mask.png")))
 
 
 def test_a_damaged_image_is_refused_by_its_own_name(tmp_path) -> None:

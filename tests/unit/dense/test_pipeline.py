@@ -1,4 +1,4 @@
-"""Batches of images with masks depend on seed, epoch and step: not on workers, ranks, or where one starts."""
+"""Batches of images with masks; what holds for all pipelines is in ``tests/unit/data/test_independence.py``."""
 
 import multiprocessing
 
@@ -9,23 +9,13 @@ from PIL import Image
 
 from maxsup.core.config import AugmentConfig, DenseConfig
 from maxsup.core.errors import DataError
-from maxsup.data import IGNORED_LABEL, Batch, FileSplit, MaskSplit, build_pipeline, load_data
+from maxsup.data import IGNORED_LABEL, FileSplit, MaskSplit, build_pipeline, load_data
 from maxsup.data.bundle import joined
 from maxsup.dense.pipeline import MaskPipeline
 from maxsup.dense.transforms import resized_image, scaled_sides
 from tests.unit.data import made
-from tests.unit.data.batches import assert_equal_batches
+from tests.unit.data.batches import SETTINGS, assert_equal_batches
 
-SETTINGS = {
-    "batch_size": 4,
-    "mean": (0.5,) * 3,
-    "std": (0.25,) * 3,
-    "seed": 3,
-    "is_training": True,
-    "augment": AugmentConfig(flip=True),
-    "image_size": 32,
-    "num_classes": 3,
-}
 DENSE = DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
 
 
@@ -40,7 +30,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> MaskSplit:
 
 
 def pipeline(split: MaskSplit, **options) -> MaskPipeline:
-    return MaskPipeline(split, **({**SETTINGS, "dense": DENSE} | options))
+    return MaskPipeline(split, **(SETTINGS | {"image_size": 32, "dense": DENSE} | options))
 
 
 def test_training_gives_crops_with_labels_of_the_same_size(split: MaskSplit) -> None:
@@ -76,28 +66,6 @@ def test_what_is_filled_up_is_zero_to_the_network_and_ignored(split: MaskSplit) 
         assert (image[:, :height, :width] != 0).any()
 
 
-def test_an_epoch_repeats_and_the_next_is_another(split: MaskSplit) -> None:
-    batches = pipeline(split)
-    first, second = list(batches.epoch(0)), list(batches.epoch(1))
-    assert_equal_batches(first, list(pipeline(split).epoch(0)))
-    assert [batch.indices.tolist() for batch in first] != [batch.indices.tolist() for batch in second]
-
-
-def test_the_same_picture_is_cut_differently_everywhere_and_in_every_epoch(split: MaskSplit) -> None:
-    batches = pipeline(split.subset(torch.zeros(12, dtype=torch.int64)), batch_size=12)
-    images = torch.cat([next(batches.epoch(epoch)).images for epoch in range(3)])
-    assert len(images.unique(dim=0)) == 36
-
-
-def test_an_epoch_can_be_entered_anywhere(split: MaskSplit) -> None:
-    batches = pipeline(split)
-    whole = list(batches.epoch(2))
-    for start in range(4):
-        assert_equal_batches(whole[start:], list(batches.epoch(2, start)))
-    with pytest.raises(ValueError, match="start must be from 0 to 3; got 4"):
-        list(batches.epoch(2, 4))
-
-
 def test_what_is_skipped_is_not_read(split: MaskSplit) -> None:
     opened = []
     counting = MaskSplit(split.samples, lambda sample: opened.append(sample) or split.reader(sample), 3)
@@ -105,29 +73,9 @@ def test_what_is_skipped_is_not_read(split: MaskSplit) -> None:
     assert len(opened) == 3
 
 
-@pytest.mark.parametrize("is_training", [True, False])
-def test_workers_change_nothing(split: MaskSplit, is_training: bool) -> None:
-    alone, helped = (
-        list(pipeline(split, num_workers=number, is_training=is_training).epoch(1, 1)) for number in (0, 2)
-    )
+def test_workers_change_nothing_in_evaluation(split: MaskSplit) -> None:
+    alone, helped = (list(pipeline(split, num_workers=number, is_training=False).epoch(1, 1)) for number in (0, 2))
     assert_equal_batches(alone, helped)
-
-
-@pytest.mark.parametrize("num_steps", [None, 4])
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_see_together_what_one_sees(split: MaskSplit, world_size: int, num_steps: int | None) -> None:
-    alone = list(pipeline(split, batch_size=5, num_steps=num_steps).epoch(1))
-    parts = [
-        list(pipeline(split, batch_size=5, num_steps=num_steps, rank=rank, world_size=world_size).epoch(1))
-        for rank in range(world_size)
-    ]
-    joint = [
-        Batch(
-            *(torch.cat([getattr(part, name) for part in step]) for name in ("images", "target", "labels", "indices"))
-        )
-        for step in zip(*parts, strict=True)
-    ]
-    assert_equal_batches(alone, joint)
 
 
 def test_a_process_without_a_sample_gets_an_empty_training_batch(split: MaskSplit) -> None:
@@ -151,13 +99,6 @@ def test_epochs_of_steps_are_one_row_however_it_is_cut(split: MaskSplit) -> None
     once = list(pipeline(split, num_steps=8).epoch(0))
     twice = [batch for epoch in (0, 1) for batch in pipeline(split, num_steps=4).epoch(epoch)]
     assert_equal_batches(once, twice)
-
-
-def test_the_global_generator_is_left_alone(split: MaskSplit) -> None:
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    list(pipeline(split).epoch(0))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])
 
 
 def test_evaluation_gives_each_image_whole_with_its_mask_untouched(split: MaskSplit) -> None:
@@ -220,10 +161,12 @@ def test_a_bad_mask_ends_the_epoch_with_one_sentence(tmp_path, num_workers: int,
     made.write_masked_tree(tmp_path)
     Image.fromarray(np.full((40, 48), 77, np.uint8)).save(tmp_path / "train" / "masks" / "003.png")
     bad = load_data(f"folder:{tmp_path}", num_classes=3, val_share=0).train
+    before = set(multiprocessing.active_children())
     with pytest.raises(DataError) as error:
         list(pipeline(bad, num_workers=num_workers, is_training=is_training).epoch(0))
     assert str(error.value).startswith(f"labels in mask {tmp_path}/train/masks/003.png must be 0 to 2 or 255; got 77.")
     assert "\n" not in str(error.value)
+    assert set(multiprocessing.active_children()) <= before
 
 
 def failing(sample: object) -> None:
@@ -242,13 +185,6 @@ def test_an_unforeseen_error_leaves_no_worker_behind(split: MaskSplit, kind: str
         list(batches.epoch(0))
     assert set(multiprocessing.active_children()) <= before
     assert "failing" in str(held.value)
-
-
-def test_memory_format_changes_no_value(split: MaskSplit) -> None:
-    plain, last = (list(pipeline(split, channels_last=flag).epoch(0)) for flag in (False, True))
-    assert_equal_batches(plain, last)
-    assert last[0].images.is_contiguous(memory_format=torch.channels_last)
-    assert plain[0].images.is_contiguous()
 
 
 def test_settings_of_the_other_kind_are_refused(split: MaskSplit) -> None:

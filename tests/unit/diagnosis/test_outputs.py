@@ -5,7 +5,7 @@ from maxsup.diagnosis.outputs import Outputs
 
 
 def test_bare_arrays_must_have_as_many_rows_each() -> None:
-    with pytest.raises(ValueError, match="features must be one a row of logits; got 2 for 3 rows"):
+    with pytest.raises(ValueError, match="features must have one entry for each row of logits; got 2 for 3 rows"):
         Outputs(torch.zeros(3, 2), torch.zeros(3), torch.zeros(2, 4))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,30 @@ def test_other_traps_are_found_by_their_line(body: str, expected: tuple[str, str
 )
 def test_a_healthy_script_gives_nothing(body: str) -> None:
     assert told(body) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".analysis",
+        ".data",
+        ".diagnosis",
+        ".doctor",
+        ".functional",
+        ".integrations",
+        ".losses",
+        ".metrics",
+        ".models",
+        ".monitor",
+        ".schedules",
+        ".studies",
+        ".training",
+    ],
+)
+def test_every_public_name_is_known(name: str) -> None:
+    module = import_module(f"maxsup{name}")
+    assert told("\n".join(f"from {module.__name__} import {public}" for public in module.__all__)) == []
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -1,6 +1,14 @@
 import math
 
-from maxsup.figures.comparisons import Difference, Point, differences_figure, published_figure, seeds_figure
+from maxsup.figures.comparisons import (
+    Difference,
+    Point,
+    differences_figure,
+    published_figure,
+    seeds_figure,
+    sweep_figure,
+    training_figure,
+)
 from maxsup.figures.style import run_looks
 
 LOOKS = run_looks({"ce": "ce", "ls": "ls"})
@@ -33,3 +41,18 @@ def test_published_and_measured_have_the_same_axes_and_unknown_losses_are_grey()
     [axes] = figure.axes
     assert axes.get_xlim() == axes.get_ylim()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ce"]
+
+
+def test_one_epoch_is_a_mark_and_several_are_a_line() -> None:
+    curves = {"training loss": {"ce": [(1, 2.0, 1.5, 2.5)], "ls": [(1, 3.0, 3.0, 3.0), (2, 2.0, 2.0, 2.0)]}}
+    [axes] = training_figure(curves, LOOKS).axes
+    assert [line.get_marker() for line in axes.get_lines()] == ["o", "None"]
+    assert axes.get_xlabel() == "epoch"
+
+
+def test_a_sweep_has_a_line_through_the_means() -> None:
+    [axes] = sweep_figure({"ECE": {"ls": {0.1: [1.0, 3.0], 0.2: [4.0]}}}, LOOKS).axes
+    line, first, second = axes.get_lines()
+    assert list(line.get_ydata()) == [2.0, 4.0]
+    assert list(first.get_ydata()) == [1.0, 3.0]
+    assert list(second.get_ydata()) == [4.0]

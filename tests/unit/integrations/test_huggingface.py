@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from maxsup.functional import maxsup_cross_entropy
 from maxsup.integrations.huggingface import DecoderInputsCollator, TrainerLoss
-from maxsup.integrations.huggingface_models import shifts_labels
+from maxsup.integrations.huggingface.models import shifts_labels
 from maxsup.schedules import Linear
 
 TOLERANCE = 1e-6
@@ -55,25 +55,31 @@ def sequence() -> tuple[Tensor, Tensor]:
     return logits_of(2, 5, 6), labels
 
 
+def classified() -> tuple[Tensor, Tensor]:
+    return logits_of(4, 3), torch.tensor([0, 1, 2, 1])
+
+
+def of_trainer(outputs: Any, labels: Tensor, num_items: Any = None, loss: str = "maxsup", alpha: Any = ALPHA) -> Tensor:
+    """The loss as a Trainer without a callback asks for it."""
+    return TrainerLoss(loss, alpha=alpha, shift=False)(outputs, labels, num_items_in_batch=num_items)
+
+
 @pytest.mark.parametrize("num_items", [7, 7.0, torch.tensor(7)], ids=["int", "float", "tensor"])
 def test_the_sum_is_divided_by_num_items(num_items: Any) -> None:
     logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, -100])
-    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=num_items)
     expected = maxsup_cross_entropy(logits, labels, ALPHA, reduction="sum") / 7
-    assert abs(loss - expected) <= TOLERANCE
+    assert abs(of_trainer({"logits": logits}, labels, num_items) - expected) <= TOLERANCE
 
 
 def test_without_num_items_the_targets_here_are_counted() -> None:
     logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, -100])
-    loss = TrainerLoss(alpha=ALPHA, shift=False)((logits, None), labels)
-    assert abs(loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
+    assert abs(of_trainer((logits, None), labels) - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
 
 
 def test_under_data_parallel_the_factor_of_the_trainer_cancels() -> None:
     # Trainer repeats the number for each of two devices and multiplies the loss of the gathered outputs by 2.
-    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
-    repeated = torch.tensor(4).unsqueeze(0).expand(2, -1)
-    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=repeated)
+    logits, labels = classified()
+    loss = of_trainer({"logits": logits}, labels, torch.tensor(4).unsqueeze(0).expand(2, -1))
     assert loss.dim() == 0
     assert abs(2 * loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
 
@@ -81,18 +87,18 @@ def test_under_data_parallel_the_factor_of_the_trainer_cancels() -> None:
 @pytest.mark.parametrize("num_items", [0, torch.tensor(0)], ids=["int", "tensor"])
 def test_a_step_in_which_nothing_counts_adds_nothing(num_items: Any) -> None:
     logits = logits_of(4, 3)
-    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, torch.full((4,), -100), num_items)
+    loss = of_trainer({"logits": logits}, torch.full((4,), -100), num_items)
     loss.backward()
     assert loss == 0
     assert torch.count_nonzero(logits.grad) == 0
 
 
 def test_the_loss_may_be_scaled_in_place_as_the_trainer_does() -> None:
-    logits = logits_of(4, 3)
-    loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, torch.tensor([0, 1, 2, 1]), num_items_in_batch=4)
+    logits, labels = classified()
+    loss = of_trainer({"logits": logits}, labels, 4)
     loss *= 2
     loss.backward()
-    whole = torch.autograd.grad(maxsup_cross_entropy(logits, torch.tensor([0, 1, 2, 1]), ALPHA), logits)[0]
+    whole = torch.autograd.grad(maxsup_cross_entropy(logits, labels, ALPHA), logits)[0]
     assert (logits.grad - 2 * whole).abs().max() <= TOLERANCE
 
 
@@ -114,7 +120,7 @@ def test_a_causal_model_is_known_by_its_name_also_when_wrapped(wrap: Any) -> Non
 def test_without_gradients_the_loss_is_plain_cross_entropy() -> None:
     logits, labels = sequence()
     with torch.no_grad():
-        loss = TrainerLoss(alpha=Linear(0.1, 0.9), shift=False)({"logits": logits}, labels, num_items_in_batch=9)
+        loss = of_trainer({"logits": logits}, labels, 9, alpha=Linear(0.1, 0.9))
     assert torch.equal(loss, F.cross_entropy(logits.flatten(0, 1), labels.flatten()))
 
 
@@ -122,7 +128,7 @@ def test_a_model_in_evaluation_mode_gets_plain_cross_entropy_even_with_gradients
     loss = TrainerLoss(alpha=0.5)
     model = nn.Linear(2, 3)
     loss.attach(model, arguments())
-    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
+    logits, labels = classified()
     trained = loss({"logits": logits}, labels)
     model.eval()
     assert torch.equal(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
@@ -130,22 +136,22 @@ def test_a_model_in_evaluation_mode_gets_plain_cross_entropy_even_with_gradients
 
 
 def test_half_precision_is_evaluated_in_single_precision() -> None:
-    logits, labels = logits_of(4, 3).to(torch.bfloat16), torch.tensor([0, 1, 2, 1])
+    logits, labels = classified()
     with torch.no_grad():
-        loss = TrainerLoss(shift=False)({"logits": logits}, labels)
-    assert torch.equal(loss, F.cross_entropy(logits.float(), labels))
+        loss = of_trainer({"logits": logits.to(torch.bfloat16)}, labels)
+    assert torch.equal(loss, F.cross_entropy(logits.to(torch.bfloat16).float(), labels))
 
 
 def test_probability_labels_are_counted_by_row_though_the_trainer_counts_entries() -> None:
     logits, labels = logits_of(4, 3), torch.softmax(torch.randn(4, 3), dim=1)
     with pytest.warns(UserWarning, match="smoothed already"):
-        loss = TrainerLoss(alpha=ALPHA, shift=False)({"logits": logits}, labels, num_items_in_batch=torch.tensor(12))
+        loss = of_trainer({"logits": logits}, labels, torch.tensor(12))
     assert abs(loss - maxsup_cross_entropy(logits, labels, ALPHA)) <= TOLERANCE
 
 
 def test_another_registered_loss_goes_by_its_name() -> None:
-    logits, labels = logits_of(4, 3), torch.tensor([0, 1, 2, 1])
-    loss = TrainerLoss("ls", alpha=0.2, shift=False)({"logits": logits}, labels, num_items_in_batch=4)
+    logits, labels = classified()
+    loss = of_trainer({"logits": logits}, labels, 4, loss="ls", alpha=0.2)
     assert abs(loss - F.cross_entropy(logits, labels, label_smoothing=0.2)) <= TOLERANCE
 
 
@@ -188,15 +194,18 @@ def test_outputs_and_labels_that_are_not_one_head_are_refused(outputs: Any, labe
         TrainerLoss(shift=False)(outputs, labels)
 
 
-def test_a_shift_of_single_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="shift must be False for one label a sample"):
-        TrainerLoss(shift=True)({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
-
-
-def test_an_auxiliary_loss_is_not_dropped_in_silence() -> None:
-    outputs = {"logits": logits_of(2, 3), "aux_loss": torch.tensor(0.1)}
-    with pytest.raises(ValueError, match=r"must not hold a further loss.+got aux_loss"):
-        TrainerLoss(shift=False)(outputs, torch.tensor([0, 1]))
+@pytest.mark.parametrize(
+    ("loss", "more", "sentence"),
+    [
+        (TrainerLoss(shift=True), {}, "shift must be False for one label a sample"),
+        (TrainerLoss(shift=False), {"aux_loss": torch.tensor(0.1)}, "must not hold a further loss.+got aux_loss"),
+        (TrainerLoss(alpha=Linear(0.1, 0.2), shift=False), {}, "a schedule must be advanced by the callback"),
+    ],
+    ids=["shift", "auxiliary loss", "schedule"],
+)
+def test_a_loss_that_would_do_something_else_is_refused(loss: TrainerLoss, more: Any, sentence: str) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=sentence):
+        loss({"logits": logits_of(2, 3)} | more, torch.tensor([0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -212,19 +221,12 @@ def test_arguments_that_would_be_ignored_are_refused(changes: dict[str, Any], se
         TrainerLoss().begin(nn.Linear(2, 2), arguments(**changes))
 
 
-def test_a_liger_that_is_still_to_be_told_is_accepted_until_training_begins() -> None:
+def test_a_liger_without_its_loss_is_accepted_also_if_only_training_begins_without_it() -> None:
     # TRL takes the fused loss out of Liger's settings after callbacks have heard of the new Trainer.
     loss, args = TrainerLoss(), arguments(use_liger_kernel=True)
     loss.attach(nn.Linear(2, 2), args)
     args.liger_kernel_config = {"fused_linear_cross_entropy": False}
     loss.begin(nn.Linear(2, 2), args)
-    assert loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1])).requires_grad
-
-
-def test_a_liger_without_its_loss_is_accepted() -> None:
-    loss = TrainerLoss()
-    config = {"fused_linear_cross_entropy": False, "cross_entropy": False}
-    loss.begin(nn.Linear(2, 2), arguments(use_liger_kernel=True, liger_kernel_config=config))
     assert loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1])).requires_grad
 
 
@@ -243,14 +245,9 @@ def test_a_missing_count_under_accumulation_is_refused() -> None:
         loss({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
 
 
-def test_a_schedule_without_its_callback_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="a schedule must be advanced by the callback"):
-        TrainerLoss(alpha=Linear(0.1, 0.2), shift=False)({"logits": logits_of(2, 3)}, torch.tensor([0, 1]))
-
-
 def test_sequences_without_callback_or_shift_are_refused() -> None:
     logits, labels = sequence()
-    with torch.no_grad(), pytest.raises(RuntimeError, match="must know whether labels are shifted"):
+    with torch.no_grad(), pytest.raises(RuntimeError, match="or whether labels are shifted; got neither"):
         TrainerLoss()({"logits": logits}, labels)
 
 

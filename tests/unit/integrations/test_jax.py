@@ -3,63 +3,44 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("jax")
 
 import jax
 import jax.numpy as jnp
 
-from maxsup.functional import maxsup_cross_entropy as torch_cross_entropy
 from maxsup.integrations.jax import maxsup_cross_entropy, maxsup_penalty
 from tests.reference import losses as reference
-
-TOLERANCE = 1e-6
-
-
-def made_logits(shape: tuple[int, ...] = (16, 7), seed: int = 0) -> np.ndarray:
-    return (3 * np.random.default_rng(seed).normal(size=shape)).astype(np.float32)
-
-
-def made_labels(shape: tuple[int, ...] = (16,), num_classes: int = 7) -> np.ndarray:
-    return np.random.default_rng(1).integers(num_classes, size=shape)
-
-
-def of_torch(logits: np.ndarray, labels: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """Values of all samples and the gradient of their sum."""
-    scores = torch.tensor(logits, requires_grad=True)
-    values = torch_cross_entropy(scores, torch.tensor(labels), alpha, reduction="none")
-    values.sum().backward()
-    assert scores.grad is not None
-    return values.detach().numpy(), scores.grad.numpy()
+from tests.unit.integrations.arrays import (
+    TOLERANCE,
+    Pair,
+    assert_same,
+    jax_values,
+    made_labels,
+    made_logits,
+    made_probabilities,
+    masked,
+    of_torch,
+)
 
 
-def of_jax(logits: np.ndarray, labels: np.ndarray, alpha: float, **options: object) -> tuple[np.ndarray, np.ndarray]:
-    def total(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values = maxsup_cross_entropy(scores, jnp.asarray(labels), alpha, **options)
-        return values.sum(), values
-
-    (_, values), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(logits))
-    return np.asarray(values), np.asarray(gradient)
-
-
-def assert_same(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]) -> None:
-    for name, ours, theirs in zip(("values", "gradient"), found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+def of_jax(logits: np.ndarray, labels: np.ndarray, alpha: float = 0.1, **options: object) -> Pair:
+    return jax_values(partial(maxsup_cross_entropy, labels=jnp.asarray(labels), alpha=alpha, **options), logits)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
 def test_class_indices_give_the_numbers_of_torch(alpha: float) -> None:
     logits, labels = made_logits(), made_labels()
-    assert_same(of_jax(logits, labels, alpha), of_torch(logits, labels, alpha))
+    assert_same(of_jax(logits, labels, alpha), of_torch(logits, labels, alpha, reduction="none"))
 
 
 def test_probabilities_give_the_numbers_of_torch() -> None:
-    probs = np.random.default_rng(2).dirichlet(np.ones(7), size=16).astype(np.float32)
-    assert_same(of_jax(made_logits(), probs, 0.1), of_torch(made_logits(), probs, 0.1))
+    logits, probs = made_logits(), made_probabilities()
+    assert_same(of_jax(logits, probs), of_torch(logits, probs, reduction="none"))
 
 
 def test_a_row_equals_the_plain_loop() -> None:
@@ -70,54 +51,48 @@ def test_a_row_equals_the_plain_loop() -> None:
 
 
 def test_of_tied_logits_the_first_takes_the_whole_gradient() -> None:
-    logits = np.zeros((3, 5), dtype=np.float32)
-    labels = np.array([0, 1, 4])
+    logits, labels = np.zeros((3, 5), dtype=np.float32), np.array([0, 1, 4])
     found = of_jax(logits, labels, 0.5)
-    assert_same(found, of_torch(logits, labels, 0.5))
+    assert_same(found, of_torch(logits, labels, 0.5, reduction="none"))
     # softmax - one-hot - alpha / K, plus alpha at the first index only
     np.testing.assert_allclose(found[1][1], [0.6, -0.9, 0.1, 0.1, 0.1], atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["indices", "probabilities"])
 def test_masked_classes_stay_out_and_get_no_gradient(kind: str) -> None:
-    logits, labels = made_logits(), made_labels(num_classes=4)
-    logits[:, 5:] = -math.inf
-    targets = labels if kind == "indices" else np.eye(7, dtype=np.float32)[labels]
-    values, gradient = of_jax(logits, targets, 0.1)
-    assert_same((values, gradient), of_torch(logits, targets, 0.1))
+    logits, targets = masked(kind)
+    values, gradient = of_jax(logits, targets)
+    assert_same((values, gradient), of_torch(logits, targets, reduction="none"))
     assert not gradient[:, 5:].any()
 
 
 def test_where_over_classes_is_a_mask_of_minus_infinity() -> None:
-    logits, labels = made_logits(), made_labels(num_classes=4)
-    where = np.ones((16, 7), dtype=bool)
-    where[:, 5:] = False
-    masked = np.where(where, logits, -np.inf)
-    assert_same(of_jax(logits, labels, 0.1, where=jnp.asarray(where)), of_torch(masked, labels, 0.1))
+    logits, labels = masked("indices")
+    found = of_jax(made_logits(), labels, where=jnp.asarray(logits > -np.inf))
+    assert_same(found, of_torch(logits, labels, reduction="none"))
 
 
 def test_where_over_examples_silences_them_whatever_they_hold() -> None:
-    logits, labels = made_logits(), made_labels()
-    where = np.arange(16) % 3 != 0
-    kept = of_torch(logits, np.where(where, labels, -100), 0.1)
+    logits, where = made_logits(), np.arange(16) % 3 != 0
+    labels = np.where(where, made_labels(), -100)
+    kept = of_torch(logits, labels, reduction="none")
     logits[~where] = np.nan
-    assert_same(of_jax(logits, np.where(where, labels, -100), 0.1, where=jnp.asarray(where)), kept)
+    assert_same(of_jax(logits, labels, where=jnp.asarray(where)), kept)
 
 
 def test_a_row_of_zero_probabilities_counts_nothing() -> None:
     probs = np.eye(7, dtype=np.float32)[made_labels()]
     probs[3] = 0
-    values, gradient = of_jax(made_logits(), probs, 0.1)
-    assert_same((values, gradient), of_torch(made_logits(), probs, 0.1))
+    values, gradient = of_jax(made_logits(), probs)
+    assert_same((values, gradient), of_torch(made_logits(), probs, reduction="none"))
     assert values[3] == 0
     assert not gradient[3].any()
 
 
 def test_the_class_axis_may_be_anywhere() -> None:
     logits, labels = made_logits((2, 7, 3, 4)), made_labels((2, 3, 4))
-    assert_same(of_jax(logits, labels, 0.1, axis=1), of_torch(logits, labels, 0.1))
-    probs = np.moveaxis(np.eye(7, dtype=np.float32)[labels], -1, 1)
-    assert_same(of_jax(logits, probs, 0.1, axis=1), of_torch(logits, probs, 0.1))
+    for targets in (labels, np.moveaxis(np.eye(7, dtype=np.float32)[labels], -1, 1)):
+        assert_same(of_jax(logits, targets, axis=1), of_torch(logits, targets, reduction="none"))
 
 
 def test_jit_and_vmap_change_nothing() -> None:

@@ -9,72 +9,40 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from maxsup.functional import maxsup_cross_entropy
 from maxsup.schedules import Constant, Cosine, Linear, Piecewise, Schedule
+from tests.unit.integrations.arrays import (
+    TOLERANCE,
+    Pair,
+    assert_same,
+    jax_values,
+    made_labels,
+    made_logits,
+    made_probabilities,
+    masked,
+    of_torch,
+    torch_values,
+)
 
 pytestmark = pytest.mark.slow
 
-TOLERANCE = 1e-6
 
-
-@pytest.fixture(scope="module")
-def keras() -> ModuleType:
-    # Late, because the import takes seconds and most runs of the tests leave these out.
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    return pytest.importorskip("keras")
-
-
-@pytest.fixture(scope="module")
-def adapter(keras: ModuleType) -> ModuleType:
-    from maxsup.integrations import keras as adapter
-
-    return adapter
-
-
-def made_logits(shape: tuple[int, ...] = (16, 7)) -> np.ndarray:
-    return (3 * np.random.default_rng(0).normal(size=shape)).astype(np.float32)
-
-
-def made_labels(shape: tuple[int, ...] = (16,), num_classes: int = 7) -> np.ndarray:
-    return np.random.default_rng(1).integers(num_classes, size=shape)
-
-
-def of_keras(keras: ModuleType, loss: Any, labels: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def of_keras(loss: Any, labels: np.ndarray, logits: np.ndarray) -> Pair:
     """Value of a loss, and the gradient of its sum."""
-    if keras.backend.backend() == "torch":
-        scores = torch.tensor(logits, requires_grad=True)
-        value = loss(labels, scores)
-        value.sum().backward()
-        assert scores.grad is not None
-        return value.detach().numpy(), scores.grad.numpy()
-    import jax
-
-    def total(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        value = loss(labels, scores)
-        return value.sum(), value
-
-    (_, value), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(jax.numpy.asarray(logits))
-    return np.asarray(value), np.asarray(gradient)
+    values = torch_values if os.environ["KERAS_BACKEND"] == "torch" else jax_values
+    return values(partial(loss, labels), logits)
 
 
-def of_torch(labels: np.ndarray, logits: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    scores = torch.tensor(logits, requires_grad=True)
-    value = maxsup_cross_entropy(scores, torch.tensor(labels), **options)
-    value.sum().backward()
-    assert scores.grad is not None
-    return value.detach().numpy(), scores.grad.numpy()
+def tensor(logits: np.ndarray) -> Any:
+    import keras
 
-
-def assert_same(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]) -> None:
-    for name, ours, theirs in zip(("values", "gradient"), found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+    return keras.ops.convert_to_tensor(logits)
 
 
 @pytest.mark.parametrize(
@@ -87,61 +55,58 @@ def assert_same(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray
     ],
 )
 def test_class_indices_give_the_numbers_of_torch(
-    keras: ModuleType, adapter: ModuleType, alpha: float, reduction: str | None, ours: str
+    adapter: ModuleType, alpha: float, reduction: str | None, ours: str
 ) -> None:
     logits, labels = made_logits(), made_labels()
     loss = adapter.MaxSupLoss(alpha=alpha, reduction=reduction)
-    assert_same(of_keras(keras, loss, labels, logits), of_torch(labels, logits, alpha=alpha, reduction=ours))
+    assert_same(of_keras(loss, labels, logits), of_torch(logits, labels, alpha=alpha, reduction=ours))
 
 
-def test_one_column_of_class_indices_is_class_indices(keras: ModuleType, adapter: ModuleType) -> None:
+def test_one_column_of_class_indices_is_class_indices(adapter: ModuleType) -> None:
     logits, labels = made_logits(), made_labels()
-    assert_same(of_keras(keras, adapter.MaxSupLoss(), labels[:, None], logits), of_torch(labels, logits))
+    assert_same(of_keras(adapter.MaxSupLoss(), labels[:, None], logits), of_torch(logits, labels))
 
 
-def test_mixed_labels_give_the_numbers_of_torch(keras: ModuleType, adapter: ModuleType) -> None:
-    probs = np.random.default_rng(2).dirichlet(np.ones(7), size=16).astype(np.float32)
+def test_mixed_labels_give_the_numbers_of_torch(adapter: ModuleType) -> None:
+    logits, probs = made_logits(), made_probabilities()
     probs[5] = 0
-    logits = made_logits()
-    assert_same(of_keras(keras, adapter.MaxSupLoss(), probs, logits), of_torch(probs, logits))
+    assert_same(of_keras(adapter.MaxSupLoss(), probs, logits), of_torch(logits, probs))
 
 
-def test_an_ignored_class_leaves_sum_and_denominator(keras: ModuleType, adapter: ModuleType) -> None:
+def test_an_ignored_class_leaves_sum_and_denominator(adapter: ModuleType) -> None:
     logits, labels = made_logits((4, 7, 5)), made_labels((4, 5))
     labels[0] = 255
     loss = adapter.MaxSupLoss(ignore_class=255, axis=1)
-    assert_same(of_keras(keras, loss, labels, logits), of_torch(labels, logits, ignore_index=255))
+    assert_same(of_keras(loss, labels, logits), of_torch(logits, labels, ignore_index=255))
 
 
-def test_sample_weights_scale_both_terms(keras: ModuleType, adapter: ModuleType) -> None:
+def test_sample_weights_scale_both_terms(adapter: ModuleType) -> None:
     logits, labels = made_logits(), made_labels()
     weights = np.linspace(0.5, 2, 16).astype(np.float32)
-    values, _ = of_torch(labels, logits, reduction="none")
-    found = float(adapter.MaxSupLoss()(labels, keras.ops.convert_to_tensor(logits), sample_weight=weights))
+    values, _ = of_torch(logits, labels, reduction="none")
+    found = float(adapter.MaxSupLoss()(labels, tensor(logits), sample_weight=weights))
     assert found == pytest.approx(float((values * weights).mean()), rel=TOLERANCE)
 
 
-def test_of_tied_logits_the_first_takes_the_whole_gradient(keras: ModuleType, adapter: ModuleType) -> None:
+def test_of_tied_logits_the_first_takes_the_whole_gradient(adapter: ModuleType) -> None:
     logits, labels = np.zeros((3, 5), dtype=np.float32), np.array([0, 1, 4])
     loss = adapter.MaxSupLoss(alpha=0.5, reduction="sum")
-    found = of_keras(keras, loss, labels, logits)
-    assert_same(found, of_torch(labels, logits, alpha=0.5, reduction="sum"))
+    found = of_keras(loss, labels, logits)
+    assert_same(found, of_torch(logits, labels, alpha=0.5, reduction="sum"))
     np.testing.assert_allclose(found[1][1], [0.6, -0.9, 0.1, 0.1, 0.1], atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["indices", "probabilities"])
-def test_masked_classes_stay_out_and_get_no_gradient(keras: ModuleType, adapter: ModuleType, kind: str) -> None:
-    logits, labels = made_logits(), made_labels(num_classes=4)
-    logits[:, 5:] = -math.inf
-    targets = labels if kind == "indices" else np.eye(7, dtype=np.float32)[labels]
-    value, gradient = of_keras(keras, adapter.MaxSupLoss(), targets, logits)
-    assert_same((value, gradient), of_torch(targets, logits))
+def test_masked_classes_stay_out_and_get_no_gradient(adapter: ModuleType, kind: str) -> None:
+    logits, targets = masked(kind)
+    value, gradient = of_keras(adapter.MaxSupLoss(), targets, logits)
+    assert_same((value, gradient), of_torch(logits, targets))
     assert not gradient[:, 5:].any()
 
 
-def test_in_evaluation_it_is_the_cross_entropy_of_keras(keras: ModuleType, adapter: ModuleType) -> None:
-    loss, logits = adapter.MaxSupLoss(alpha=0.3), keras.ops.convert_to_tensor(made_logits())
-    plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+def test_in_evaluation_it_is_the_cross_entropy_of_keras(adapter: ModuleType) -> None:
+    loss, logits = adapter.MaxSupLoss(alpha=0.3), tensor(made_logits())
+    plain = adapter.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     trained = float(loss(made_labels(), logits))
     loss.eval()
     assert float(loss(made_labels(), logits)) == pytest.approx(float(plain(made_labels(), logits)), rel=TOLERANCE)
@@ -152,9 +117,9 @@ def test_in_evaluation_it_is_the_cross_entropy_of_keras(keras: ModuleType, adapt
 @pytest.mark.parametrize(
     "alpha", [0.2, Constant(0.2), Linear(0.1, 0.2), Cosine(0.0, 0.3), Piecewise(((0, 0.1), (1, 0.2)))]
 )
-def test_a_config_makes_the_same_loss_again(keras: ModuleType, adapter: ModuleType, alpha: float | Schedule) -> None:
+def test_a_config_makes_the_same_loss_again(adapter: ModuleType, alpha: float | Schedule) -> None:
     loss = adapter.MaxSupLoss(alpha=alpha, ignore_class=3, reduction="sum", axis=1, name="mine")
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    again = adapter.keras.losses.deserialize(adapter.keras.losses.serialize(loss))
     assert isinstance(again, adapter.MaxSupLoss)
     assert again.get_config() == loss.get_config()
     for one in (loss, again):
@@ -162,13 +127,13 @@ def test_a_config_makes_the_same_loss_again(keras: ModuleType, adapter: ModuleTy
     assert again.alpha == loss.alpha
 
 
-def test_a_schedule_that_nobody_advances_refuses_to_train(keras: ModuleType, adapter: ModuleType) -> None:
-    loss, logits = adapter.MaxSupLoss(alpha=Linear(0.1, 0.2)), keras.ops.convert_to_tensor(made_logits())
+def test_a_schedule_that_nobody_advances_refuses_to_train(adapter: ModuleType) -> None:
+    loss, logits = adapter.MaxSupLoss(alpha=Linear(0.1, 0.2)), tensor(made_logits())
     with pytest.raises(RuntimeError, match="set_progress must be called before training with a schedule"):
         loss(made_labels(), logits)
     loss.set_progress(1.0)
     assert float(loss(made_labels(), logits)) == pytest.approx(
-        float(of_torch(made_labels(), made_logits(), alpha=0.2)[0]), rel=TOLERANCE
+        float(of_torch(made_logits(), made_labels(), alpha=0.2)[0]), rel=TOLERANCE
     )
 
 
@@ -186,8 +151,8 @@ def test_options_that_cannot_work_are_refused(adapter: ModuleType, options: dict
         adapter.MaxSupLoss(**options)
 
 
-def test_labels_that_do_not_fit_are_refused(keras: ModuleType, adapter: ModuleType) -> None:
-    logits = keras.ops.convert_to_tensor(made_logits((4, 7, 5)))
+def test_labels_that_do_not_fit_are_refused(adapter: ModuleType) -> None:
+    logits = tensor(made_logits((4, 7, 5)))
     with pytest.raises(ValueError, match="y_true must hold class indices"):
         adapter.MaxSupLoss(axis=1)(np.zeros(4), logits)
     with pytest.raises(ValueError, match="y_true must hold class indices"):
@@ -197,10 +162,8 @@ def test_labels_that_do_not_fit_are_refused(keras: ModuleType, adapter: ModuleTy
 
 
 @pytest.mark.parametrize("label", [-1, -100, 7, 255])
-def test_a_label_outside_the_classes_gives_nan_and_not_a_class(
-    keras: ModuleType, adapter: ModuleType, label: int
-) -> None:
-    logits = keras.ops.convert_to_tensor(made_logits())
+def test_a_label_outside_the_classes_gives_nan_and_not_a_class(adapter: ModuleType, label: int) -> None:
+    logits = tensor(made_logits())
     assert math.isnan(float(adapter.MaxSupLoss()(np.full(16, label), logits)))
 
 

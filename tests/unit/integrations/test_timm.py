@@ -32,11 +32,19 @@ def script_file(path: Path, mark: str) -> Path:
     return path
 
 
-def script_module(train_one_epoch: Any, num_epochs: int = 5) -> ModuleType:
+def script_module(train_one_epoch: Any) -> ModuleType:
     script = ModuleType("script")
     script.__file__ = "train.py"
     script.train_one_epoch = train_one_epoch
-    script.create_scheduler = lambda args: ("scheduler", num_epochs)
+    script.create_scheduler = lambda args: ("scheduler", 5)
+    return script
+
+
+def prepared(train_one_epoch: Any, criterion: MaxSupLoss) -> ModuleType:
+    """A script that trains with the criterion and knows its number of epochs."""
+    script = script_module(train_one_epoch)
+    use_maxsup(script, criterion)
+    script.create_scheduler("args")
     return script
 
 
@@ -87,25 +95,17 @@ def test_the_criterion_is_handed_over_as_an_argument_in_older_scripts() -> None:
         seen.append((model, loss_fn, loss_fn.alpha))
         return {"loss": 1.0}
 
-    script = script_module(train_one_epoch)
     criterion = MaxSupLoss(Linear(0.1, 0.2))
-    use_maxsup(script, criterion)
-    script.create_scheduler("args")
+    script = prepared(train_one_epoch, criterion)
     metrics = script.train_one_epoch(2, "model", nn.CrossEntropyLoss(), args=Namespace(rank=0))
     assert seen == [("model", criterion, pytest.approx(0.15, abs=1e-12))]
     assert metrics == {"loss": 1.0, "alpha": pytest.approx(0.15, abs=1e-12)}
 
 
 def test_the_task_of_a_newer_script_gets_the_criterion_and_keeps_it() -> None:
-    criteria = []
-
-    def train_one_epoch(epoch: int, task: Any = None) -> None:
-        criteria.append(task.criterion)
-
-    script = script_module(train_one_epoch)
+    criteria: list[Any] = []
     criterion = MaxSupLoss(0.1)
-    use_maxsup(script, criterion)
-    script.create_scheduler("args")
+    script = prepared(lambda epoch, task=None: criteria.append(task.criterion), criterion)
     weight = torch.tensor([1.0, 2.0])
     task = Namespace(criterion=nn.CrossEntropyLoss(weight))
     for epoch in range(2):
@@ -115,10 +115,8 @@ def test_the_task_of_a_newer_script_gets_the_criterion_and_keeps_it() -> None:
 
 
 def test_a_compiled_task_is_looked_into() -> None:
-    script = script_module(lambda epoch, task: None)
     criterion = MaxSupLoss(0.1)
-    use_maxsup(script, criterion)
-    script.create_scheduler("args")
+    script = prepared(lambda epoch, task: None, criterion)
     task = Namespace(criterion=nn.CrossEntropyLoss())
     script.train_one_epoch(0, Namespace(_orig_mod=task))
     assert task.criterion is criterion
@@ -138,9 +136,7 @@ def test_a_number_of_epochs_nobody_told_is_refused() -> None:
 
 @pytest.mark.parametrize("flag", ["bce_loss", "jsd_loss"])
 def test_flags_for_another_loss_are_refused_wherever_they_came_from(flag: str) -> None:
-    script = script_module(lambda epoch, loss_fn, args: None)
-    use_maxsup(script, MaxSupLoss(0.1))
-    script.create_scheduler("args")
+    script = prepared(lambda epoch, loss_fn, args: None, MaxSupLoss(0.1))
     with pytest.raises(MaxsupError, match=f"--{flag.replace('_', '-')} must be left out"):
         script.train_one_epoch(0, nn.CrossEntropyLoss(), Namespace(**{flag: True}))
 

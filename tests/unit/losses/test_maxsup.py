@@ -57,12 +57,12 @@ def test_a_strength_may_be_a_tensor_with_a_gradient():
     assert alpha.grad.item() == pytest.approx(maxsup_penalty(logits).mean().item(), abs=1e-12)
 
 
-def test_targets_that_are_smoothed_already_warn_once():
-    loss = maxsup.MaxSupLoss(0.1)
-    with pytest.warns(UserWarning, match="smoothed") as caught:
-        values = [loss(LOGITS, SMOOTHED) for _ in range(3)]
-    assert len(caught) == 1
-    assert torch.equal(values[0], values[2])
+def test_targets_that_are_smoothed_already_warn_once_for_every_loss():
+    for loss in (maxsup.MaxSupLoss(0.1), maxsup.MaxSupLoss(0.1)):
+        with pytest.warns(UserWarning, match="smoothed") as caught:
+            values = [loss(LOGITS, SMOOTHED) for _ in range(3)]
+        assert len(caught) == 1
+        assert torch.equal(values[0], values[2])
 
 
 @pytest.mark.parametrize("wrapping", ["none", "hook", "disabled compiler", "checkpoint"])
@@ -79,13 +79,6 @@ def test_the_warning_points_to_the_line_that_called(wrapping: str):
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 
-def test_a_second_loss_warns_again():
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="smoothed") as caught:
-            maxsup.MaxSupLoss(0.1)(LOGITS, SMOOTHED)
-        assert len(caught) == 1
-
-
 def test_mixed_but_unsmoothed_targets_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -99,14 +92,6 @@ def test_smoothed_targets_do_not_warn_where_nothing_smooths_again(loss: maxsup.M
         warnings.simplefilter("error")
         value = loss(LOGITS, SMOOTHED)
     assert torch.equal(value, F.cross_entropy(LOGITS, SMOOTHED))
-
-
-def test_smoothed_targets_warn_under_a_schedule():
-    loss = maxsup.MaxSupLoss(Linear(0.1, 0.2))
-    loss.set_progress(0.5)
-    with pytest.warns(UserWarning, match="smoothed") as caught:
-        loss(LOGITS, SMOOTHED)
-    assert len(caught) == 1
 
 
 def test_smoothed_targets_warn_as_soon_as_a_schedule_leaves_zero():

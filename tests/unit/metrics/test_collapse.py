@@ -1,14 +1,15 @@
 """Neural collapse against explicit covariance matrices, and in the case that gave it its name."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from maxsup.metrics import collapse as module
 from maxsup.metrics import neural_collapse
+from maxsup.metrics import predictions as module
 
 
 def by_matrices(rows: Tensor, labels: Tensor, weight: Tensor, bias: Tensor) -> list[float]:
@@ -22,12 +23,8 @@ def by_matrices(rows: Tensor, labels: Tensor, weight: Tensor, bias: Tensor) -> l
     between = centred.T @ centred / len(classes)
     nc1 = np.trace(within @ np.linalg.pinv(between, rcond=1e-10)) / len(classes)
     lengths = np.linalg.norm(centred, axis=1)
-    angles = []
-    for i in range(len(classes)):
-        for j in range(len(classes)):
-            if i != j:
-                cosine = centred[i] @ centred[j] / lengths[i] / lengths[j]
-                angles.append(abs(cosine + 1 / (len(classes) - 1)))
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in permutations(centred, 2)]
+    angles = [abs(cosine + 1 / (len(classes) - 1)) for cosine in cosines]
     own = weights[classes]
     nc3 = np.sum((own / np.linalg.norm(own) - centred / np.linalg.norm(centred)) ** 2)
     nc4 = []
@@ -42,7 +39,7 @@ def by_matrices(rows: Tensor, labels: Tensor, weight: Tensor, bias: Tensor) -> l
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_numbers_are_those_of_the_definitions(width: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     # Classes of different sizes, one missing; fewer and more dimensions than classes; several blocks.
-    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(module, "FEATURE_ELEMENTS", 100)
     labels = torch.randint(7, (150,))
     labels[labels == 4] = 6
     rows = (torch.randn(150, width, dtype=dtype) + 2 * torch.randn(7, width, dtype=dtype)[labels]).to(dtype)

@@ -27,7 +27,7 @@ def changed(value: float) -> torch.Tensor:
         (LOGITS.long(), LABELS, "logits must be floating-point numbers; got torch.int64"),
         (LOGITS[:, :0], LABELS, "logits must have at least one class"),
         (LOGITS[:0], LABELS[:0], "logits must hold at least one sample"),
-        (LOGITS, LABELS[:3], r"labels must have one entry a sample, shape \(4,\); got shape \(3,\)"),
+        (LOGITS, LABELS[:3], r"labels must have one entry per sample, shape \(4,\); got shape \(3,\)"),
         (LOGITS, LABELS[:, None], r"got shape \(4, 1\)"),
         (LOGITS, LABELS.float(), "labels must be class indices; got torch.float32"),
         (LOGITS, LABELS == 0, "labels must be class indices; got torch.bool"),
@@ -73,10 +73,6 @@ def test_inputs_stay_as_they_were() -> None:
     assert torch.equal(logits, before)
     assert torch.equal(labels, LABELS)
     assert logits.grad is None
-
-
-def test_narrow_integer_labels_are_class_indices_too() -> None:
-    assert accuracy(LOGITS, LABELS.to(torch.uint8)) == accuracy(LOGITS, LABELS)
 
 
 def test_rows_that_are_not_contiguous_are_read_right() -> None:

@@ -16,11 +16,14 @@ def test_accuracy_is_that_of_the_loops_ties_included(case: Case, k: int) -> None
     assert accuracy(*case, k=k) == pytest.approx(loops.accuracy(case[0].tolist(), case[1].tolist(), k), abs=1e-12)
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_accuracy_is_that_of_scikit_learn(predictions: Case, k: int) -> None:
+def test_scores_are_those_of_scikit_learn(predictions: Case) -> None:
     logits, labels = predictions
-    theirs = top_k_accuracy_score(labels.numpy(), logits.numpy(), k=k, labels=range(12))
-    assert accuracy(logits, labels, k=k) == pytest.approx(theirs, abs=1e-12)
+    truth, probs, classes = labels.numpy(), logits.softmax(dim=1).numpy(), {"labels": range(12)}
+    for k in (1, 3):
+        assert accuracy(*predictions, k=k) == pytest.approx(top_k_accuracy_score(truth, probs, k=k, **classes))
+    assert negative_log_likelihood(*predictions) == pytest.approx(log_loss(truth, probs, **classes), abs=1e-9)
+    theirs = brier_score_loss(truth, probs, scale_by_half=False, **classes)
+    assert brier_score(*predictions) == pytest.approx(theirs, abs=1e-9)
 
 
 def test_nll_is_that_of_the_loops(case: Case) -> None:
@@ -31,23 +34,11 @@ def test_nll_is_that_of_the_loops(case: Case) -> None:
     assert negative_log_likelihood(logits, labels) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-def test_nll_is_that_of_scikit_learn(predictions: Case) -> None:
-    logits, labels = predictions
-    theirs = log_loss(labels.numpy(), logits.softmax(dim=1).numpy(), labels=range(12))
-    assert negative_log_likelihood(logits, labels) == pytest.approx(theirs, abs=1e-9)
-
-
 def test_brier_score_is_that_of_the_loops(case: Case) -> None:
     logits, labels = case
     assert brier_score(logits, labels) == pytest.approx(
         loops.brier_score(logits.tolist(), labels.tolist()), rel=1e-9, abs=1e-12
     )
-
-
-def test_brier_score_is_that_of_scikit_learn(predictions: Case) -> None:
-    logits, labels = predictions
-    theirs = brier_score_loss(labels.numpy(), logits.softmax(dim=1).numpy(), labels=range(12), scale_by_half=False)
-    assert brier_score(logits, labels) == pytest.approx(theirs, abs=1e-9)
 
 
 def test_confidence_of_right_and_wrong_is_that_of_the_loops(case: Case) -> None:

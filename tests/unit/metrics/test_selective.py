@@ -120,9 +120,9 @@ def test_only_the_order_of_confidence_counts(predictions: Case) -> None:
 @pytest.mark.parametrize(
     ("confidence", "sentence"),
     [
-        (torch.ones(3), r"confidence must be one floating-point number a sample, shape \(8,\)"),
+        (torch.ones(3), r"confidence must be one floating-point number per sample, shape \(8,\)"),
         (torch.ones(8, dtype=torch.int64), "torch.int64"),
-        ([0.5] * 8, "confidence must be one floating-point number a sample"),
+        ([0.5] * 8, "confidence must be one floating-point number per sample"),
         (torch.full((8,), math.nan), "confidence must be numbers that can be ordered; got nan"),
     ],
 )

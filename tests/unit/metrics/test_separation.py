@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from maxsup.metrics import SeparationSums, class_separation
-from maxsup.metrics import separation as module
+from maxsup.metrics import predictions as module
 from tests.reference import metrics as loops
 
 
@@ -42,7 +42,7 @@ def test_any_split_into_batches_gives_the_numbers_of_the_whole(
     features: tuple[Tensor, Tensor], sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = class_separation(*features)
-    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 15)
+    monkeypatch.setattr(module, "FEATURE_ELEMENTS", 15)
     sums = SeparationSums()
     for rows, labels in zip(features[0].split(sizes), features[1].split(sizes), strict=True):
         part = SeparationSums()
@@ -60,33 +60,26 @@ def test_order_scale_and_names_of_classes_do_not_matter(features: tuple[Tensor, 
     assert list(found) == pytest.approx(class_separation(rows, labels), abs=1e-12)
 
 
-def test_all_vectors_alike_have_no_r_squared() -> None:
-    found = class_separation(torch.tensor([[0.1, 0.7, 0.3]]).repeat(9, 1), torch.arange(9) % 3)
-    assert found[:2] == pytest.approx((0.0, 0.0), abs=1e-12)
-    assert math.isnan(found.r_squared)
-
-
-def test_collapsed_classes_on_the_axes_are_known() -> None:
-    found = class_separation(torch.eye(4)[torch.arange(12) % 4], torch.arange(12) % 4)
-    assert list(found) == pytest.approx([0.0, 0.75, 1.0], abs=1e-12)
+@pytest.mark.parametrize(
+    ("rows", "labels", "has_self_pairs", "expected"),
+    [
+        (torch.tensor([[0.1, 0.7, 0.3]]).repeat(9, 1), torch.arange(9) % 3, True, [0.0, 0.0, math.nan]),
+        (torch.eye(4)[torch.arange(12) % 4], torch.arange(12) % 4, True, [0.0, 0.75, 1.0]),
+        (torch.eye(3), torch.arange(3), True, [0.0, 2 / 3, 1.0]),
+        (torch.eye(3), torch.arange(3), False, [math.nan, 1.0, math.nan]),
+        (torch.zeros(4, 3), torch.tensor([0, 0, 1, 1]), True, [1.0, 1.0, 0.0]),
+    ],
+    ids=["all alike", "on the axes", "one sample each", "one sample each, without self-pairs", "zeros"],
+)
+def test_known_cases(rows: Tensor, labels: Tensor, has_self_pairs: bool, expected: list[float]) -> None:
+    found = class_separation(rows, labels, has_self_pairs=has_self_pairs)
+    assert list(found) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_one_class_has_an_r_squared_of_zero() -> None:
     found = class_separation(torch.randn(20, 3, dtype=torch.float64), torch.full((20,), 5))
     assert found.within == pytest.approx(found.total, abs=1e-12)
     assert found.r_squared == pytest.approx(0.0, abs=1e-12)
-
-
-def test_classes_of_one_sample_have_no_pairs_but_with_themselves() -> None:
-    rows, labels = torch.eye(3), torch.arange(3)
-    assert list(class_separation(rows, labels)) == pytest.approx([0.0, 2 / 3, 1.0])
-    found = class_separation(rows, labels, has_self_pairs=False)
-    assert math.isnan(found.within)
-    assert found.total == pytest.approx(1.0)
-
-
-def test_vectors_of_zeros_are_at_distance_one_of_everything() -> None:
-    assert list(class_separation(torch.zeros(4, 3), torch.tensor([0, 0, 1, 1]))) == [1.0, 1.0, 0.0]
 
 
 def test_nothing_counted_is_nan() -> None:
@@ -99,7 +92,7 @@ def test_nothing_counted_is_nan() -> None:
         (torch.randn(4), torch.zeros(4).long(), r"features must have shape \(samples, dimensions\); got shape \(4,\)"),
         (torch.ones(4, 2).long(), torch.zeros(4).long(), "features must be floating-point numbers; got torch.int64"),
         (torch.randn(0, 2), torch.zeros(0).long(), "features must hold at least one sample"),
-        (torch.randn(4, 2), torch.zeros(3).long(), "labels must have one entry a sample"),
+        (torch.randn(4, 2), torch.zeros(3).long(), "labels must have one entry per sample"),
         (torch.randn(4, 2), torch.tensor([0, -1, 0, 0]), "labels must be class indices of at least 0; got -1 in row 1"),
         (torch.tensor([[1.0], [math.nan]]), torch.tensor([1, 0]), "features must be finite; got nan or inf in row 1"),
         (torch.tensor([[1.0], [math.inf]]), torch.tensor([1, 0]), "features must be finite; got nan or inf in row 1"),

@@ -76,17 +76,14 @@ def test_small_cnn_takes_images_of_8_to_32_pixels(size: int):
     assert dense.shape == (1, 10, size // 4, size // 4)
 
 
-def test_without_timm_our_own_networks_work_and_others_name_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "timm", None)
+@pytest.mark.parametrize(("module", "name", "extra"), [("timm", "resnet18", "lab"), ("transformers", "hf:a/b", "hf")])
+def test_without_a_library_our_own_networks_work_and_its_own_name_the_extra(
+    module: str, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, module, None)
     assert isinstance(create_model("resnet20", 10), Classifier)
-    with pytest.raises(ImportError, match=r"timm must be installed .*pip install .*\[lab\]'"):
-        create_model("resnet18", 10)
-
-
-def test_without_transformers_its_models_name_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r"transformers must be installed .*pip install .*\[hf\]'"):
-        create_model("hf:some/model", 10)
+    with pytest.raises(ImportError, match=rf"{module} must be installed .*pip install .*\[{extra}\]'"):
+        create_model(name, 10)
 
 
 def test_importing_the_models_loads_torch_only():

@@ -88,7 +88,7 @@ def test_what_is_no_function_that_makes_a_network_is_refused(model: Any, sentenc
 
 
 def test_a_network_that_ends_in_a_softmax_is_refused() -> None:
-    with pytest.raises(ValueError, match="Leave out what comes after, such as a softmax"):
+    with pytest.raises(ValueError, match="Leave out what follows, such as a softmax"):
         create_model(model_name(Probabilities), 3)
 
 

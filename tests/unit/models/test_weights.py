@@ -42,9 +42,10 @@ def test_a_torch_file_is_read_bare_or_inside_a_checkpoint(tmp_path: Path, suffix
     assert torch.equal(read_cnn(path)(DIGITS), trained_cnn()(DIGITS))
 
 
-def test_a_path_may_be_a_string(tmp_path: Path):
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_safetensors_file_is_read(tmp_path: Path, kind: type):
     path = saved_cnn(tmp_path / "model.safetensors")
-    assert torch.equal(read_cnn(str(path))(DIGITS), trained_cnn()(DIGITS))
+    assert torch.equal(read_cnn(kind(path))(DIGITS), trained_cnn()(DIGITS))
 
 
 def test_a_head_of_another_size_stays_new_and_one_sentence_says_so(tmp_path: Path):
@@ -60,18 +61,12 @@ def test_a_head_of_another_size_stays_new_and_one_sentence_says_so(tmp_path: Pat
     assert torch.equal(model.features(DIGITS), trained_cnn().features(DIGITS))
 
 
-def test_a_head_of_another_kind_stays_new(tmp_path: Path):
-    path = saved_cnn(tmp_path / "model.safetensors")
+@pytest.mark.parametrize(("kept", "classifier"), [("", "tde"), ("body.", "linear")])
+def test_a_head_of_another_kind_or_none_leaves_the_head_new(tmp_path: Path, kept: str, classifier: str):
+    weights = {name: value for name, value in trained_cnn().state_dict().items() if name.startswith(kept)}
+    save_file(weights, tmp_path / "model.safetensors")
     with pytest.warns(UserWarning, match="is missing or of another kind"):
-        model = read_cnn(path, classifier="tde")
-    assert torch.equal(model.features(DIGITS), trained_cnn().features(DIGITS))
-
-
-def test_a_file_without_a_head_leaves_the_head_new(tmp_path: Path):
-    body = {name: value for name, value in trained_cnn().state_dict().items() if name.startswith("body.")}
-    save_file(body, tmp_path / "body.safetensors")
-    with pytest.warns(UserWarning, match="is missing or of another kind"):
-        model = read_cnn(tmp_path / "body.safetensors")
+        model = read_cnn(tmp_path / "model.safetensors", classifier=classifier)
     assert torch.equal(model.features(DIGITS), trained_cnn().features(DIGITS))
 
 
@@ -137,15 +132,12 @@ def test_a_truncated_file_is_refused(tmp_path: Path, suffix: str):
         read_cnn(path)
 
 
-def test_a_file_that_holds_something_else_is_refused(tmp_path: Path):
+def test_a_file_that_is_missing_or_holds_something_else_is_refused(tmp_path: Path):
+    with pytest.raises(StorageError, match=r"pretrained must be a file that is there; got .*numbers\.pt"):
+        read_cnn(tmp_path / "numbers.pt")
     torch.save({"epoch": 3, "lr": 0.1}, tmp_path / "numbers.pt")
     with pytest.raises(StorageError, match="pretrained must hold names and tensors"):
         read_cnn(tmp_path / "numbers.pt")
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(StorageError, match=r"pretrained must be a file that is there; got .*nothing\.pt"):
-        read_cnn(tmp_path / "nothing.pt")
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "resnet18_cifar", "resnet18"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -17,7 +17,7 @@ from maxsup.figures.gallery import encoded
 
 LOSSES = ("ce", "ls", "maxsup")
 SEEDS = (0, 1, 2, 3, 4, 5)
-METRICS = (
+METRICS: Sequence[dict[str, Any]] = (
     {"name": "accuracy", "title": "accuracy", "unit": "%", "direction": "higher", "digits": 2, "factor": 100},
     {"name": "nll", "title": "NLL", "unit": "", "direction": "lower", "digits": 3, "factor": 1},
 )
@@ -65,102 +65,72 @@ def make_folder(
     published: bool = False,
 ) -> Path:
     """A folder with runs for every arm and seed; the second arm is the baseline."""
-    titles = titles or arms
     runs = []
     for place, arm in enumerate(arms):
         loss = LOSSES[place % len(LOSSES)]
         for seed in seeds:
             folder = f"runs/{loss}{place}-s{seed}"
-            is_failed = (arm, seed) in failed
-            if is_failed:
+            run = {"folder": run_names[len(runs)] if run_names else folder, "arm": arm, "loss": loss, "seed": seed}
+            if (arm, seed) in failed:
                 (path / folder).mkdir(parents=True)
                 (path / folder / "worker.log").write_text("epoch 1\nthe end of <b>this</b> log\n")
+                sentence = "loss must be finite; got nan. Lower optimizer.lr."
+                runs.append(run | {"status": "failed", "sentence": sentence, "log": f"{folder}/worker.log"})
             else:
                 make_run(path / folder, loss, place, seed, class_names, has_analyses=has_analyses)
-            named = run_names[len(runs)] if run_names else folder
-            runs.append(
-                {
-                    "folder": named,
-                    "arm": arm,
-                    "loss": loss,
-                    "seed": seed,
-                    "status": "failed" if is_failed else "done",
-                    "sentence": "loss must be finite; got nan. Lower optimizer.lr." if is_failed else "",
-                    "log": f"{folder}/worker.log" if is_failed else None,
-                }
-            )
-    summary = make_summary(arms, titles, seeds, failed, runs, scale=scale, published=published)
+                runs.append(run | {"status": "done"})
+    named = dict(zip(arms, titles or arms, strict=True))
+    summary = make_summary(named, seeds, failed, scale=scale, published=published) | {"runs": runs}
     (path / "summary.json").write_text(json.dumps(summary))
     return path
 
 
 def make_summary(
-    arms: Sequence[str],
-    titles: Sequence[str],
+    titles: Mapping[str, str],
     seeds: Sequence[int],
     failed: Sequence[tuple[str, int]],
-    runs: list[dict[str, Any]],
     *,
     scale: str,
     published: bool,
 ) -> dict[str, Any]:
     cells: dict[str, dict[str, Any]] = {}
     losses = []
-    for place, (arm, title) in enumerate(zip(arms, titles, strict=True)):
-        metrics = {}
+    for place, (arm, title) in enumerate(titles.items()):
+        is_baseline, metrics = place == 1, {}
         for metric in METRICS:
-            name, factor, digits = str(metric["name"]), float(metric["factor"]), int(metric["digits"])  # type: ignore[arg-type]
-            values = {str(s): None if (arm, s) in failed else value(place, s, name) for s in seeds}
-            found = [number for number in values.values() if number is not None]
-            pairs = [values[str(s)] - value(1, s, name) for s in seeds if values[str(s)] is not None]  # type: ignore[operator]
-            mean = fmean(found) if found else None
-            std = stdev(found) if len(found) > 1 else None
+            name, factor, digits = metric["name"], metric["factor"], metric["digits"]
+            values = {seed: value(place, seed, name) for seed in seeds if (arm, seed) not in failed}
+            pairs = [] if is_baseline else [found - value(1, seed, name) for seed, found in values.items()]
+            mean = fmean(values.values()) if values else None
+            std = stdev(values.values()) if len(values) > 1 else None
+            difference, low, high = (fmean(pairs), min(pairs), max(pairs)) if pairs else (None, None, None)
+            is_conclusive = len(pairs) >= 6 and (min(pairs) > 0 or max(pairs) < 0)
+            ends = {"low": low, "high": high, "adjusted_p": 0.0625 if pairs else None}
+            numbers = {"mean": mean, "std": std, "values": {str(seed): values.get(seed) for seed in seeds}}
             text = "-" if mean is None else f"{mean * factor:.{digits}f}"
-            text += f" ± {std * factor:.{digits}f}" if std is not None else ""
-            is_baseline = place == 1
-            has_pairs = not is_baseline and bool(pairs)
-            difference = fmean(pairs) if has_pairs else None
-            low, high = (min(pairs), max(pairs)) if has_pairs else (None, None)
-            is_conclusive = has_pairs and len(pairs) >= 6 and (min(pairs) > 0 or max(pairs) < 0)
-            is_better = has_pairs and (difference > 0) == (metric["direction"] == "higher")  # type: ignore[operator]
-            comparison = {
-                "mean_difference": difference,
-                "low": low,
-                "high": high,
-                "p_value": 0.03125,
-                "adjusted_p": 0.0625,
-                "num_pairs": len(pairs),
-            }
-            printed = "" if difference is None else f"{difference * factor:+.{digits}f}"
-            cells.setdefault(arm, {})[name] = {
-                "text": text,
-                "mean": mean,
-                "std": std,
-                "values": values,
+            printed = {"text": "76.41 ± 0.10", "mean": 76.41, "std": 0.1, "label": "tab:some"}
+            cells.setdefault(arm, {})[name] = numbers | {
+                "text": text if std is None else f"{text} ± {std * factor:.{digits}f}",
                 "is_bold": is_conclusive,
                 "is_baseline": is_baseline,
-                "left_out": "",
-                "comparison": comparison if has_pairs else None,
-                "difference_text": printed,
-                "published": {"text": "76.41 ± 0.10", "mean": 76.41, "std": 0.1, "label": "tab:some"}
-                if published and name == "accuracy"
+                "comparison": {"mean_difference": difference, "p_value": 0.03125, **ends, "num_pairs": len(pairs)}
+                if pairs
                 else None,
+                "difference_text": "" if difference is None else f"{difference * factor:+.{digits}f}",
+                "published": printed if published and name == "accuracy" else None,
             }
-            metrics[name] = {
-                "mean": mean,
-                "std": std,
-                "values": values,
-                "difference": difference,
-                "low": low,
-                "high": high,
-                "p": 0.03125 if has_pairs else None,
-                "adjusted_p": 0.0625 if has_pairs else None,
-                "is_conclusive": is_conclusive,
-                "is_better": is_better,
-            }
-        losses.append({"loss": arm, "title": title, "group": "", "is_baseline": place == 1, "metrics": metrics})
+            metrics[name] = (
+                numbers
+                | ends
+                | {
+                    "difference": difference,
+                    "p": 0.03125 if pairs else None,
+                    "is_conclusive": is_conclusive,
+                    "is_better": difference is not None and (difference > 0) == (metric["direction"] == "higher"),
+                }
+            )
+        losses.append({"loss": arm, "title": title, "is_baseline": is_baseline, "metrics": metrics})
     return {
-        "protocol": 1,
         "kind": "study" if scale else "comparison",
         "name": "made",
         "title": "Losses on made-up data",
@@ -171,16 +141,14 @@ def make_summary(
         "stated": ["200 epochs."] if scale else [],
         "unstated": [{"what": "Learning rate", "choice": "0.1"}],
         "errata": ["no_spread"] if scale else [],
-        "baseline": arms[1],
+        "baseline": list(titles)[1],
         "seeds": list(seeds),
         "environment": {"torch": "2.9", "maxsup": "0.1.0", "python": "3.11", "device": "cpu"},
-        "runs": runs,
-        "metrics": [dict(metric) for metric in METRICS],
+        "metrics": METRICS,
         "losses": losses,
         "table": {
-            "corner": "",
-            "columns": [{"name": m["name"], "title": m["title"], "group": ""} for m in METRICS],
-            "rows": [{"name": a, "title": t, "group": ""} for a, t in zip(arms, titles, strict=True)],
+            "columns": [{"name": metric["name"], "title": metric["title"]} for metric in METRICS],
+            "rows": [{"name": arm, "title": title} for arm, title in titles.items()],
             "cells": cells,
         },
         "verdicts": [{"title": "accuracy", "sentences": ["All of them are better than nothing."]}],
@@ -209,9 +177,9 @@ def make_run(
     numbers = {"accuracy": value(place, seed, "accuracy"), "nll": value(place, seed, "nll"), "ece": 0.05}
     (path / "summary.json").write_text(json.dumps({"test": {"last": numbers}, "seconds": 1.5}))
     if has_analyses:
+        (path / "analysis").mkdir()
+        facts = {"label": loss, "loss": loss, "dataset": "digits", "seed": seed, "split": "test", "weights": "last"}
         for name, result in make_results(loss, seed, class_names).items():
-            (path / "analysis").mkdir(exist_ok=True)
-            facts = {"label": loss, "loss": loss, "dataset": "digits", "seed": seed, "split": "test", "weights": "last"}
             (path / "analysis" / f"{name}-test.json").write_text(json.dumps({"facts": facts, "numbers": {}, **result}))
 
 
@@ -221,62 +189,33 @@ def make_results(loss: str, seed: int, class_names: Sequence[str]) -> dict[str, 
     edges = [step / 5 for step in range(6)]
     image = encoded(np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5)
     heat = encoded((np.arange(16, dtype=np.uint8) * 16).reshape(4, 4, 1))
+    density = {"edges": edges, "density": [0.5, 1, 2, 1, 0.5]}
     cumulative = [step / 20 for step in range(21)]
     points = [[[x + shift, y + group] for x, y in ((0.0, 0.1), (0.2, 0.0), (0.1, 0.3))] for group in range(3)]
+    reliability = {
+        "edges": edges,
+        "count": [0, 5, 10, 20, 65],
+        "accuracy": [0.0, 0.3, 0.5, 0.7, 0.95],
+        "confidence": [0.1, 0.3, 0.5, 0.7, 0.9],
+    }
+    risk = {"coverage": [0.5, 0.8, 1.0], "risk": [0.0, 0.02, 0.1 - shift / 10]}
+    within = [f"{split}_{key}" for split in ("train", "test") for key in ("within", "r_squared")]
+    gallery = [{"image": image, "map": heat, "label": name, "predicted": class_names[0]} for name in class_names[:4]]
+    damage = [
+        {"corruption": kind, "severity": level, "error": 0.1 * level + shift, "nll": 0.5, "ece": 0.1}
+        for kind in ("fog", "shot_noise")
+        for level in (1, 3, 5)
+    ]
+    planes = {"classes": list(class_names[:3]), "basis": "templates", "points": {"train": points, "test": points}}
     return {
-        "calibration": {
-            "data": {
-                "reliability": {
-                    "edges": edges,
-                    "count": [0, 5, 10, 20, 65],
-                    "accuracy": [0.0, 0.3, 0.5, 0.7, 0.95],
-                    "confidence": [0.1, 0.3, 0.5, 0.7, 0.9],
-                },
-                "risk_coverage": {"coverage": [0.5, 0.8, 1.0], "risk": [0.0, 0.02, 0.1 - shift / 10]},
-            }
-        },
+        "calibration": {"data": {"reliability": reliability, "risk_coverage": risk}},
         "logits": {
             "numbers": {"confidence_right": {"value": 0.9}, "confidence_wrong": {"value": 0.6}},
-            "data": {
-                "raw": {"edges": edges, "density": [0.5, 1, 2, 1, 0.5]},
-                "centred": {"edges": edges, "density": [0.5, 1, 2, 1, 0.5]},
-                "confidence_right": cumulative,
-                "confidence_wrong": cumulative,
-            },
+            "data": {"raw": density, "centred": density}
+            | {"confidence_right": cumulative, "confidence_wrong": cumulative},
         },
-        "collapse": {
-            "numbers": {
-                f"{split}_{key}": {"value": 0.3 + shift}
-                for split in ("train", "test")
-                for key in ("within", "r_squared")
-            },
-            "data": {},
-        },
-        "projection": {
-            "data": {
-                "classes": list(class_names[:3]),
-                "basis": "templates",
-                "corners": [[0, 0], [1, 0], [0, 1]],
-                "points": {"train": points, "test": points},
-            }
-        },
-        "gradcam": {
-            "data": {
-                "target": "label",
-                "indices": list(range(4)),
-                "cells": [
-                    {"image": image, "map": heat, "label": name, "predicted": class_names[0]}
-                    for name in class_names[:4]
-                ],
-            }
-        },
-        "corruption": {
-            "data": {
-                "cells": [
-                    {"corruption": kind, "severity": level, "error": 0.1 * level + shift, "nll": 0.5, "ece": 0.1}
-                    for kind in ("fog", "shot_noise")
-                    for level in (1, 3, 5)
-                ]
-            }
-        },
+        "collapse": {"numbers": {name: {"value": 0.3 + shift} for name in within}, "data": {}},
+        "projection": {"data": planes},
+        "gradcam": {"data": {"target": "label", "indices": list(range(4)), "cells": gallery}},
+        "corruption": {"data": {"cells": damage}},
     }

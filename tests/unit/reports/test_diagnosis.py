@@ -59,7 +59,7 @@ def test_the_same_diagnosis_gives_the_same_bytes(diagnosis: Diagnosis) -> None:
 
 def test_of_many_classes_the_worst_are_listed() -> None:
     html = diagnosis_page(made(num_classes=MAX_CLASS_ROWS + 50, num_samples=2000))
-    [table] = re.findall(r"<caption>One row a class.*?</table>", html, re.DOTALL)
+    [table] = re.findall(r"<caption>One row per class.*?</table>", html, re.DOTALL)
     assert f"the {MAX_CLASS_ROWS} least accurate of {MAX_CLASS_ROWS + 50}" in table
     assert table.count("<tr>") == MAX_CLASS_ROWS + 1
     shares = [float(value) for value in re.findall(r'<td class="number" data-value="([\d.]+)">0\.\d{3}</td>', table)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -11,25 +10,18 @@ import pytest
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.reports import write_report
+from maxsup.reports.figure_sections import short_labels
 from maxsup.reports.folders import cleaned, read_view
-from maxsup.reports.run_plots import short_labels
-from maxsup.reports.sections.words import short_verdicts
+from maxsup.reports.report import short_verdicts
 from maxsup.reports.summary import Summary
 from tests.unit.reports.made import hostile_names, make_folder
 
 pytestmark = pytest.mark.slow
 
-FIGURES = (
-    "Published against measured",
-    "Seed by seed",
-    "Training",
-    "Calibration",
-    "Logits and confidence",
-    "Collapse",
-    "Projections",
-    "Corrupted images",
-    "Grad-CAM",
-)
+FIGURES = {
+    "Published against measured", "Seed by seed", "Training", "Calibration", "Logits and confidence", "Collapse",
+    "Projections", "Corrupted images", "Grad-CAM",
+}  # fmt: skip
 
 
 def headings(html: str) -> list[str]:
@@ -52,7 +44,7 @@ def page(full: Path) -> str:
 
 
 def test_every_section_with_data_appears(page: str) -> None:
-    assert set(FIGURES) < set(headings(page))
+    assert set(headings(page)) > FIGURES
 
 
 def test_every_figure_has_words_and_data_to_download(page: str) -> None:
@@ -69,7 +61,7 @@ def test_the_tiny_scale_is_said_before_the_first_number(page: str) -> None:
 
 
 def test_a_failed_run_is_named_with_its_sentence_and_its_log(page: str) -> None:
-    assert "1 of 6 runs is not there" in page
+    assert "1 of 6 runs is missing" in page
     assert "1 of 2 seeds" in page
     assert "loss must be finite; got nan. Lower optimizer.lr." in page
     assert "the end of &lt;b&gt;this&lt;/b&gt; log" in page
@@ -129,19 +121,14 @@ def test_several_folders_are_chapters_of_one_page(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_names_of_arms_runs_and_classes_stay_text(tmp_path: Path) -> None:
     names = hostile_names(40)
-    folder = make_folder(
-        tmp_path / "a", arms=names[:12], titles=names[12:24], seeds=(0,), class_names=names[24:28], run_names=None
-    )
+    folder = make_folder(tmp_path / "a", arms=names[:12], titles=names[12:24], seeds=(0,), class_names=names[24:28])
     html = write_report(folder)[0].read_text(encoding="utf-8")
-    own = ("html|head|meta|title|link|style|body|a|header|h[1-4]|p|dl|dt|dd|div|nav|ul|li|main|section|table|caption|"
-           "thead|tbody|tr|th|td|button|span|strong|details|summary|figure|figcaption|picture|source|img|footer|script|"
-           "svg|title|desc|defs|g|path|use|clipPath|rect|text|tspan|pre|article|b")  # fmt: skip
-    assert set(re.findall(r"<([a-zA-Z!][\w-]*)", html)) <= {
-        *re.sub(r"\[1-4\]", "1", own).split("|"),
-        "h2",
-        "h3",
-        "!doctype",
-    }
+    own = """
+        !doctype html head meta title link style body a header h1 h2 h3 p dl dt dd div nav ul li main section table
+        caption thead tbody tr th td button span strong details summary figure figcaption picture source img footer
+        script svg desc defs g path use clipPath rect text tspan pre article b
+    """
+    assert set(re.findall(r"<([a-zA-Z!][\w-]*)", html)) <= set(own.split())
     assert html.count("<script") == 1
     assert "\x00" not in html
     assert "49" not in re.findall(r"<h1>(.*?)</h1>", html)[0]
@@ -184,18 +171,14 @@ def test_short_labels_never_meet() -> None:
 
 
 def test_what_no_page_can_hold_is_replaced() -> None:
-    assert cleaned({"a\x00b": ["\ud800", "\x1b[31m", "fine\n", 1.5, None]}) == {
-        "a\ufffdb": ["\ufffd", "\ufffd[31m", "fine\n", 1.5, None]
-    }
+    found = cleaned({"a\x00b": ["\ud800", "\x1b[31m", "fine\n", 1.5, None]})
+    assert found == {"a\ufffdb": ["\ufffd", "\ufffd[31m", "fine\n", 1.5, None]}
 
 
-EMPTY_GALLERY = json.dumps(
-    {
-        "facts": {"dataset": "digits", "split": "test"},
-        "numbers": {},
-        "data": {"target": "label", "indices": [], "cells": []},
-    }
-)
+EMPTY_GALLERY = """{
+    "facts": {"dataset": "digits", "split": "test"}, "numbers": {},
+    "data": {"target": "label", "indices": [], "cells": []}
+}"""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +13,18 @@ import pytest
 
 from maxsup.reports import write_report
 from maxsup.reports.folders import read_view
-from maxsup.reports.sections.tables import differences_table, results_table, runs_table
 from maxsup.reports.summary import Summary
-from maxsup.reports.tables import Cell, Head, MainTable, ReportTable, Row
+from maxsup.reports.tables import Cell, Head, MainTable, ReportTable, Row, differences_table, results_table, runs_table
 from tests.unit.reports.made import HOSTILE, LOSSES, make_folder
 
 pytestmark = pytest.mark.slow
 
 
-class Cells(HTMLParser):
-    """Means and row names of the first table of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self._is_inside = False
-        self._target = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        if tag == "table":
-            self._is_inside = "results" in (attributes.get("class") or "").split()
-        elif tag == "tr" and self._is_inside:
-            self.rows.append([])
-        elif self._is_inside and (attributes.get("scope") == "row" or attributes.get("class") == "mean"):
-            self.rows[-1].append("")
-            self._target = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self._target:
-            self._target = ""
-        if tag == "table":
-            self._is_inside = False
-
-    def handle_data(self, data: str) -> None:
-        if self._target:
-            self.rows[-1][-1] += data
+def html_rows(text: str) -> list[list[str]]:
+    """Row names and means of the main table of a page."""
+    [table] = re.findall(r'<table class="sortable matrix results">.*?<tbody>(.*?)</table>', text, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in table.split("<tr>")[1:]]
+    return [[re.sub(r"<[^>]+>", "", cell.split('<span class="small')[0]).strip() for cell in row] for row in cells]
 
 
 def summary_of(path: Path, **options: Any) -> Summary:
@@ -73,12 +48,10 @@ def test_five_formats_print_the_same_numbers(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "a", has_analyses=False, failed=[("maxsup", 1)])
     write_report(folder)
     texts = {ending: (folder / "tables" / f"results.{ending}").read_text() for ending in ("md", "tex", "csv", "json")}
-    parser = Cells()
-    parser.feed((folder / "report.html").read_text())
     records = json.loads(texts["json"])["records"]
     expected = [[loss, *(r["text"] for r in records if r["row"] == loss)] for loss in LOSSES]
     assert [len(row) for row in expected] == [3, 3, 3]
-    assert [row for row in parser.rows if row] == expected
+    assert html_rows((folder / "report.html").read_text()) == expected
     assert markdown_rows(texts["md"]) == expected
     assert latex_rows(texts["tex"]) == expected
     lines = list(csv.DictReader(io.StringIO(texts["csv"])))
@@ -104,29 +77,23 @@ def test_bold_is_bold_in_every_format_that_has_it(tmp_path: Path) -> None:
 
 
 def test_published_numbers_stand_beside_ours_under_their_label(tmp_path: Path) -> None:
-    heads, lines = results_table(summary_of(tmp_path / "a", published=True)).grid()
+    heads, _, lines = results_table(summary_of(tmp_path / "a", published=True)).grid()
     place = heads.index("accuracy, published (tab:some)")
     assert heads[place - 1] == "accuracy"
     assert [line[place][0] for line in lines] == ["76.41 ± 0.10"] * 3
     assert "NLL, published" not in " ".join(heads)
 
 
-def test_a_loss_without_any_run_is_a_hole(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path / "a", seeds=(0,), failed=[("maxsup", 0)])
-    cell = results_table(summary).rows[2].cells[0]
-    assert (cell.text, cell.value, cell.gap) == ("-", None, "no number")
-
-
-def test_a_cell_says_how_many_seeds_are_missing(tmp_path: Path) -> None:
+def test_a_cell_says_what_is_missing_and_why(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "a", failed=[("maxsup", 1)])
-    assert results_table(summary).rows[2].cells[0].gap == "5 of 6 seeds"
-
-
-def test_a_cell_that_was_left_out_says_why(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path / "a")
     changes = {"left_out": "takes too long", "mean": None, "text": "-"}
     summary.table.cells["ce"]["nll"] = summary.table.cells["ce"]["nll"].model_copy(update=changes)
-    assert results_table(summary).rows[0].cells[1].gap == "left out: takes too long"
+    rows = results_table(summary).rows
+    assert rows[2].cells[0].gap == "5 of 6 seeds"
+    assert rows[0].cells[1].gap == "left out: takes too long"
+    alone = summary_of(tmp_path / "b", seeds=(0,), failed=[("maxsup", 0)])
+    cell = results_table(alone).rows[2].cells[0]
+    assert (cell.text, cell.value, cell.gap) == ("-", None, "no number")
 
 
 def test_the_table_of_differences_names_the_baseline(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -62,20 +64,13 @@ def test_a_comparison_that_no_command_can_say_is_written_as_the_call_that_makes_
     study = comparison_order("digits", None, losses, seeds=1, output=tmp_path, overrides={"epochs": 1}).study
     *_, code = command_of(study, "full")
     again: list[Study] = []
-    exec(code.partition("; ")[2].replace("compare(", "take("), {"take": _taker(again)})
+
+    def take(**options: Any) -> SimpleNamespace:
+        again.append(comparison_order(**options).study)
+        return SimpleNamespace(report=lambda: None)
+
+    exec(code.partition("; ")[2], {"compare": take})
     assert again == [study]
-
-
-def _taker(found: list[Study]):  # type: ignore[no-untyped-def]
-    class Reported:
-        def report(self) -> None:
-            """As a result has it."""
-
-    def take(**options):  # type: ignore[no-untyped-def]
-        found.append(comparison_order(**options).study)
-        return Reported()
-
-    return take
 
 
 def test_a_folder_with_another_comparison_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -109,13 +104,7 @@ def test_what_only_this_process_knows_is_not_sent_to_other_machines(tmp_path: Pa
     pytest.importorskip("submitit")
     launcher = create_launcher("slurm", cluster="local")
     with pytest.raises(ValueError, match=r"which only this process knows. Move it into a file"):
-        compare(
-            "digits",
-            lambda count: nn.Sequential(nn.Flatten(), nn.Linear(64, count)),
-            ["ce", "ls"],
-            output=tmp_path,
-            launcher=launcher,
-        )
+        compare("digits", lambda count: net(count), ["ce", "ls"], output=tmp_path, launcher=launcher)
     assert not list(tmp_path.iterdir())
 
 

@@ -33,6 +33,7 @@ def test_a_strength_behind_the_name_is_used_and_gives_the_loss_a_name_of_its_own
         (["ce", "ce:0.1"], {}, "name:strength"),
         (["ce", "maxsup:-1"], {}, "name:strength"),
         (["ce", "maxsup"], {"baseline": "focal"}, "baseline must be one of the losses; got 'focal'"),
+        (["ls", "maxsup:0.2", "maxsup:0.3"], {"baseline": "maxsup"}, "got 'maxsup'. Did you mean 'maxsup:0"),
         (["ce", "ls"], {"seeds": 0}, "seeds must be at least 1; got 0"),
     ],
 )
@@ -41,19 +42,19 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(losses: list[str], o
         comparison(RECIPE, losses, **options)
 
 
-def test_label_smoothing_is_the_baseline_where_it_takes_part() -> None:
-    assert comparison(RECIPE, ["ce", "ls", "maxsup"]).baseline == "ls"
-    assert comparison(RECIPE, ["maxsup", "ce"]).baseline == "maxsup"
-    assert comparison(RECIPE, ["ce", "ls:0.2", "maxsup:0.2"]).baseline == "ls_0_2"
-    assert comparison(RECIPE, ["ls:0.2", "maxsup", "ls"]).baseline == "ls"
-
-
-def test_the_baseline_is_written_as_the_losses_are() -> None:
-    words = ["ls:0.2", "maxsup:0.2", "maxsup:0.3"]
-    assert comparison(RECIPE, words, baseline="ls:0.2").baseline == "ls_0_2"
-    assert comparison(RECIPE, words, baseline="ls").baseline == "ls_0_2"
-    with pytest.raises(ValueError, match=r"got 'maxsup'\. Did you mean 'maxsup:0"):
-        comparison(RECIPE, words, baseline="maxsup")
+@pytest.mark.parametrize(
+    ("words", "asked", "baseline"),
+    [
+        ("ce,ls,maxsup", None, "ls"),
+        ("maxsup,ce", None, "maxsup"),
+        ("ce,ls:0.2,maxsup:0.2", None, "ls_0_2"),
+        ("ls:0.2,maxsup,ls", None, "ls"),
+        ("ls:0.2,maxsup:0.2,maxsup:0.3", "ls:0.2", "ls_0_2"),
+        ("ls:0.2,maxsup:0.2,maxsup:0.3", "ls", "ls_0_2"),
+    ],
+)
+def test_the_baseline_is_what_was_asked_for_else_label_smoothing(words: str, asked: str | None, baseline: str) -> None:
+    assert comparison(RECIPE, words.split(","), baseline=asked).baseline == baseline
 
 
 def test_what_a_probe_finds_of_known_factors_is_asked_only_where_they_are_known() -> None:
@@ -96,25 +97,15 @@ def test_losses_that_pixels_cannot_be_trained_with_are_left_out_by_default() -> 
     assert len(comparison("digits_cnn").rows) == 6
 
 
-@pytest.mark.parametrize(
-    ("word", "option"),
-    [
-        ("loss.name=ce", "--losses"),
-        ("loss.alpha=0.3", "--losses"),
-        ("loss={name: ce}", "--losses"),
-        ("seed=3", "--seeds"),
-    ],
-)
-def test_losses_and_seeds_are_no_overrides(word: str, option: str) -> None:
-    with pytest.raises(ValueError, match=f"to {option}; got"):
+@pytest.mark.parametrize("word", ["loss.name=ce", "loss.alpha=0.3", "loss={name: ce}", "seed=3"])
+def test_losses_and_seeds_are_no_overrides(word: str) -> None:
+    with pytest.raises(ValueError, match=f"to --{word[:4]}.*s; got"):
         comparison(RECIPE, ["ce", "ls"], overrides=[word])
 
 
 def test_the_question_does_not_compare_the_baseline_with_itself() -> None:
-    assert comparison(RECIPE, ["ce", "ls", "maxsup"]).question.startswith(
-        "Which of ce, maxsup is better than ls on digits"
-    )
-    assert comparison(RECIPE, ["ce", "ls"]).question.startswith("Is ce better than ls on digits")
+    assert "Which of ce, maxsup is better than ls on digits" in comparison(RECIPE, ["ce", "ls", "maxsup"]).question
+    assert "Is ce better than ls on digits" in comparison(RECIPE, ["ce", "ls"]).question
 
 
 def test_one_epoch_is_not_several() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.studies.entries import Cell, DataChoice, Metric
-from maxsup.studies.expansion import chosen_data, comparisons, expand, is_embedded, planned_analyses
+from maxsup.studies.expansion import chosen_data, comparisons, expand, planned_analyses
 from maxsup.studies.schema import Study
 from maxsup.studies.study_files import describe_studies, load_study, study_names, study_path
 from tests.architecture.test_third_party import packages_loaded_by
@@ -44,6 +44,8 @@ scales:
     analyses: {probe: {options: {b: 3}, data: [{name: cifar100}, {name: digits}]}}
 """
 
+FULL = SMALL[SMALL.index("  full:") : SMALL.index("  tiny:")]
+
 Write = Callable[..., Study]
 
 
@@ -74,23 +76,15 @@ def test_a_file_of_ones_own_is_read_and_named_after_itself(write: Write) -> None
 
 def test_published_numbers_keep_label_place_and_spread(write: Write) -> None:
     numbers = write().published_numbers()
-    assert [(number.row, number.column, number.mean, number.std) for number in numbers] == [
-        ("ce", "small", 1.0, None),
-        ("ce", "strong", 1.5, None),
-        ("ls", "small", 2.25, 0.5),
-        ("ls", "strong", 3.0, None),
-    ]
-    assert {number.label for number in numbers} == {"tab:own"}
+    assert numbers[1:3] == [("tab:own", "ce", "strong", 1.5, None), ("tab:own", "ls", "small", 2.25, 0.5)]
+    assert len(numbers) == 4
 
 
-def test_a_study_survives_a_round_trip_through_json(write: Write) -> None:
+def test_a_study_survives_a_round_trip_through_json_and_cannot_be_changed(write: Write) -> None:
     study = write()
     assert Study.model_validate_json(study.model_dump_json()) == study
-
-
-def test_a_study_cannot_be_changed(write: Write) -> None:
     with pytest.raises(ValueError, match="frozen"):
-        write().baseline = "ls"
+        study.baseline = "ls"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +94,7 @@ def test_a_study_cannot_be_changed(write: Write) -> None:
         (
             "title: Small}",
             "titel: Small}",
-            "key of columns.0 in study own must be one it has; got 'titel'. Did you mean 'title'",
+            "columns.0 in study own must be one it has; got 'titel'. Did you mean 'title'",
         ),
         ("note: everything is small\n", "note: x\n    seed: 3\n", "got 'seed'. Did you mean 'seeds'"),
         ("    note: everything is small\n", "", "note of the tiny scale must say what was reduced"),
@@ -108,40 +102,23 @@ def test_a_study_cannot_be_changed(write: Write) -> None:
         ("loss: {name: ce}", "losses: {}", "loss must be given by either the row or the column"),
         ("title: Small}", "title: Small, loss: {name: ce}}", "got Cell(row='ce', column='small') with both"),
         ("name: strong", "name: small", "column must have a name of its own; got 'small' twice"),
-        (
-            "rows: {ce: [1, 1.5]",
-            "rows: {cee: [1, 1.5]",
-            "row must be one that the study has; got 'cee'. Did you mean 'ce'",
-        ),
+        ("rows: {ce: [1, 1", "rows: {cee: [1, 1", "row must be one that the study has; got 'cee'. Did you mean 'ce'"),
         ("ce: [1, 1.5]", "ce: [1]", "a number for each of 2 columns; got 1 in 'ce'"),
         ("2.25±0.5", "2.25+0.5", "published value must be a number or mean±std; got '2.25+0.5'"),
         ("columns: {strong:", "columns: {weak:", "column must be one that the study has; got 'weak'"),
         ("seeds: [4, 2]", "seeds: [4, 4]", "seeds must differ"),
         ("seeds: [4, 2]", "seeds: []", "seeds in study own must be"),
-        (
-            ", {name: synthetic, options: {copies: 1}}]",
-            "]",
-            "last choice of data at the tiny scale must always be there; got 'cifar10'",
-        ),
+        (", {name: synthetic, options: {copies: 1}}]", "]", "at the tiny scale must always be there; got 'cifar10'"),
         ("title: Small}", "title: Small, metric: {source: prob}}", "source must be one that the study has; got 'prob'"),
         ("question: Does it work?\n", "", "question in study own must be given"),
+        (FULL, "", "scales must be full and tiny; got no full"),
+        ("stated: [nothing]", "stated: !!python/object/apply:os.getcwd []", "valid YAML"),
     ],
 )
 def test_a_mistake_is_named_in_a_sentence(write: Write, old: str, new: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)) as raised:
         write((old, new))
     assert "validation error" not in str(raised.value)
-
-
-def test_a_scale_that_is_missing_is_named(write: Write) -> None:
-    full = SMALL[SMALL.index("  full:") : SMALL.index("  tiny:")]
-    with pytest.raises(ValueError, match="scales must be full and tiny; got no full"):
-        write((full, ""))
-
-
-def test_yaml_that_could_execute_something_is_refused(write: Write) -> None:
-    with pytest.raises(ValueError, match="valid YAML"):
-        write(("stated: [nothing]", "stated: !!python/object/apply:os.getcwd []"))
 
 
 def test_a_study_is_found_by_name_by_label_and_by_path(tmp_path: Path) -> None:
@@ -201,7 +178,7 @@ def test_the_first_data_that_is_there_is_used(write: Write) -> None:
     }
     assert found == ("cifar10", 16, 1)
     assert {run.recipe.data.name for run in expand(write(), "full")} == {"digits"}
-    assert chosen_data([], is_embedded) is None
+    assert chosen_data([], lambda choice: True) is None
 
 
 def test_a_seed_can_stand_in_an_override(write: Write) -> None:
@@ -228,10 +205,8 @@ def test_analyses_get_the_options_and_the_data_of_the_scale(write: Write) -> Non
 
 def test_arms_of_a_group_are_compared_within_it() -> None:
     tables = comparisons(load_study("tab_lt"), "full")
-    assert [(table.group, table.other) for table in tables][:2] == [
-        ("test, imbalance 50", "overall"),
-        ("test, imbalance 50", "many"),
-    ]
+    assert {table.group for table in tables[:2]} == {"test, imbalance 50"}
+    assert [table.other for table in tables[:2]] == ["overall", "many"]
     assert tables[0].cells["ls"] == Cell("test_50_ls", "overall")
     assert list(tables[0].cells) == ["ce", "focal", "ls", "maxsup"]
 

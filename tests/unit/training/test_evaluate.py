@@ -5,14 +5,15 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from maxsup.core.errors import NonFiniteError
 from maxsup.data import Batch
+from maxsup.metrics.facts import FACTS
 from maxsup.training.evaluate import evaluate
+from tests.unit.metrics.cases import usual
 
-NUM_BINS = 15
+NAMES = ("accuracy", "accuracy_top5", "nll", "brier", "ece", "confidence_correct", "confidence_wrong")
 
 
 class Stored:
@@ -42,52 +43,13 @@ class Same(nn.Module):
         return logits
 
 
-@pytest.fixture
-def predictions() -> tuple[torch.Tensor, torch.Tensor]:
-    logits = 3 * torch.randn(1000, 12)
-    labels = torch.where(torch.rand(1000) < 0.6, logits.argmax(dim=1), torch.randint(12, (1000,)))
-    return logits, labels
-
-
-def by_loops(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
-    probs = logits.double().softmax(dim=1)
-    confidence, top = probs.max(dim=1)
-    right = top == labels
-    ece = 0.0
-    for index in range(NUM_BINS):
-        inside = (confidence >= index / NUM_BINS) & (confidence < (index + 1) / NUM_BINS)
-        if inside.any():
-            gap = confidence[inside].mean() - right[inside].double().mean()
-            ece += float(gap.abs() * inside.double().mean())
-    ranks = (probs > probs.gather(1, labels[:, None])).sum(dim=1)
-    return {
-        "accuracy": float(right.double().mean()),
-        "accuracy_top5": float((ranks < 5).double().mean()),
-        "nll": float(F.cross_entropy(logits.double(), labels)),
-        "brier": float((probs - F.one_hot(labels, 12)).square().sum(dim=1).mean()),
-        "ece": ece,
-        "confidence_correct": float(confidence[right].mean()),
-        "confidence_wrong": float(confidence[~right].mean()),
-    }
-
-
-@pytest.mark.parametrize("batch_size", [1000, 64, 1])
-def test_numbers_are_those_of_the_formulas_over_the_whole_split(
-    predictions: tuple[torch.Tensor, torch.Tensor], batch_size: int
-) -> None:
+@pytest.mark.parametrize("batch_size", [400, 64, 1])
+def test_numbers_are_those_of_the_metrics_over_the_whole_split(batch_size: int) -> None:
+    predictions = usual()
     result = evaluate(Same(), Stored(*predictions, batch_size), split="test")
-    expected = by_loops(*predictions)
-    assert (result["split"], result["n"], result["missing"]) == ("test", 1000, 0)
-    assert {key: result[key] for key in expected} == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_ece_agrees_with_torchmetrics(predictions: tuple[torch.Tensor, torch.Tensor]) -> None:
-    metrics = pytest.importorskip("torchmetrics.classification")
-    theirs = metrics.MulticlassCalibrationError(12, n_bins=NUM_BINS, norm="l1")(
-        predictions[0].softmax(1), predictions[1]
-    )
-    assert evaluate(Same(), Stored(*predictions, 100))["ece"] == pytest.approx(float(theirs), abs=1e-5)
+    expected = {name: FACTS[name].function(*predictions) for name in NAMES}
+    assert (result["split"], result["n"], result["missing"]) == ("test", 400, 0)
+    assert {key: result[key] for key in expected} == pytest.approx(expected, abs=1e-12)
 
 
 def test_there_is_no_loss_among_the_arguments() -> None:

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from maxsup.core.config import parse_recipe
 from maxsup.core.errors import MaxsupError
 from maxsup.training import train
 from maxsup.training.builders import build_data
-from maxsup.training.loss_inputs import Needs
 from maxsup.training.preflight.check import check_recipe
 from maxsup.training.progress import Reporter
 from maxsup.training.reading import load_run, load_teacher
@@ -25,16 +23,6 @@ STUDENT = ["loss.name=distillation", "loss.temperature=2", "model.options={width
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("teacher") / "run", "ce")
-
-
-def test_a_given_teacher_is_asked_and_stays_as_it_is() -> None:
-    given = nn.Linear(2, 3)
-    needs = Needs(["teacher_logits"], given)
-    needs.set_teacher(nn.Linear(2, 3))
-    images = torch.randn(4, 2)
-    _, extras = needs.forward(nn.Linear(2, 3), images)
-    assert torch.equal(extras["teacher_logits"], given(images))
-    assert not extras["teacher_logits"].requires_grad
 
 
 def test_a_student_learns_from_the_network_of_a_run(teacher: Path, tmp_path: Path) -> None:
@@ -62,12 +50,15 @@ def test_runs_without_a_teacher_keep_their_names_and_two_teachers_make_two_runs(
     [
         (["loss.name=ce"], "teacher must go with a loss that needs one; got .*'ce'. Use loss.name=distillation"),
         ([*STUDENT, "data.name=synthetic"], r"teacher must have learnt the 10 classes of 'synthetic'"),
+        ([*STUDENT, "data.name=arrays:four.npz"], "teacher must have learnt the 4 classes of .*; got 10 classes in"),
         ([*STUDENT, "teacher=nowhere"], "nowhere"),
     ],
 )
 def test_a_teacher_that_cannot_teach_is_refused_in_one_sentence(
-    words: list[str], sentence: str, teacher: Path, tmp_path: Path
+    words: list[str], sentence: str, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_npz(tmp_path / "four.npz", classes=4)
     recipe = parse_recipe({}, [*WORDS, f"teacher={teacher}", *words])
     with pytest.raises((ValueError, MaxsupError), match=sentence) as error:
         train(recipe, tmp_path / "run", reporter=Reporter())
@@ -75,11 +66,3 @@ def test_a_teacher_that_cannot_teach_is_refused_in_one_sentence(
     if "ce'" in sentence:
         with pytest.raises(ValueError, match=sentence):
             check_recipe(recipe)
-
-
-def test_a_teacher_of_another_number_of_classes_is_refused_in_one_sentence(teacher: Path, tmp_path: Path) -> None:
-    write_npz(tmp_path / "four.npz", classes=4)
-    recipe = parse_recipe({}, [*WORDS, *STUDENT, f"teacher={teacher}", f"data.name=arrays:{tmp_path}/four.npz"])
-    with pytest.raises(MaxsupError, match=r"teacher must have learnt the 4 classes of .*; got 10 classes in") as error:
-        train(recipe, tmp_path / "run", reporter=Reporter())
-    assert "\n" not in str(error.value)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from maxsup import metrics
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.figures.calibration import calibration_figures
 from maxsup.figures.charts import thinned
-from maxsup.metrics import (
-    Interval,
-    PredictionTable,
-    bootstrap_intervals,
-    classwise_calibration_error,
-    reliability,
-    risk_at_coverage,
-    risk_coverage,
-)
 from maxsup.metrics.facts import numbers
 
 _COVERAGES = (0.8, 0.9, 0.95)
@@ -24,31 +16,24 @@ _NUM_POINTS = 200
 def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: int = 200) -> Result:
     """Every metric of predictions with its interval, a reliability diagram and a risk-coverage curve.
 
-    Args:
-        run: The run.
-        split: Which images.
+    Options:
         num_bins: Of the reliability diagram; calibration errors always have 15.
         num_resamples: Behind the intervals.
     """
     outputs = run.split(split)
-    table = PredictionTable()
-    table.update(outputs.logits, outputs.labels)
-    found: dict[str, float | Interval] = dict(bootstrap_intervals(table, num_resamples=num_resamples))
-    found["classwise_ece"] = classwise_calibration_error(outputs.logits, outputs.labels)
+    samples = outputs.logits, outputs.labels
+    table = metrics.PredictionTable()
+    table.update(*samples)
+    found: dict[str, float | metrics.Interval] = dict(metrics.bootstrap_intervals(table, num_resamples=num_resamples))
+    found["classwise_ece"] = metrics.classwise_calibration_error(*samples)
     for coverage in _COVERAGES:
-        found[f"risk_at_coverage_{round(100 * coverage)}"] = risk_at_coverage(outputs.logits, outputs.labels, coverage)
-    bins = reliability(outputs.logits, outputs.labels, num_bins)
-    predictions = table.predictions
-    curve = risk_coverage(predictions.confidence, predictions.is_correct)
+        found[f"risk_at_coverage_{round(100 * coverage)}"] = metrics.risk_at_coverage(*samples, coverage)
+    bins = metrics.reliability(*samples, num_bins)
+    curve = metrics.risk_coverage(table.predictions.confidence, table.predictions.is_correct)
     kept = thinned(curve.coverage.tolist(), _NUM_POINTS)
     data = {
-        "reliability": {
-            "edges": bins.edges.tolist(),
-            "count": bins.count.tolist(),
-            "accuracy": bins.accuracy.tolist(),
-            "confidence": bins.confidence.tolist(),
-        },
-        "risk_coverage": {"coverage": curve.coverage[kept].tolist(), "risk": curve.risk[kept].tolist()},
+        "reliability": {name: getattr(bins, name).tolist() for name in ("edges", "count", "accuracy", "confidence")},
+        "risk_coverage": {name: getattr(curve, name)[kept].tolist() for name in ("coverage", "risk")},
         "num_samples": len(outputs),
         "num_missing": outputs.num_missing,
     }

@@ -1,15 +1,15 @@
 """Distillation: what a student learns from a run as its teacher, and what the teacher has to say beside the label.
 
-The student is trained with the loss ``distillation`` in ``RUN/distillation/``: the run's own recipe and seed with
-``overrides``, for instance of a smaller network (and it goes on there after an interruption). On the split:
+The student is trained with the loss ``distillation`` in ``RUN/distillation/`` (where it continues after an
+interruption): the run's own recipe and seed with ``overrides``, for instance of a smaller network. On the split:
 
 - **student_accuracy**, **student_nll**: of the student's own predictions;
-- **agreement**, **kl**: how often student and teacher name the same class, and ``KL(teacher || student)`` in nats;
+- **agreement**, **kl**: how often student and teacher predict the same class, and ``KL(teacher || student)`` in nats;
 - **wrong_class_information**: how far the teacher, softened by ``temperature``, is from calling all wrong classes
   alike: ``log(K - 1)`` minus the entropy of its prediction without the true class, in nats, mean over images. Label
   smoothing is known to erase it (Mueller et al. 2019);
 - **similarity_symmetry**: whether what it says of wrong classes is a similarity: the correlation, over pairs of
-  classes, of the mean centred logit that images of the one have for the other with that of the other for the one.
+  classes a and b, of the mean centred logit for b on images of a with that for a on images of b.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maxsup.analysis.nested_training import trained
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe, parse_recipe
@@ -36,34 +35,29 @@ def compute(
 ) -> Result:
     """Numbers of a student that learns from the run, and of the run as a teacher.
 
-    Args:
-        run: The teacher.
-        split: Which images.
+    Options:
         overrides: ``key.sub=value`` each, for the student's recipe, which is the teacher's without them.
         alpha: Share of the teacher in the student's loss.
         temperature: What both predictions are softened by.
     """
     plan = student_recipe(run, overrides, alpha, temperature)
-    # Named by what is trained, not by where the teacher lies: the folder of a run may move.
+    # Named by what is trained, not by where the teacher is: the folder of a run may move.
     name = f"{run.weights}-{recipe_digest(plan.model_copy(update={'teacher': None}))}"
-    student = trained(run, plan, run.run.path / "distillation" / name, name="distillation", what="training a student")
+    student = run.trained(plan, run.run.path / "distillation" / name, name="distillation", what="training a student")
     told, learnt = run.split(split), student.split(split)
     logits, labels = told.logits.double(), told.labels
-    log_p, log_q = (rows.double().log_softmax(dim=1) for rows in (told.logits, learnt.logits))
-    return {
-        "numbers": numbers(
-            {
-                "student_accuracy": accuracy(learnt.logits, learnt.labels),
-                "student_nll": negative_log_likelihood(learnt.logits, learnt.labels),
-                "agreement": float((log_p.argmax(1) == log_q.argmax(1)).double().mean()),
-                "kl": float((log_p.exp() * (log_p - log_q)).sum(1).mean()),
-                "wrong_class_information": wrong_class_information(logits, labels, temperature),
-                "similarity_symmetry": similarity_symmetry(logits, labels),
-                "teacher_accuracy": accuracy(told.logits, told.labels),
-            }
-        ),
-        "data": {"alpha": alpha, "temperature": temperature, "student": plan.model.name},
+    log_p, log_q = logits.log_softmax(dim=1), learnt.logits.double().log_softmax(dim=1)
+    found = {
+        "student_accuracy": accuracy(learnt.logits, learnt.labels),
+        "student_nll": negative_log_likelihood(learnt.logits, learnt.labels),
+        "agreement": float((log_p.argmax(1) == log_q.argmax(1)).double().mean()),
+        "kl": float((log_p.exp() * (log_p - log_q)).sum(1).mean()),
+        "wrong_class_information": wrong_class_information(logits, labels, temperature),
+        "similarity_symmetry": similarity_symmetry(logits, labels),
+        "teacher_accuracy": accuracy(told.logits, labels),
     }
+    data = {"alpha": alpha, "temperature": temperature, "student": plan.model.name}
+    return {"numbers": numbers(found), "data": data}
 
 
 def student_recipe(run: RunOutputs, overrides: Sequence[str], alpha: float, temperature: float) -> Recipe:
@@ -99,7 +93,7 @@ def similarity_symmetry(logits: Tensor, labels: Tensor) -> float:
     """
     size = logits.shape[1]
     member = torch.nn.functional.one_hot(labels, size).to(logits)
-    # The mean of the wrong classes is taken away: only what sets them apart counts.
+    # Only differences between wrong classes count, so their mean is subtracted.
     wrong = (logits * (1 - member)).sum(dim=1, keepdim=True) / max(size - 1, 1)
     means = member.t() @ (logits - wrong) / member.sum(dim=0).unsqueeze(1)
     upper = torch.triu_indices(size, size, 1)

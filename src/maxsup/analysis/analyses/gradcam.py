@@ -1,8 +1,8 @@
 """Grad-CAM: which parts of an image speak for its class.
 
-Maps come from the grad-cam package, at the layer the model names (``cam_layer``), with class and register tokens left
-out and images normalised as in training. The class asked about is the true one unless ``target=top`` asks for the
-predicted one. Where masks exist (``object_masks.py``) maps are judged against them, image by image:
+A map sums the activations of the layer that the model names (``cam_layer``), each channel weighted by its mean
+gradient, without class and register tokens and with images normalised as in training. It is that of the true class, or
+of the predicted one with ``target=top``. Maps are scored against masks where these exist (``object_masks.py``):
 
 - **precision**, **recall** of the region where the map is at least 0.5, and at least Otsu's threshold of that map;
 - **pointing game**: whether the highest point lies on the object;
@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from maxsup.analysis.analyses.object_masks import IGNORED, OBJECT, find_masks
-from maxsup.analysis.outputs import RunOutputs, limited_indices
+from maxsup.analysis.extraction import limited_indices
+from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
-from maxsup.data.optional_packages import require
 from maxsup.figures.gallery import encoded, gradcam_figures
 from maxsup.metrics.facts import numbers
 from maxsup.models import Classifier
@@ -51,11 +52,9 @@ def compute(
 ) -> Result:
     """Maps for a gallery, and their overlap with masks where there are any.
 
-    Args:
-        run: The run.
-        split: Which images.
+    Options:
         num_images: In the gallery, of classes spread over all of them.
-        num_scored: Images that are judged against masks, alike of every class.
+        num_scored: At most so many images are scored against masks, the same share of every class.
         target: Speak for the true class (``label``) or the predicted one (``top``).
         masks: A folder of masks or a .csv file of boxes; those of the data set if None.
     """
@@ -78,18 +77,12 @@ def compute(
         found |= {name: _mean([row[name] for row in rows]) for name in rows[0]}
         found["num_scored"] = len(rows)
         found["num_empty_maps"] = sum(math.isnan(row["energy"]) for row in rows)
-    return {
-        "numbers": numbers(found),
-        "data": {"target": target, "indices": shown, "cells": [cells[index] for index in shown]},
-    }
+    data = {"target": target, "indices": shown, "cells": [cells[index] for index in shown]}
+    return {"numbers": numbers(found), "data": data}
 
 
 def overlap(heat: Map, mask: NDArray[np.uint8]) -> dict[str, float]:
-    """How well a map covers an object; ``nan`` where something is empty.
-
-    Args:
-        heat: From 0 to 1, ``(H, W)``.
-        mask: ``OBJECT``, ``BACKGROUND`` or ``IGNORED`` at each place, ``(H, W)``.
+    """How well a map from 0 to 1 covers the object of a mask of the same size; ``nan`` where something is empty.
 
     Example:
         >>> heat = np.array([[1.0, 0.6], [0.0, 0.0]], dtype=np.float32)
@@ -115,16 +108,15 @@ def overlap(heat: Map, mask: NDArray[np.uint8]) -> dict[str, float]:
 
 
 def otsu_threshold(heat: Map) -> float:
-    """The threshold that splits values from 0 to 1 into two groups that differ most, on a grid of 256 levels.
+    """The threshold that splits values from 0 to 1 into the two groups that differ most, on a grid of 256 levels.
 
     Example:
         >>> 0.1 < otsu_threshold(np.array([0.0, 0.1, 0.9, 1.0], dtype=np.float32)) <= 0.9
         True
     """
-    levels = np.clip(heat, 0, 1) * (_NUM_LEVELS - 1)
-    counts = np.bincount(levels.round().astype(np.int64).ravel(), minlength=_NUM_LEVELS).astype(np.float64)
-    below = counts.cumsum()
-    sums = (counts * np.arange(_NUM_LEVELS)).cumsum()
+    levels = (np.clip(heat, 0, 1) * (_NUM_LEVELS - 1)).round().astype(np.int64)
+    counts = np.bincount(levels.ravel(), minlength=_NUM_LEVELS).astype(np.float64)
+    below, sums = counts.cumsum(), (counts * np.arange(_NUM_LEVELS)).cumsum()
     above = below[-1] - below
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = sums / below - (sums[-1] - sums) / above
@@ -134,30 +126,39 @@ def otsu_threshold(heat: Map) -> float:
 
 
 def maps_of(model: Classifier, images: Tensor, classes: Sequence[int] | None) -> tuple[Map, Tensor]:
-    """Maps from 0 to 1, ``(B, H, W)``, and logits of normalised images; without ``classes``, maps of the predicted."""
-    package = require("pytorch_grad_cam")
-    target = require("pytorch_grad_cam.utils.model_targets").ClassifierOutputTarget
-    device = next(model.parameters()).device
-    wanted = None if classes is None else [target(int(number)) for number in classes]
-    with torch.enable_grad(), package.GradCAM(model, [model.cam_layer()], reshape_transform=model.to_map) as cam:
-        # A gradient at the input, so that a layer whose own weights are frozen has one at its output too.
-        maps: Map = cam(images.to(device).requires_grad_(), targets=wanted)
-        logits = cam.outputs.detach().float().cpu()
-    model.zero_grad(set_to_none=True)
-    return maps.astype(np.float32), logits
+    """Maps from 0 to 1, ``(B, H, W)``, and logits of normalised images; without ``classes``, of the predicted ones."""
+    kept: list[Tensor] = []
+    hook = model.cam_layer().register_forward_hook(lambda module, inputs, output: kept.append(output))
+    try:
+        with torch.enable_grad():
+            # The input needs a gradient, so that a layer with frozen weights has one at its output too.
+            logits = model(images.to(next(model.parameters()).device).requires_grad_())
+            wanted = logits.argmax(1) if classes is None else torch.as_tensor(classes, device=logits.device)
+            (gradient,) = torch.autograd.grad(logits.gather(1, wanted[:, None]).sum(), kept[0])
+    finally:
+        hook.remove()
+    activations, gradient = (model.to_map(value.detach()).float() for value in (kept[0], gradient))
+    heat = (gradient.mean((2, 3), keepdim=True) * activations).sum(1, keepdim=True).relu()
+    heat = F.interpolate(_scaled(heat), images.shape[-2:], mode="bilinear", align_corners=False)
+    return _scaled(heat)[:, 0].cpu().numpy(), logits.detach().float().cpu()
+
+
+def _scaled(heat: Tensor) -> Tensor:
+    """Each map from 0 to 1; a map that is 0 everywhere stays so."""
+    heat = heat - heat.amin((2, 3), keepdim=True)
+    return heat / (heat.amax((2, 3), keepdim=True) + 1e-7)
 
 
 def _maps(
     run: RunOutputs, images: Any, indices: list[int], target: str
 ) -> Iterator[tuple[int, Tensor, int, Tensor, Map]]:
-    part = images.subset(torch.tensor(indices, dtype=torch.int64))
-    pipeline = run.pipeline(part)
+    pipeline = run.pipeline(images.subset(torch.tensor(indices, dtype=torch.int64)))
     run.progress.start(f"{run.label}: Grad-CAM", pipeline.num_batches)
     for batch in pipeline.epoch(0):
-        maps, logits = maps_of(run.model, batch.images, batch.labels.tolist() if target == "label" else None)
-        for place in range(len(batch)):
-            index = indices[int(batch.indices[place])]
-            yield index, batch.images[place], int(batch.labels[place]), logits[place], maps[place]
+        labels = batch.labels.tolist()
+        maps, logits = maps_of(run.model, batch.images, labels if target == "label" else None)
+        chosen = [indices[place] for place in batch.indices.tolist()]
+        yield from zip(chosen, batch.images, labels, logits, maps, strict=True)
         run.progress.advance()
 
 
@@ -178,10 +179,9 @@ def _cell(run: RunOutputs, pixels: Tensor, label: int, logits: Tensor, heat: Map
 def _gallery(labels: Tensor, count: int) -> list[int]:
     """The first image of each of ``count`` classes that are spread over all; more of them where classes are few."""
     classes = labels.unique().tolist()
-    wanted = [classes[place * len(classes) // count] for place in range(count)]
     taken: list[int] = []
-    for label in wanted:
-        members = (labels == label).nonzero().flatten().tolist()
+    for place in range(count):
+        members = (labels == classes[place * len(classes) // count]).nonzero().flatten().tolist()
         taken.append(next((index for index in members if index not in taken), members[0]))
     return list(dict.fromkeys(taken))
 

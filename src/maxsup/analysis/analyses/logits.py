@@ -1,8 +1,7 @@
 """What a loss does to logits: their distribution, raw and mean-centred, and how sure right and wrong answers are.
 
 Most losses do not change when a constant is added to all logits of a sample and leave that constant to chance; others
-(logit penalty) pin it. So raw logits of different losses are comparable only after the mean of each sample is taken
-away.
+(logit penalty) pin it. So raw logits of different losses are comparable only after subtracting the mean of each sample.
 """
 
 from __future__ import annotations
@@ -21,18 +20,16 @@ from maxsup.metrics.facts import numbers
 
 _NUM_BINS = 80
 _NUM_POINTS = 201
-# Shares of all logits that lie outside the drawn range on either side.
+# Share of all logits that lies outside the drawn range on either side.
 _TAIL = 0.0005
-# Enough to place a quantile, and torch.quantile takes no more.
+# Enough to place a quantile; torch.quantile takes no more values.
 _MAX_SORTED = 1 << 23
 
 
 def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
     """Histograms of logits, shares near zero, gaps and confidence of right and wrong predictions.
 
-    Args:
-        run: The run.
-        split: Which images.
+    Options:
         near_zero: What counts as near zero.
     """
     check_number("logits.near_zero", near_zero, above=True)
@@ -47,10 +44,10 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         "mean_logit": float(logits.mean()),
         "std": float(logits.std()),
         "std_centred": float(centred.std()),
-        "near_zero_share": _near_zero(logits, near_zero),
-        "near_zero_share_centred": _near_zero(centred, near_zero),
-        "top_gap_right": _mean(gap[is_right]),
-        "top_gap_wrong": _mean(gap[~is_right]),
+        "near_zero_share": float((logits.abs() < near_zero).double().mean()),
+        "near_zero_share_centred": float((centred.abs() < near_zero).double().mean()),
+        "top_gap_right": float(gap[is_right].mean()),  # nan without any
+        "top_gap_wrong": float(gap[~is_right].mean()),
         "confidence_right": means.correct,
         "confidence_wrong": means.wrong,
     }
@@ -73,10 +70,9 @@ def _histogram(values: Tensor) -> dict[str, Any]:
     low, high = sampled.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=flat.dtype)).tolist()
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    counts = torch.histc(flat, _NUM_BINS, low, high)
     width = (high - low) / _NUM_BINS
-    edges = [low + step * width for step in range(_NUM_BINS + 1)]
-    return {"edges": edges, "density": (counts / (len(flat) * width)).tolist()}
+    density = torch.histc(flat, _NUM_BINS, low, high) / (len(flat) * width)
+    return {"edges": [low + step * width for step in range(_NUM_BINS + 1)], "density": density.tolist()}
 
 
 def _cumulative(confidence: Tensor) -> list[float]:
@@ -84,14 +80,6 @@ def _cumulative(confidence: Tensor) -> list[float]:
     grid = torch.linspace(0, 1, _NUM_POINTS, dtype=confidence.dtype)
     places = torch.searchsorted(confidence.sort().values, grid, right=True)
     return (places / max(1, len(confidence))).tolist()
-
-
-def _near_zero(values: Tensor, limit: float) -> float:
-    return float((values.abs() < limit).double().mean())
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.mean()) if len(values) else float("nan")
 
 
 ANALYSES.register(

@@ -11,13 +11,11 @@ import torch
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import shot_groups
-from maxsup.figures.classes import longtail_figures
+from maxsup.figures.probes import longtail_figures
 from maxsup.metrics.facts import numbers
 from maxsup.training.reading import class_sizes
 
-GROUPS = ("many", "medium", "low")
-
-# A largest class with fewer than twice the images of the smallest is no long tail.
+# If the largest class has fewer than twice the images of the smallest, there is no long tail.
 _MIN_RATIO = 2.0
 
 
@@ -25,7 +23,7 @@ def obstacle(run: RunOutputs, *, split: str) -> str | None:
     """Classes must differ in size."""
     counts = class_sizes(run.bundle)
     if max(counts) < _MIN_RATIO * max(1, min(counts)):
-        return f"all classes have alike many training images ({min(counts)} to {max(counts)})"
+        return f"all classes have about equally many training images ({min(counts)} to {max(counts)})"
     return None
 
 
@@ -38,7 +36,7 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     per_class = torch.bincount(outputs.labels, is_right, minlength=len(counts)) / sizes
     groups = shot_groups(counts)
     found = {"accuracy": float(is_right.mean()), "balanced_accuracy": float(per_class[sizes > 0].mean())}
-    for name in GROUPS:
+    for name in ("many", "medium", "low"):
         members = [label for label in groups.get(name, []) if sizes[label] > 0]
         found[f"accuracy_{name}"] = float(per_class[members].mean()) if members else float("nan")
     data = {

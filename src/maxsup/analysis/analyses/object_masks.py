@@ -1,21 +1,21 @@
-"""Where the object is in an image, for judging maps.
+"""Where the object is in an image, for scoring maps.
 
 Masks are given as a folder of PNG files or as a ``.csv`` file of boxes.
 
-- **Folder**: a mask is as large as its image and at the same place below the folder as that below its own, from the
-  end of the path: ``test/beagle/7.png``, else ``beagle/7.png``, else ``7.png`` for ``.../test/beagle/7.jpg``. Images
-  in memory are numbered: ``0.png`` is the first one of the split. A mask that holds only 1, 2 and 3 is a trimap:
-  object, background, and a border that is not judged. In any other mask all that is not 0 is object.
-- **Boxes**: lines ``image,x0,y0,x1,y1`` under a header of these words, in pixels of the image, the last ones outside;
-  several boxes of an image are one object.
+- **Folder**: a mask has the size of its image and its name below the folder, from the end of the path: the mask of
+  ``.../test/beagle/7.jpg`` is ``test/beagle/7.png``, else ``beagle/7.png``, else ``7.png``. Images in memory are
+  numbered: ``0.png`` is the first one of the split. A mask that holds only 1, 2 and 3 is a trimap: object, background,
+  and a border that is not scored. In any other mask all that is not 0 is object.
+- **Boxes**: lines ``image,x0,y0,x1,y1`` under a header of these words, in pixels of the image, ``x1`` and ``y1``
+  exclusive; several boxes of an image are one object.
 
-Two data sets need nothing: ``pets`` brings trimaps, and of ``synthetic`` the ink is known, because its background is.
+Two data sets need neither: ``pets`` comes with trimaps, and the background of ``synthetic`` is known, hence its ink.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -43,11 +43,11 @@ _INK = 0.15
 
 
 def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
-    """The masks of a split: those in a folder or ``.csv`` file, or those that the data set brings; None without any."""
+    """The masks of a split: those in a folder or ``.csv`` file, or those of the data set; None without any."""
     images: Split = getattr(run.bundle, split)
     if masks is None:
         if isinstance(images, MemorySplit):
-            return _ink(images) if run.bundle.name == "synthetic" else None
+            return partial(_ink_mask, images) if run.bundle.name == "synthetic" else None
         trimaps = data_root(run.recipe.data.root) / "oxford-iiit-pet" / "annotations" / "trimaps"
         if run.bundle.name != "pets" or not trimaps.is_dir():
             return None
@@ -67,25 +67,22 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
 
 
 def _file_mask(folder: Path, images: Split, index: int) -> NDArray[np.uint8]:
-    tried = [folder / f"{tail}.png" for tail in _tails(images, index)]
+    tried = [folder / f"{name}.png" for name in _mask_names(images, index)]
     path = next((path for path in tried if path.is_file()), None)
     if path is None:
-        raise DataError(f"mask of image {index} must be at {tried[0]}; got no such file. Add it or leave masks out.")
+        raise DataError(f"mask of image {index} must be at {tried[0]}. Add that file or leave masks out.")
     try:
         pixels = np.asarray(read_image(path)[0]).max(axis=2)
     except BadImageError as error:
         raise DataError(f"{path} must be a readable mask; got {error}. Make it again.") from error
     if set(np.unique(pixels)) <= set(_TRIMAP):
-        codes = np.zeros_like(pixels)
-        for stored, code in _TRIMAP.items():
-            codes[pixels == stored] = code
-        return codes
+        return np.select([pixels == stored for stored in _TRIMAP], list(_TRIMAP.values())).astype(np.uint8)
     return (pixels > 0).astype(np.uint8) * OBJECT
 
 
-def _read_boxes(path: Path) -> dict[str, list[tuple[float, ...]]]:
-    """Corners of all boxes by name of the image, without an ending."""
-    boxes: dict[str, list[tuple[float, ...]]] = {}
+def _read_boxes(path: Path) -> dict[str, list[list[float]]]:
+    """Corners of all boxes by name of the image, without its suffix."""
+    boxes: dict[str, list[list[float]]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
@@ -93,37 +90,37 @@ def _read_boxes(path: Path) -> dict[str, list[tuple[float, ...]]]:
             if header != _HEADER:
                 raise DataError(f"{path} must begin with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
             for name, *corners in rows:
-                boxes.setdefault(str(PurePath(name).with_suffix("")), []).append(_corners(corners))
+                if len(corners) != 4:
+                    raise ValueError(f"{len(corners)} numbers in a line")
+                boxes.setdefault(str(PurePath(name).with_suffix("")), []).append([float(word) for word in corners])
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise DataError(f"{path} must hold one box a line; got {error}. Write image,x0,y0,x1,y1.") from error
     return boxes
 
 
-def _box_mask(path: Path, boxes: dict[str, list[tuple[float, ...]]], images: Split, index: int) -> NDArray[np.uint8]:
-    tails = list(_tails(images, index))
-    found = next((boxes[tail] for tail in tails if tail in boxes), None)
+def _box_mask(path: Path, boxes: dict[str, list[list[float]]], images: Any, index: int) -> NDArray[np.uint8]:
+    names = _mask_names(images, index)
+    found = next((boxes[name] for name in names if name in boxes), None)
     if found is None:
-        raise DataError(f"{path} must have a box for image {tails[0]!r}; got none. Add it or leave masks out.")
+        raise DataError(f"{path} must have a box for image {names[0]!r}. Add it or leave masks out.")
     if isinstance(images, MemorySplit):
         height, width = images.images.shape[2:]
     else:
-        width, height = _image_size(images, index)
+        source = images.samples[index][0]
+        width, height = read_image(images.opener(source) if images.opener else source)[0].size
     codes = np.zeros((height, width), dtype=np.uint8)
     for left, top, right, bottom in found:
         codes[max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] = OBJECT
     return codes
 
 
-def _ink(images: MemorySplit) -> Masks:
-    def mask(index: int) -> Tensor:
-        brightest = images.images[index].amax(dim=0).float() / 255
-        return (brightest > images.factors["background"][index] + _INK).to(torch.uint8) * OBJECT
-
-    return mask
+def _ink_mask(images: MemorySplit, index: int) -> Tensor:
+    brightest = images.images[index].amax(dim=0).float() / 255
+    return (brightest > images.factors["background"][index] + _INK).to(torch.uint8) * OBJECT
 
 
 def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor]:
-    """Brings a mask where evaluation brings its image, without mixing its codes."""
+    """Resizes and crops a mask as evaluation does its image, without mixing its codes."""
     from PIL import Image
 
     recipe, augment = run.recipe, run.recipe.augment.model_copy(update={"interpolation": "nearest"})
@@ -141,23 +138,9 @@ def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor
     return resized
 
 
-def _tails(images: Split, index: int) -> Iterator[str]:
-    """Names under which a mask may be found, the most exact first, without an ending."""
+def _mask_names(images: Split, index: int) -> list[str]:
+    """Names under which a mask may be found, the most exact first, without a suffix."""
     if isinstance(images, MemorySplit):
-        yield str(index)
-        return
+        return [str(index)]
     parts = PurePath(str(images.samples[index][0])).with_suffix("").parts
-    for count in range(min(3, len(parts)), 0, -1):
-        yield str(PurePath(*parts[-count:]))
-
-
-def _image_size(images: Any, index: int) -> tuple[int, int]:
-    source = images.samples[index][0]
-    width, height = read_image(images.opener(source) if images.opener else source)[0].size
-    return width, height
-
-
-def _corners(words: list[str]) -> tuple[float, ...]:
-    if len(words) != 4:
-        raise ValueError(f"{len(words)} numbers in a line")
-    return tuple(float(word) for word in words)
+    return [str(PurePath(*parts[-count:])) for count in range(min(3, len(parts)), 0, -1)]

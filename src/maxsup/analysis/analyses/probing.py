@@ -1,27 +1,35 @@
 """Linear and nearest-neighbour probes: what frozen features are worth, here and on data the model never saw.
 
 Multinomial logistic regression on features without augmentation, its strength chosen on validation data from 45 values
-(:func:`maxsup.diagnosis.fit_probe`), then fitted on both and judged on the test split; a vote of the 20 nearest
-neighbours by cosine beside it. On data whose within-class factors are known (``synthetic``) each of them is probed as
-well: a loss that collapses classes loses them.
+(:func:`maxsup.diagnosis.fit_probe`), then fitted on both and judged on the test split, beside a vote of the 20 nearest
+neighbours by cosine. On data whose within-class factors are known (``synthetic``) each of them is probed as well: a
+loss that collapses classes loses them.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from maxsup.analysis.analyses.factors import factor_r_squared
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit, stratified_split
-from maxsup.diagnosis.outputs import Outputs
 from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.figures.probes import probe_figures
 from maxsup.metrics import accuracy
 from maxsup.metrics.facts import numbers
+
+RIDGE_STRENGTHS = tuple(10 ** (step / 2) for step in range(-12, 11))
+"""Of the penalty, in units of the mean variance of a feature times the number of samples."""
+
+CIRCULAR = {"hue": 1.0}
+"""Factors that end where they begin, and their period."""
+
+Samples = tuple[Tensor, Tensor]
+"""Features ``(N, D)`` with labels or a factor ``(N,)``."""
 
 _HELD_OUT = 0.1
 
@@ -36,50 +44,60 @@ def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
 def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neighbours: int = 20) -> Result:
     """Accuracy of both probes, and what is left of known factors.
 
-    Args:
-        run: The run.
-        split: Which is judged.
+    Options:
         target: A registered data set to probe on; the run's own if None.
         num_neighbours: That vote.
     """
-    train, test = run.split("train", target), run.split(split, target)
-    parts = _parts(run, train, target)
+    train, test = run.features("train", target), run.features(split, target)
+    if target is not None or run.has_val:
+        val = run.features("val", target)
+    else:
+        fitted, held_out = stratified_split(train[1], _HELD_OUT, seed=0)
+        train, val = ((train[0][members], train[1][members]) for members in (fitted, held_out))
     run.progress.start(f"{run.label}: probe on {target or run.recipe.data.name}", NUM_STRENGTHS)
-    (fit_x, fit_y), (val_x, val_y) = parts
-    probe = fit_probe(fit_x, fit_y, val_x, val_y, on_step=lambda done, total: run.progress.advance())
-    assert test.features is not None
-    everything = torch.cat([fit_x, val_x]), torch.cat([fit_y, val_y])
-    num_voting = min(num_neighbours, len(everything[1]))
+    probe = fit_probe(*train, *val, on_step=lambda done, total: run.progress.advance())
+    both = _joined(train, val)
     found = {
-        "accuracy": probe.accuracy(test.features, test.labels),
-        "knn_accuracy": knn_accuracy(*everything, test.features, test.labels, k=num_voting),
+        "accuracy": probe.accuracy(*test),
+        "knn_accuracy": knn_accuracy(*both, *test, k=min(num_neighbours, len(both[1]))),
         "strength": probe.strength,
     }
     if target is None:
-        found["head_accuracy"] = accuracy(test.logits, test.labels)
+        found["head_accuracy"] = accuracy(run.split(split).logits, test[1])
     factors = _factors(run, target)
     found |= {f"r_squared_{name}": value for name, value in factors.items()}
     data = {
         "target": target or run.recipe.data.name,
-        "num_train": len(fit_y),
-        "num_val": len(val_y),
-        "num_test": len(test),
+        "num_train": len(train[1]),
+        "num_val": len(val[1]),
+        "num_test": len(test[1]),
         "strengths": [float(strength) for strength in probe.strengths],
-        "val_accuracies": [float(found) for found in probe.accuracies],
+        "val_accuracies": list(probe.accuracies),
         "factors": list(factors),
     }
     return {"numbers": numbers(found), "data": data}
 
 
-def _parts(run: RunOutputs, train: Outputs, target: str | None) -> list[tuple[Tensor, Tensor]]:
-    """Features and labels to fit on and to choose by; without a validation split some of the first are held out."""
-    assert train.features is not None
-    if target is not None or run.has_val:
-        val = run.split("val", target)
-        assert val.features is not None
-        return [(train.features, train.labels), (val.features, val.labels)]
-    halves = stratified_split(train.labels, _HELD_OUT, seed=0)
-    return [(train.features[members], train.labels[members]) for members in halves]
+def factor_r_squared(name: str, train: Samples, val: Samples, test: Samples) -> float:
+    """Share of a factor's variance that a linear map of the features explains on ``test``; below 0 if it misleads.
+
+    The strength of the ridge regression is chosen on ``val``, then it is fitted on both. A circular factor (``hue``) is
+    regressed as a point on a circle.
+
+    Example:
+        >>> features = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+        >>> parts = [(part, part[:, 0] - 2 * part[:, 1]) for part in features.split(100)]
+        >>> round(factor_r_squared("x", *parts), 3)
+        1.0
+    """
+    train, val, test = ((features.double(), _points(name, factor)) for features, factor in (train, val, test))
+    scores = [_explained(fit, *val) for fit in _ridge_path(*train)]
+    best = RIDGE_STRENGTHS[scores.index(max(scores))]
+    return _explained(_ridge_path(*_joined(train, val), (best,))[0], *test)
+
+
+def _joined(one: Samples, other: Samples) -> Samples:
+    return torch.cat([one[0], other[0]]), torch.cat([one[1], other[1]])
 
 
 def _factors(run: RunOutputs, target: str | None) -> dict[str, float]:
@@ -94,12 +112,37 @@ def _factors(run: RunOutputs, target: str | None) -> dict[str, float]:
     for factor in sorted(names):
         rows = []
         for name, split in splits.items():
-            outputs = run.split(name, target)
-            assert outputs.features is not None
-            assert outputs.indices is not None
-            rows.append((outputs.features, split.factors[factor][outputs.indices]))
+            indices = run.split(name, target).indices
+            rows.append((run.features(name, target)[0], split.factors[factor][indices]))
         found[factor] = factor_r_squared(factor, *rows)
     return found
+
+
+def _points(name: str, factor: Tensor) -> Tensor:
+    values = factor.double()
+    if name not in CIRCULAR:
+        return values.unsqueeze(1)
+    angle = 2 * math.pi * values / CIRCULAR[name]
+    return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+def _ridge_path(features: Tensor, targets: Tensor, strengths: tuple[float, ...] = RIDGE_STRENGTHS) -> list[Samples]:
+    """Weight and offset for each strength, from one decomposition."""
+    centre, level = features.mean(dim=0), targets.mean(dim=0)
+    centred = features - centre
+    variances, axes = torch.linalg.eigh(centred.T @ centred)
+    variances = variances.clamp(min=0)
+    rotated = axes.T @ (centred.T @ (targets - level))
+    unit = float(variances.mean()) or 1.0
+    weights = [axes @ (rotated / (variances + strength * unit).unsqueeze(1)) for strength in strengths]
+    return [(weight, level - centre @ weight) for weight in weights]
+
+
+def _explained(fit: tuple[Tensor, Tensor], features: Tensor, targets: Tensor) -> float:
+    weight, offset = fit
+    rest = (targets - features @ weight - offset).square().sum()
+    total = (targets - targets.mean(dim=0)).square().sum()
+    return float(1 - rest / total)
 
 
 ANALYSES.register(

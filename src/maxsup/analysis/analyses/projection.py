@@ -1,9 +1,9 @@
 """Three classes seen from the front: samples on the plane through their class templates.
 
 **Templates** (Mueller et al. 2019): the rows of the last layer with the bias as one more coordinate, and features with
-a 1 in its place. The plane goes through the three templates; distances in it are true. **Centroids**: the plane goes
-through the mean features of the three classes in place of the templates, as in the code behind the paper's figure; it
-also works where the head is not an affine map.
+a 1 in its place. The plane goes through the three templates and keeps distances. **Centroids**: the plane goes through
+the mean features of the three classes instead, as in the code behind the paper's figure; this also works where the head
+is not an affine map.
 
 Classes are the three that are confused most, or the three whose mean features point most alike, or named. Runs that
 are compared share classes, samples and axes.
@@ -57,9 +57,7 @@ def compute(
 ) -> Result:
     """Coordinates of training and held-out samples of three classes.
 
-    Args:
-        run: The run.
-        split: Drawn under the training split.
+    Options:
         classes: ``confused``, ``similar``, or three names of classes.
         basis: ``templates`` or ``centroids``; templates if None and the head has them.
         num_samples: Of each class in each split, at most.
@@ -70,12 +68,20 @@ def compute(
     names = pick_classes([outputs], classes)
     chosen = [outputs.class_names.index(name) for name in names]
     used = basis or ("templates" if run.weight is not None else "centroids")
-    plane = _template_plane(run, chosen) if used == "templates" else _centroid_plane(outputs, chosen)
+    if used == "templates":
+        if run.weight is None or run.bias is None:
+            raise ValueError("basis must be centroids for a head without templates; got 'templates'. Leave it out.")
+        plane = Plane(torch.cat([run.weight, run.bias.unsqueeze(1)], dim=1)[chosen])
+    else:
+        features, labels = run.features(split)
+        plane = Plane(torch.stack([features[labels == label].double().mean(dim=0) for label in chosen]))
     found, points = dict[str, float](), {}
     for part in dict.fromkeys(("train", split)):
-        drawn = run.split(part)
-        assert drawn.features is not None
-        groups = [plane.coordinates(drawn.features[_sample(drawn.labels, label, num_samples)]) for label in chosen]
+        features, labels = run.features(part)
+        drawn = [features[_sample(labels, label, num_samples)] for label in chosen]
+        if used == "templates":
+            drawn = [F.pad(rows, (0, 1), value=1.0) for rows in drawn]  # a 1 in the place of the bias
+        groups = [plane.coordinates(rows) for rows in drawn]
         points[part] = [group.tolist() for group in groups]
         spread, gap = _spread(groups)
         ratio = gap / spread if spread else float("nan")
@@ -105,11 +111,7 @@ def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tu
 
 
 class Plane:
-    """A plane through three points, and where other points lie on it.
-
-    Args:
-        corners: Three points, ``(3, D)``; not on one line.
-        has_bias: Whether the last coordinate of the points is a bias, for which samples get a 1.
+    """A plane through three points that do not lie on one line, ``(3, D)``, and where other points lie on it.
 
     Example:
         >>> plane = Plane(torch.tensor([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]))
@@ -117,37 +119,20 @@ class Plane:
         [[0.0, 0.0], [1.0, 0.0]]
     """
 
-    def __init__(self, corners: Tensor, *, has_bias: bool = False) -> None:
-        self._origin = corners.double().mean(dim=0)
-        self._has_bias = has_bias
-        first = corners.double()[1] - corners.double()[0]
-        second = corners.double()[2] - corners.double()[0]
+    def __init__(self, corners: Tensor) -> None:
+        corners = corners.double()
+        first, second = corners[1] - corners[0], corners[2] - corners[0]
         along = F.normalize(first, dim=0)
         across = second - (second @ along) * along
         if not torch.linalg.vector_norm(across) > 1e-6 * torch.linalg.vector_norm(second):
-            raise ValueError("corners of the plane must not lie on one line; got three that do. Choose other classes.")
+            raise ValueError("corners of the plane must not lie on one line. Choose other classes.")
+        self._origin = corners.mean(dim=0)
         self._axes = torch.stack([along, F.normalize(across, dim=0)], dim=1)
-        self.corners = (corners.double() - self._origin) @ self._axes
+        self.corners = self.coordinates(corners)
 
     def coordinates(self, points: Tensor) -> Tensor:
         """Two coordinates a point."""
-        points = points.double()
-        if self._has_bias:
-            points = F.pad(points, (0, 1), value=1.0)
-        return (points - self._origin) @ self._axes
-
-
-def _template_plane(run: RunOutputs, chosen: Sequence[int]) -> Plane:
-    weight, bias = run.weight, run.bias
-    if weight is None or bias is None:
-        raise ValueError("basis must be centroids for a head without templates; got 'templates'. Leave it out.")
-    return Plane(torch.cat([weight, bias.unsqueeze(1)], dim=1)[list(chosen)], has_bias=True)
-
-
-def _centroid_plane(outputs: Outputs, chosen: Sequence[int]) -> Plane:
-    assert outputs.features is not None
-    means = [outputs.features[outputs.labels == label].double().mean(dim=0) for label in chosen]
-    return Plane(torch.stack(means))
+        return (points.double() - self._origin) @ self._axes
 
 
 def _confusion(outputs: Outputs) -> Tensor:

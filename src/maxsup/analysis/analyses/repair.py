@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from maxsup import metrics
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
 from maxsup.figures.calibration import repair_figures
-from maxsup.metrics import (
-    aurc,
-    auroc,
-    brier_score,
-    excess_aurc,
-    expected_calibration_error,
-    fpr95,
-    negative_log_likelihood,
-)
 from maxsup.metrics.facts import numbers
 
 
@@ -22,9 +14,7 @@ def obstacle(run: RunOutputs, *, split: str) -> str | None:
     """Fitting and judging need two different splits."""
     if not run.has_val:
         return "it fits on a validation split, and this run held none out (data.val_share=0)"
-    if split == "val":
-        return "it fits on the validation split and must be judged on another one"
-    return None
+    return "it fits on the validation split and must be judged on another one" if split == "val" else None
 
 
 def compute(run: RunOutputs, *, split: str) -> Result:
@@ -34,21 +24,24 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     cooled = judged.logits.double() / temperature
     ranked = None if power is None else normalized_confidence(judged.logits, power)
     found = {"temperature": temperature, "norm_power": float("nan") if power is None else power}
-    for name, metric in (("nll", negative_log_likelihood), ("ece", expected_calibration_error), ("brier", brier_score)):
-        found[f"{name}_before"] = metric(judged.logits, judged.labels)
-        found[f"{name}_after"] = metric(cooled, judged.labels)
-    for name, rank in (("aurc", aurc), ("excess_aurc", excess_aurc), ("fpr95", fpr95), ("auroc", auroc)):
+    for name, error in (
+        ("nll", metrics.negative_log_likelihood),
+        ("ece", metrics.expected_calibration_error),
+        ("brier", metrics.brier_score),
+    ):
+        found[f"{name}_before"] = error(judged.logits, judged.labels)
+        found[f"{name}_after"] = error(cooled, judged.labels)
+    for name in ("aurc", "excess_aurc", "fpr95", "auroc"):
+        rank = getattr(metrics, name)
         found[f"{name}_before"] = rank(judged.logits, judged.labels)
         found[f"{name}_after"] = rank(judged.logits, judged.labels, ranked)
-    return {
-        "numbers": numbers(found),
-        "data": {
-            "num_fitted": len(val),
-            "num_fitted_errors": int((val.logits.argmax(dim=1) != val.labels).sum()),
-            "num_judged": len(judged),
-            "norm_power": power,
-        },
+    data = {
+        "num_fitted": len(val),
+        "num_fitted_errors": int((val.logits.argmax(dim=1) != val.labels).sum()),
+        "num_judged": len(judged),
+        "norm_power": power,
     }
+    return {"numbers": numbers(found), "data": data}
 
 
 ANALYSES.register(

@@ -1,16 +1,16 @@
 """Dense prediction: how well pixels are labelled, by a segmenter or by a classifier whose backbone is fine-tuned first.
 
-A run that was trained on masks is evaluated as it is. A run of a classifier is the start of one: ``recipe`` names a
-recipe for data with masks, which is trained with the run's backbone and seed in ``RUN/segmentation/`` (and goes on
-there after an interruption), as in the paper's segmentation table. All numbers come from one confusion matrix over the
+A run that was trained on masks is evaluated as it is. A classifier is fine-tuned first, as in the paper's segmentation
+table: ``recipe`` names a recipe for data with masks, which is trained with the run's backbone and seed in
+``RUN/segmentation/`` (where it continues after an interruption). All numbers come from one confusion matrix over the
 split:
 
 - **miou**: mean intersection over union of the classes, whole images at their own scale;
 - **miou_multiscale**: the same from several scales, mirrored too, where ``scales`` and ``flip`` ask for it;
 - **accuracy**, **class_accuracy**: of pixels, and its mean over classes;
-- **majority_miou**: what the commonest class everywhere would get.
+- **majority_miou**: what the most frequent class everywhere would get.
 
-Pictures and the intersection over union of each class are those of all views that were asked for, and say how many.
+Pictures and the intersection over union of each class are those of all requested views.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maxsup.analysis.nested_training import trained
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.config import Recipe
@@ -55,9 +54,7 @@ def compute(
 ) -> Result:
     """Numbers of the masks of a split, and pictures of a few of them.
 
-    Args:
-        run: A run on masks, or a classifier to fine-tune.
-        split: Which images.
+    Options:
         recipe: What to fine-tune a classifier with; its model's backbone becomes that of the run.
         overrides: ``key.sub=value`` each, for that recipe.
         target: Data with masks in the place of that recipe's.
@@ -75,33 +72,48 @@ def compute(
         raise DataError(f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.")
     num_shown = min(num_images, len(images))
     shown = [place * len(images) // num_shown for place in range(num_shown)]
-    found: dict[int, Tensor] = {}
+    predicted: dict[int, Tensor] = {}
 
-    def keep(index: int, prediction: Tensor) -> None:
+    def keep(index: int, mask: Tensor) -> None:
         if index in shown:
-            found[index] = prediction
+            predicted[index] = mask
 
-    # Pictures and classes are those of the last evaluation, with all views.
+    def evaluate(views: Views) -> tuple[dict[str, Any], list[float]]:
+        pipeline = segmented.pipeline(images)
+        assert isinstance(pipeline, MaskPipeline)
+        words = f"{len(views)} views" if len(views) > 1 else "one view"
+        what = f"{segmented.label}: masks of {bundle.name}, {split} split, {words} an image"
+        segmented.progress.start(what, pipeline.num_batches)
+        measured, sums = evaluate_masks(
+            segmented.segmenter,
+            pipeline,
+            num_classes=bundle.num_classes,
+            views=views,
+            split=split,
+            precision=segmented.recipe.precision,
+            on_batch=segmented.progress.advance,
+            on_prediction=keep,
+        )
+        return measured, sums.class_iou().tolist()
+
     plain, views = recipe_views(segmented.recipe), recipe_views(segmented.recipe, factors, flip)
-    measured, class_iou = _numbers(segmented, images, split, plain, keep)
+    measured, class_iou = evaluate(plain)
     entries = {name: measured[name] for name in ("miou", "accuracy", "class_accuracy", "nll", "majority_miou")}
     if views != plain:
-        several, class_iou = _numbers(segmented, images, split, views, keep)
+        # Pictures and classes are those of the last evaluation, with all views.
+        several, class_iou = evaluate(views)
         entries["miou_multiscale"] = several["miou"]
-    cells = [_cell(images, index, found[index]) for index in shown]
-    return {
-        "numbers": numbers(entries),
-        "data": {
-            "images": bundle.name,
-            "trained_with": segmented.recipe.loss.name,
-            "num_views": len(views),
-            "scales": list(views.scales),
-            "class_names": list(bundle.class_names),
-            "class_iou": class_iou,
-            "indices": shown,
-            "cells": cells,
-        },
+    data = {
+        "images": bundle.name,
+        "trained_with": segmented.recipe.loss.name,
+        "num_views": len(views),
+        "scales": list(views.scales),
+        "class_names": list(bundle.class_names),
+        "class_iou": class_iou,
+        "indices": shown,
+        "cells": [_cell(images, index, predicted[index]) for index in shown],
     }
+    return {"numbers": numbers(entries), "data": data}
 
 
 def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **options: Any) -> str | None:
@@ -121,53 +133,27 @@ def _fine_tuned(run: RunOutputs, name: str, overrides: Sequence[str]) -> RunOutp
     """The segmenter that a classifier's backbone becomes."""
     plan = fine_tuning(run, name, overrides)
     own = plan.model_copy(update={"model": plan.model.model_copy(update={"pretrained": False})})
-    # Named by what is trained, not by where the backbone lies: the folder of a run may move.
+    # Named by what is trained, not by where the backbone is: the folder of a run may move.
     folder = run.run.path / "segmentation" / f"{Path(name).stem}-{run.weights}-{recipe_digest(own)}"
-    what = f"fine-tuning on {plan.data.name}"
-    return trained(run, plan, folder, name=Path(name).stem, what=what)
+    return run.trained(plan, folder, name=Path(name).stem, what=f"fine-tuning on {plan.data.name}")
 
 
 def fine_tuning(run: RunOutputs, name: str, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe that fine-tunes a run: its backbone with its options and weights, its seed, its data root."""
-    own = run.recipe
-    asked = load_recipe(name, list(overrides))
-    options = asked.model.options
-    # What the recipe says of the same backbone is meant for the fine-tuning, for instance another drop path.
-    is_same = options.get("backbone") == own.model.name
-    changes = options.get("backbone_options", {}) if is_same else {}
-    backbone = {"backbone": own.model.name, "backbone_options": {**own.model.options, **changes}}
-    if not is_same:
-        options = {key: value for key, value in options.items() if key != "out_indices"}
-    data = asked.data if asked.data.root or not own.data.root else asked.data.model_copy(update={"root": own.data.root})
+    own, asked = run.recipe, load_recipe(name, list(overrides))
+    options = dict(asked.model.options)
+    backbone_options = dict(own.model.options)
+    if options.get("backbone") == own.model.name:
+        # What the recipe says of the same backbone is meant for the fine-tuning, for instance another drop path.
+        backbone_options |= options.get("backbone_options", {})
+    else:
+        options.pop("out_indices", None)
+    options |= {"backbone": own.model.name, "backbone_options": backbone_options}
     model = asked.model.model_copy(
-        update={
-            "options": {**options, **backbone},
-            "pretrained": str(run.run.weights(run.weights).resolve()),
-        }
+        update={"options": options, "pretrained": str(run.run.weights(run.weights).resolve())}
     )
+    data = asked.data.model_copy(update={"root": asked.data.root or own.data.root})
     return asked.model_copy(update={"data": data, "model": model, "seed": own.seed, "threads": own.threads})
-
-
-def _numbers(
-    run: RunOutputs, images: MaskSplit, split: str, views: Views, keep: Any
-) -> tuple[dict[str, Any], list[float]]:
-    pipeline = run.pipeline(images)
-    assert isinstance(pipeline, MaskPipeline)
-    words = f"{len(views)} views" if len(views) > 1 else "one view"
-    run.progress.start(
-        f"{run.label}: masks of {run.bundle.name}, {split} split, {words} an image", pipeline.num_batches
-    )
-    numbers, sums = evaluate_masks(
-        run.segmenter,
-        pipeline,
-        num_classes=run.bundle.num_classes,
-        views=views,
-        split=split,
-        precision=run.recipe.precision,
-        on_batch=run.progress.advance,
-        on_prediction=keep,
-    )
-    return numbers, sums.class_iou().tolist()
 
 
 def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:
@@ -182,7 +168,7 @@ def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:
 
 
 def _cell(images: MaskSplit, index: int, prediction: Tensor) -> dict[str, str]:
-    """An image, its mask and what was predicted, as text; small enough for a page."""
+    """An image, its mask and the prediction as text, small enough for a page."""
     image, mask, _ = images.reader(images.samples[index])
     return {
         "image": encoded(np.asarray(image)),
@@ -192,7 +178,7 @@ def _cell(images: MaskSplit, index: int, prediction: Tensor) -> dict[str, str]:
 
 
 def _small(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A mask as its picture will be stored: of every few pixels one, never a mean of class numbers."""
+    """A mask at the size at which its picture is stored: every few pixels one, never a mean of class numbers."""
     height, width = mask.shape
     factor = max(1.0, max(height, width) / MAX_SIDE)
     rows, columns = (

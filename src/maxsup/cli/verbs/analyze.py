@@ -9,52 +9,46 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maxsup.cli import say
 from maxsup.cli.completion import complete_analyses
-from maxsup.cli.options import DataRootOption, JsonOption, SplitOption, WeightsOption, print_json, with_data_root
+from maxsup.cli.options import DataRootOption, JsonOption, SplitOption, WeightsOption, split_words, with_data_root
+from maxsup.cli.printing import create_table, print_json
+from maxsup.cli.shorthands import argument, option
 
 if TYPE_CHECKING:
     from maxsup.analysis import Analyzed
 
-Row = list[str]
+_WORDS = (
+    "Run directories; and options of analyses, such as probe.target=cifar100, or changes to the recipe, such as "
+    "data.name=cifar10_c."
+)
+_WHAT = "From `maxsup ls analyses`, separated by commas; else all that apply."
 
 
 def analyze(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN|KEY=VALUE",
-            help="Run directories; and options of analyses, such as probe.target=cifar100, or changes to the recipe, "
-            "such as data.name=cifar10_c.",
-        ),
-    ],
-    what: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="From `maxsup ls analyses`, separated by commas; else all that apply.",
-            autocompletion=complete_analyses,
-        ),
-    ] = None,
+    words: Annotated[list[str], argument("RUN|KEY=VALUE", _WORDS)],
+    what: Annotated[str | None, option("NAMES", _WHAT, complete_analyses)] = None,
     split: SplitOption = "test",
     weights: WeightsOption = "last",
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For figures; by default RUN/figures, or ./figures for several.")
+        Path | None, option("DIR", "For figures; by default RUN/figures, or ./figures for several.")
     ] = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Analyse runs: collapse, probes, pictures, calibration, repair. Numbers go to RUN/analysis."""
-    paths, settings = _sorted_words(words)
-    # Late: a mistake among the words above is said before torch is paid for.
+    paths, settings = split_words(words)
+    if not paths:
+        raise ValueError("analyze needs a run. Name the directory that maxsup train printed.")
+    # Late: a mistake among the words above is reported before torch is imported, which takes seconds.
     from maxsup.analysis import analyze as run_analyses
     from maxsup.training.reading import check_evaluated
 
     options, overrides = _sorted_settings(settings)
     check_evaluated(overrides)
-    names = None if what is None else [name.strip() for name in what.split(",")]
     done = run_analyses(
         paths,
-        names,
+        None if what is None else [name.strip() for name in what.split(",")],
         output=output,
         split=split,
         weights=weights,
@@ -62,21 +56,18 @@ def analyze(
         options=options,
     )
     if as_json:
-        print_json(_summary(done))
+        kept = ("facts", "options", "numbers")
+        results = {
+            name: {label: {key: result[key] for key in kept} for label, result in found.items()}
+            for name, found in done.results.items()
+        }
+        print_json({"results": results, "skipped": done.skipped, "files": [str(path) for path in done.files]})
     else:
         _print(done)
     for sentence in done.skipped:
-        print(f"maxsup: {sentence}", file=sys.stderr)
+        say(sentence)
     if not done.results:
         raise typer.Exit(2)
-
-
-def _sorted_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Run directories, and words of the form key=value."""
-    paths = [word for word in words if "=" not in word or Path(word).exists()]
-    if not paths:
-        raise ValueError("RUN must be given at least once; got none. Name the directory that maxsup train printed.")
-    return paths, [word for word in words if word not in paths]
 
 
 def _sorted_settings(settings: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -101,15 +92,6 @@ def _sorted_settings(settings: Sequence[str]) -> tuple[dict[str, dict[str, Any]]
     return options, overrides
 
 
-def _summary(done: Analyzed) -> dict[str, Any]:
-    kept = ("facts", "options", "numbers")
-    results = {
-        name: {label: {key: result[key] for key in kept} for label, result in found.items()}
-        for name, found in done.results.items()
-    }
-    return {"results": results, "skipped": done.skipped, "files": [str(path) for path in done.files]}
-
-
 def _print(done: Analyzed) -> None:
     for name, results in done.results.items():
         facts = next(iter(results.values()))["facts"]
@@ -117,15 +99,14 @@ def _print(done: Analyzed) -> None:
         _print_table(title, _table(results))
     figures = sorted({str(path.parent) for path in done.files if path.suffix == ".png"})
     if figures:
-        typer.echo(f"figures: {', '.join(figures)}")
-        typer.echo("numbers: analysis/ in each run directory")
+        typer.echo(f"figures: {', '.join(figures)}\nnumbers: analysis/ in each run directory")
 
 
-def _table(results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """A header and a row a number; of a single run its interval too."""
+def _table(results: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A header, and a row for each number; for a single run with its interval."""
     names = list(dict.fromkeys(name for result in results.values() for name in result["numbers"]))
     is_single = len(results) == 1
-    rows: list[Row] = [["", *results, *(["95 % interval"] if is_single else []), "better"]]
+    rows = [["", *results, *(["95 % interval"] if is_single else []), "better"]]
     for name in names:
         entries = [result["numbers"].get(name, {}) for result in results.values()]
         entry = next(entry for entry in entries if entry)
@@ -134,8 +115,7 @@ def _table(results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
             has_interval = entry.get("low") is not None
             cells.append(f"{_text(entry['low'])} to {_text(entry['high'])}" if has_interval else "")
         unit = f" ({entry['unit']})" if entry["unit"] else ""
-        direction = "" if entry["direction"] == "none" else entry["direction"]
-        rows.append([name + unit, *cells, direction])
+        rows.append([name + unit, *cells, "" if entry["direction"] == "none" else entry["direction"]])
     return rows
 
 
@@ -145,31 +125,24 @@ def _text(value: float | None) -> str:
         return "-"
     if value == int(value) and abs(value) >= 1:
         return str(int(value))
-    if value and not 5e-4 <= abs(value) < 1e4:
-        return f"{value:.2e}"
-    return f"{value:.4f}"
+    return f"{value:.2e}" if value and not 5e-4 <= abs(value) < 1e4 else f"{value:.4f}"
 
 
-def _print_table(title: str, rows: list[Row]) -> None:
+def _print_table(title: str, rows: list[list[str]]) -> None:
     header, *body = rows
+    last = len(header) - 1
     if sys.stdout.isatty():
-        from rich import box
         from rich.console import Console
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-        for place, name in enumerate(header):
-            table.add_column(Text(name), justify="left" if place in (0, len(header) - 1) else "right", overflow="fold")
+        table = create_table(header, left=(0, last), title=Text(title), title_justify="left")
         for row in body:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*map(Text, row))
         Console(highlight=False).print(table)
-        typer.echo("")
-        return
-    widths = [max(len(row[place]) for row in rows) for place in range(len(header))]
-    typer.echo(title)
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        cells[-1] = row[-1]
-        typer.echo("  ".join(cells).rstrip())
+    else:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        typer.echo(title)
+        for row in rows:
+            inner = [cell.rjust(width) for cell, width in zip(row[1:last], widths[1:last], strict=True)]
+            typer.echo("  ".join([row[0].ljust(widths[0]), *inner, row[last]]).rstrip())
     typer.echo("")

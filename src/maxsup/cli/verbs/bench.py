@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.options import JsonOption, show
+from maxsup.cli.options import JsonOption
+from maxsup.cli.printing import show
+from maxsup.cli.shorthands import flag, option
 from maxsup.core.checks import check_choice
 
 if TYPE_CHECKING:
@@ -19,22 +21,21 @@ DEVICES = {"cpu": "cpu", "cuda": "cuda"}
 DTYPES = ("float32", "bfloat16")
 YARDSTICK = "torch label smoothing"
 MAX_SIDE = 10**9
-"""Of the logits: beyond it their size in bytes is no longer a number that torch can count to."""
+"""Most samples or classes: beyond it, torch cannot count the bytes of the logits."""
 
 
 def bench(
-    device: Annotated[str, typer.Option(metavar="|".join(DEVICES), help="Where to run.")] = "cpu",
+    device: Annotated[str, option("|".join(DEVICES), "Where to run.")] = "cpu",
     classes: Annotated[int, typer.Option(min=2, max=MAX_SIDE, help="Number of classes.")] = 1000,
     batch: Annotated[int, typer.Option(min=1, max=MAX_SIDE, help="Number of samples.")] = 256,
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the logits.")] = "float32",
-    compiled: Annotated[bool, typer.Option("--compile", help="Each through torch.compile too.")] = False,
+    dtype: Annotated[str, option("|".join(DTYPES), "Type of the logits.")] = "float32",
+    compiled: Annotated[bool, flag("--compile", "Each through torch.compile too.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="How often each takes its turn.")] = 15,
     as_json: JsonOption = False,
 ) -> None:
     """Measure time and memory of MaxSup beside label smoothing."""
     check_choice("device", device, tuple(DEVICES))
     check_choice("dtype", dtype, DTYPES)
-    # Late: this import costs torch.
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -49,27 +50,22 @@ def bench(
     show(result, _lines(result), as_json=as_json)
 
 
-def _losses() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
-    from maxsup.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
-    from maxsup.functional import maxsup_cross_entropy
+def _measured(device: str, shape: tuple[int, int], dtype: str, compiled: bool, rounds: int) -> dict[str, Any]:
+    import torch
 
-    return {
+    from maxsup.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
+    from maxsup.bench.peak_memory import peak_memory
+    from maxsup.bench.timing import interleaved_times, one_thread, time_ratio
+    from maxsup.core.repro import environment
+    from maxsup.functional import maxsup_cross_entropy
+    from maxsup.losses.computing.forms import default_form
+
+    losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "torch cross-entropy": torch_cross_entropy,
         YARDSTICK: torch_label_smoothing,
         "naive MaxSup": naive_maxsup,
         "maxsup": maxsup_cross_entropy,
     }
-
-
-def _measured(device: str, shape: tuple[int, int], dtype: str, compiled: bool, rounds: int) -> dict[str, Any]:
-    import torch
-
-    from maxsup.bench.peak_memory import peak_memory
-    from maxsup.bench.timing import interleaved_times, one_thread, time_ratio
-    from maxsup.core.repro import environment
-    from maxsup.losses.computing.forms import default_form
-
-    losses = _losses()
     if compiled:
         losses |= {f"{name}, compiled": torch.compile(loss, dynamic=False) for name, loss in losses.items()}
     logits = (3.0 * torch.randn(shape)).to(DEVICES[device], getattr(torch, dtype)).requires_grad_()

@@ -5,48 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from maxsup.cli import studies
 from maxsup.cli.completion import complete_loss, complete_losses, complete_recipe
 from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments
+from maxsup.cli.shorthands import option
+
+_LOSSES = (
+    "Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that the data can be "
+    "trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty."
+)
 
 
 def compare(
     overrides: OverrideArguments = None,
     data: Annotated[str, DATA] = "synthetic",
     model: ModelOption = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(metavar="RECIPE", help="What all runs share; chosen by the data.", autocompletion=complete_recipe),
-    ] = None,
-    losses: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that "
-            "the data can be trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty.",
-            autocompletion=complete_losses,
-        ),
-    ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="N", help="Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")
-    ] = "6",
+    recipe: Annotated[str | None, option("RECIPE", "What all runs share; chosen by the data.", complete_recipe)] = None,
+    losses: Annotated[str | None, option("NAMES", _LOSSES, complete_losses)] = None,
+    seeds: Annotated[str, option("N", "Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")] = "6",
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LOSS",
-            help="What others are compared with, as in --losses; ls by default.",
-            autocompletion=complete_loss,
-        ),
+        str | None, option("LOSS", "What others are compared with, as in --losses; ls by default.", complete_loss)
     ] = None,
     tune: Annotated[
-        str | None,
-        typer.Option(metavar="alpha", help="Every loss gets the same runs to choose its strength on validation."),
+        str | None, option("alpha", "Every loss gets the same runs to choose its strength on validation.")
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Gets report.html, summary.json and the runs.")
-    ] = Path("comparison"),
+    output: Annotated[Path, option("DIR", "Gets report.html, summary.json and the runs.")] = Path("comparison"),
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
@@ -59,8 +42,7 @@ def compare(
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
-    from maxsup.studies.calls import comparison_order
-    from maxsup.studies.orders import carry_out
+    from maxsup.studies.calls import carry_out, comparison_order
 
     order = comparison_order(
         data,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from maxsup.cli.options import DataRootOption, JsonOption, print_json, with_data_root
+from maxsup.cli.options import DataRootOption, JsonOption, refuse_strangers, split_words, with_data_root
+from maxsup.cli.printing import print_indented, print_json
+from maxsup.cli.shorthands import argument, option
 
 if TYPE_CHECKING:
     from maxsup.diagnosis import Diagnosis
@@ -15,44 +15,26 @@ if TYPE_CHECKING:
 
     Found = tuple[Diagnosis, str, dict[str, str]]
 
-# Their outputs show label smoothing best; of more images the held-out ones have to do.
+# Outputs on training images show label smoothing best; if there are more than this, held-out images have to do.
 _MAX_TRAINING_IMAGES = 20_000
 _COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yellow", "error": "red"}
+_CLASS_NAMES = "One name a line, in the order of the outputs, or JSON of both."
+_MODEL = "Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
+_WEIGHTS = "Of a checkpoint, else the published ones; or which of a run's."
+_DATA = "For a checkpoint: folder:PATH with a folder a class, or another."
 
 
 def diagnose(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN|KEY=VALUE", help="A run directory, and changes to its recipe.")
-    ] = None,
-    logits: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Logits (N, K): .npy, .npz, .safetensors or .csv.")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="FILE", help="True classes (N); else those in the logits' file.")
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Input of the last layer (N, D), if at hand.")
-    ] = None,
-    class_names: Annotated[
-        str | None, typer.Option(metavar="FILE", help="One name a line, in the order of the outputs, or JSON of both.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours.",
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|last|best", help="Of a checkpoint, else the published ones; or which of a run's."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For a checkpoint: folder:PATH with a folder a class, or another."),
-    ] = None,
-    split: Annotated[str | None, typer.Option(metavar="train|val|test", help="Which images; test by default.")] = None,
-    output: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("diagnosis.html"),
+    words: Annotated[list[str] | None, argument("RUN|KEY=VALUE", "A run directory, and changes to its recipe.")] = None,
+    logits: Annotated[str | None, option("FILE", "Logits (N, K): .npy, .npz, .safetensors or .csv.")] = None,
+    labels: Annotated[str | None, option("FILE", "True classes (N); else those in the logits' file.")] = None,
+    features: Annotated[str | None, option("FILE", "Input of the last layer (N, D), if at hand.")] = None,
+    class_names: Annotated[str | None, option("FILE", _CLASS_NAMES)] = None,
+    model: Annotated[str | None, option("NAME", _MODEL)] = None,
+    weights: Annotated[str | None, option("FILE|last|best", _WEIGHTS)] = None,
+    data: Annotated[str | None, option("NAME", _DATA)] = None,
+    split: Annotated[str | None, option("train|val|test", "Which images; test by default.")] = None,
+    output: Annotated[Path, option("FILE", "The page.")] = Path("diagnosis.html"),
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,21 +42,26 @@ def diagnose(
 
     Label smoothing, confidence on errors, calibration, selection and collapse, each with a verdict and a page of all.
     """
-    run, overrides = _run_and_overrides(words or [])
+    runs, overrides = split_words(words or [])
+    if len(runs) > 1:
+        raise ValueError(f"run must be one directory; got {len(runs)}: {', '.join(runs)}. Diagnose them one by one.")
+    run = runs[0] if runs else None
     overrides = with_data_root(overrides, data_root)
     inputs = {"a run": run, "--logits": logits, "--model": model}
-    given = [name for name, value in inputs.items() if value is not None]
-    if len(given) != 1:
+    given, *others = [name for name, value in inputs.items() if value is not None] or ["none"]
+    if others or given == "none":
         raise ValueError(
             "input must be one of a run, --logits with --labels, or --model with --data; "
-            f"got {' and '.join(given) or 'none'}. Write for instance maxsup diagnose --logits l.npy --labels y.npy; "
+            f"got {' and '.join([given, *others])}. Write for instance maxsup diagnose --logits l.npy --labels y.npy; "
             "maxsup train digits_cnn epochs=3 --output runs/first makes a run to look at in seconds."
         )
-    _refuse_strangers(given[0], {"--labels": labels, "--features": features}, ["--logits"])
-    _refuse_strangers(given[0], {"--class-names": class_names}, ["--logits", "--model"])
-    _refuse_strangers(given[0], {"--data": data}, ["--model"])
-    settings = {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}
-    _refuse_strangers(given[0], settings, ["a run", "--model"])
+    for owners, options in (
+        (["--logits"], {"--labels": labels, "--features": features}),
+        (["--logits", "--model"], {"--class-names": class_names}),
+        (["--model"], {"--data": data}),
+        (["a run", "--model"], {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}),
+    ):
+        refuse_strangers(options, " or ".join(owners), has_needed=given in owners, found=f"with {given}")
     if run is not None:
         found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
     elif logits is not None:
@@ -85,8 +72,11 @@ def diagnose(
         print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
     else:
         _print(found, facts, output)
-    # At the end: where the page cannot be written, the numbers have been printed.
-    _write(output, found, source, facts)
+    # At the end: the numbers are printed even if the page cannot be written.
+    from maxsup.core.files.storage import write_file
+    from maxsup.reports.diagnosis import diagnosis_page
+
+    write_file(output, diagnosis_page(found, source=source, facts=facts).encode())
 
 
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
@@ -103,7 +93,7 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
         found = _diagnosis(
             judged,
             validation=validation and (validation.logits, validation.labels),
-            train=(training.logits, training.labels) if training else None,
+            train=training and (training.logits, training.labels),
             weight=outputs.weight,
             bias=outputs.bias,
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
@@ -133,7 +123,7 @@ def _of_checkpoint(
 
     if data is None:
         raise ValueError(
-            "--model must come with --data; got none. "
+            "--model must come with --data. "
             "Write for instance --model timm:resnet50 --weights file.safetensors --data folder:PATH."
         )
     with create_display() as progress:
@@ -150,35 +140,8 @@ def _diagnosis(outputs: Outputs, **settings: Any) -> Diagnosis:
     return diagnose(outputs.logits, outputs.labels, outputs.features, outputs.class_names, **settings)
 
 
-def _run_and_overrides(words: list[str]) -> tuple[str | None, list[str]]:
-    """The run directory among the words, if any; a directory may have an = in its name."""
-    runs = [word for word in words if "=" not in word or Path(word).is_dir()]
-    if len(runs) > 1:
-        raise ValueError(f"run must be one directory; got {len(runs)}: {', '.join(runs)}. Diagnose them one by one.")
-    return (runs[0] if runs else None), [word for word in words if word not in runs]
-
-
-def _refuse_strangers(given: str, options: dict[str, str | None], owners: list[str]) -> None:
-    """No option is silently ignored."""
-    for option, value in options.items():
-        if value is not None and given not in owners:
-            raise ValueError(
-                f"{option} must come with {' or '.join(owners)}; got {value!r} with {given}. Leave it out."
-            )
-
-
-def _write(path: Path, found: Diagnosis, source: str, facts: dict[str, str]) -> None:
-    from maxsup.core.files.storage import make_folder, replace_bytes
-    from maxsup.reports.diagnosis import diagnosis_page
-
-    page = diagnosis_page(found, source=source, facts=facts).encode()
-    make_folder(path.parent)
-    replace_bytes(path, page)
-
-
 def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
     from rich.console import Console
-    from rich.padding import Padding
     from rich.text import Text
 
     from maxsup.core.finding import LEVELS
@@ -189,10 +152,8 @@ def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
         if name in facts:
             console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
     for finding in found.findings:
-        console.print()
         level = Text(LEVELS[finding.level], style=f"bold {_COLORS[finding.level]}")
-        console.print(Text.assemble(level, "  ", (finding.topic, "bold")))
-        console.print(Padding(Text(finding.sentence), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"Next: {finding.advice}", style="dim"), (0, 0, 0, 2)))
-    console.print()
-    console.print(f"page: {page}", markup=False, soft_wrap=True)
+        console.print(Text.assemble("\n", level, "  ", (finding.topic, "bold")))
+        print_indented(console, finding.sentence, 2)
+        print_indented(console, f"Next: {finding.advice}", 2, style="dim")
+    console.print(f"\npage: {page}", markup=False, soft_wrap=True)

@@ -5,28 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from maxsup.cli.options import (
-    DataRootOption,
-    JsonOption,
-    OverrideArguments,
-    SplitOption,
-    WeightsOption,
-    percent,
-    show,
-    with_data_root,
-)
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, SplitOption, WeightsOption, with_data_root
+from maxsup.cli.printing import percent, show
+from maxsup.cli.shorthands import argument, flag
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Annotated[Path, argument("RUN", "A run directory.")],
     overrides: OverrideArguments = None,
     split: SplitOption = "test",
     weights: WeightsOption = "last",
-    corruptions: Annotated[
-        bool, typer.Option("--corruptions", help="Every corruption at every severity of the split too.")
-    ] = False,
+    corruptions: Annotated[bool, flag("--corruptions", "Every corruption at every severity of the split too.")] = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,38 +32,28 @@ def evaluate(
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{result['data']}, {result['split']} split, {result['n']} images, "
-        f"{result['weights']} weights of {result['run']}",
-        *(_mask_lines(result) if "miou" in result else _label_lines(result)),
-    ]
-    for name, accuracy in result.get("groups", {}).items():
-        lines.append(f"{name + ' shot':<15} {percent(accuracy)}")
-    if "corrupted" in result:
-        mean = result["corrupted"]
-        lines.append(
-            f"corrupted       {percent(mean['accuracy'])} accuracy, nll {mean['nll']:.4f}, ece {mean['ece']:.4f} "
-            f"(mean of {len(result['corruptions'])} sets)"
-        )
+    accuracy, nll = percent(result["accuracy"]), f"{result['nll']:.4f}"
+    if "miou" in result:
+        baseline = f"(commonest class everywhere: {percent(result['majority_miou'])})"
+        rows = {
+            "mIoU": f"{percent(result['miou'])} {baseline}",
+            "pixel accuracy": accuracy,
+            "class accuracy": percent(result["class_accuracy"]),
+            "nll": nll,
+        }
+    else:
+        right, wrong = percent(result["confidence_correct"]), percent(result["confidence_wrong"])
+        rows = {
+            "accuracy": f"{accuracy} (top 5: {percent(result['accuracy_top5'])})",
+            "nll": nll,
+            "ece": f"{result['ece']:.4f} (15 bins)",
+            "confidence": f"{right} where right, {wrong} where wrong",
+        }
+    rows |= {f"{name} shot": percent(share) for name, share in result.get("groups", {}).items()}
+    if mean := result.get("corrupted"):
+        numbers = f"{percent(mean['accuracy'])} accuracy, nll {mean['nll']:.4f}, ece {mean['ece']:.4f}"
+        rows["corrupted"] = f"{numbers} (mean of {len(result['corruptions'])} sets)"
     if result["missing"]:
-        lines.append(f"missing         {result['missing']} images could not be read")
-    return lines
-
-
-def _label_lines(result: dict[str, Any]) -> list[str]:
-    return [
-        f"accuracy        {percent(result['accuracy'])} (top 5: {percent(result['accuracy_top5'])})",
-        f"nll             {result['nll']:.4f}",
-        f"ece             {result['ece']:.4f} (15 bins)",
-        f"confidence      {percent(result['confidence_correct'])} where right, "
-        f"{percent(result['confidence_wrong'])} where wrong",
-    ]
-
-
-def _mask_lines(result: dict[str, Any]) -> list[str]:
-    return [
-        f"mIoU            {percent(result['miou'])} (commonest class everywhere: {percent(result['majority_miou'])})",
-        f"pixel accuracy  {percent(result['accuracy'])}",
-        f"class accuracy  {percent(result['class_accuracy'])}",
-        f"nll             {result['nll']:.4f}",
-    ]
+        rows["missing"] = f"{result['missing']} images could not be read"
+    what = f"{result['data']}, {result['split']} split, {result['n']} images, {result['weights']} weights"
+    return [f"{what} of {result['run']}", *(f"{name:<15} {text}" for name, text in rows.items())]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from maxsup.cli.options import JsonOption, show
+from maxsup.cli import say
+from maxsup.cli.options import JsonOption
+from maxsup.cli.printing import show
+from maxsup.cli.shorthands import option
 
 _NAME = "maxsup-explore.html"
 
 
 def explore(
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page there, an .html file, and open nothing.")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "Write the page there, an .html file, and open nothing.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Open a page on which you play with the losses.
@@ -25,7 +24,7 @@ def explore(
     """
     import webbrowser
 
-    from maxsup.core.files.storage import make_folder, replace_bytes
+    from maxsup.core.files.storage import write_file
     from maxsup.reports.explore import explore_page
 
     # Here, not in a temporary folder, which browsers in a sandbox cannot read.
@@ -34,9 +33,8 @@ def explore(
         file /= _NAME
     if file.suffix not in (".html", ".htm"):
         raise ValueError(f"output must be an .html file or a folder; got {str(file)!r}. Write {file}.html.")
-    make_folder(file.parent)
-    replace_bytes(file, explore_page().encode())
+    write_file(file, explore_page().encode())
     is_open = output is None and webbrowser.open(file.absolute().as_uri())
     show({"path": str(file), "is_open": is_open}, [str(file)], as_json=as_json)
     if output is None and not is_open:
-        typer.echo(f"maxsup: no browser was found; open {file.absolute()} in one.", err=True)
+        say(f"no browser was found; open {file.absolute()} in one.")

@@ -8,32 +8,27 @@ from typing import Annotated
 
 import typer
 
-from maxsup.cli.options import JsonOption, show
+from maxsup.cli.options import JsonOption, refuse_strangers
+from maxsup.cli.printing import show
+from maxsup.cli.shorthands import argument, flag, option
 
 KINDS = ("card", "logbook")
 _LISTING = ".export.json"
 
 
 def export(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="A run for a card; comparisons or studies for a logbook.")
-    ],
-    to: Annotated[
-        str, typer.Option(metavar="card|logbook", help="A model card with its weights, or a page for each question.")
-    ],
+    folders: Annotated[list[Path], argument("DIR", "A run for a card; comparisons or studies for a logbook.")],
+    to: Annotated[str, option("card|logbook", "A model card with its weights, or a page for each question.")],
     output: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A new folder; by default card or logbook in the first directory."),
+        Path | None, option("DIR", "A new folder; by default card or logbook in the first directory.")
     ] = None,
-    weights: Annotated[str | None, typer.Option(metavar="last|best", help="Of a card; last by default.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="The test data's name on the hub, for .eval_results.")
-    ] = None,
+    weights: Annotated[str | None, option("last|best", "Of a card; last by default.")] = None,
+    dataset: Annotated[str | None, option("OWNER/NAME", "The test data's name on the hub, for .eval_results.")] = None,
     licence: Annotated[
         str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Write into a folder that holds something; an earlier export is replaced.")
+        bool, flag("--force", "Write into a folder that holds something; an earlier export is replaced.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,21 +48,19 @@ def export(
         _require_empty(target, force=force)
         written = write_card(folders[0], target, weights=weights or "last", dataset=dataset, licence=licence)
     else:
-        for option, value in {"--weights": weights, "--dataset": dataset, "--license": licence}.items():
-            if value is not None:
-                raise ValueError(f"{option} must come with --to card; got {value!r} with a logbook. Leave it out.")
+        of_card = {"--weights": weights, "--dataset": dataset, "--license": licence}
+        refuse_strangers(of_card, "--to card", has_needed=False, found="with a logbook")
         from maxsup.reports.export.logbook import write_logbook
         from maxsup.studies.comparison import command_of
         from maxsup.studies.execution.study_folder import read_folder
-        from maxsup.studies.outcome import kind_of
         from maxsup.studies.results import summarize
 
         found = [read_folder(folder) for folder in folders]
         _require_empty(target, force=force)
         for folder in found:
-            summarize(folder, kind=kind_of(folder))
+            summarize(folder)
         written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
-    _forget_earlier_export(target, written)
+    _remove_earlier_export(target, written)
     files = [str(path) for path in written]
     advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []
     show({"files": files}, [*files, *advice], as_json=as_json)
@@ -82,7 +75,7 @@ def _require_empty(folder: Path, *, force: bool) -> None:
         )
 
 
-def _forget_earlier_export(folder: Path, written: list[Path]) -> None:
+def _remove_earlier_export(folder: Path, written: list[Path]) -> None:
     """Remove what an earlier export left in the folder and this one did not write; files of others stay."""
     from maxsup.core.files.reading import read_json
     from maxsup.core.files.storage import replace_bytes

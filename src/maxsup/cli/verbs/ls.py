@@ -3,76 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
 from maxsup.cli.completion import complete_kind
 from maxsup.cli.listings import KINDS, Row, read_rows
+from maxsup.cli.printing import create_table
+from maxsup.cli.shorthands import argument, flag
 from maxsup.core.checks import check_choice
 
 _INDENT = "    "
 
 
-class Listing(NamedTuple):
-    """How rows of one kind look: in a table of these cells, or as cards.
-
-    Where the table is too wide, cells move under one another until ``num_narrow`` columns are left.
-    """
-
-    cells: Callable[[Row], dict[str, str]] | None
-    num_narrow: int = 3
-
-
-def _loss_cells(row: Row) -> dict[str, str]:
-    return {
-        "name": row["name"],
-        "default": "-" if row["strength"] is None else f"{row['strength']} {row['default']:g}",
-        "formula": row["formula"],
-        "source": row["source"],
-        "needs": ", ".join(row["needs"]) or "-",
-    }
+_COLUMNS = {
+    "losses": ("name", "default", "formula", "source", "needs"),
+    "models": ("name", "about", "source"),
+    "data": ("name", "images", "source", "options"),
+    "analyses": ("name", "gives", "paper", "options"),
+}
+# Where a table is too wide, cells move under one another until this many columns are left.
+_NUM_NARROW = {"losses": 3, "models": 3, "data": 2, "analyses": 2}
 
 
-def _options(row: Row) -> str:
-    """Options with their defaults as a recipe would write them, long lists as how many they are."""
-    return ", ".join(f"{name}={_default(value)}" for name, value in row["options"].items()) or "-"
+def _cell(row: Row, column: str) -> str:
+    match column:
+        case "default":
+            return "-" if row["strength"] is None else f"{row['strength']} {row['default']:g}"
+        case "needs":
+            return ", ".join(row["needs"]) or "-"
+        case "options":
+            return ", ".join(f"{name}={_default(value)}" for name, value in row["options"].items()) or "-"
+        case _:
+            return str(row["summary" if column == "gives" else column])
 
 
 def _default(value: Any) -> str:
-    if isinstance(value, tuple | list):
+    """The default of an option as a recipe would write it; for a long list only its length."""
+    if isinstance(value, list):
         return f"({len(value)} of them)" if len(value) > 5 else f"[{', '.join(map(_default, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return "-" if value is None else str(value)
 
 
-def _data_cells(row: Row) -> dict[str, str]:
-    return {"name": row["name"], "images": row["images"], "source": row["source"], "options": _options(row)}
-
-
-def _analysis_cells(row: Row) -> dict[str, str]:
-    return {"name": row["name"], "gives": row["summary"], "paper": row["paper"], "options": _options(row)}
-
-
-def _plain_cells(row: Row) -> dict[str, str]:
-    return {header: str(cell) for header, cell in row.items()}
-
-
-LISTINGS = {
-    "losses": Listing(_loss_cells),
-    "models": Listing(_plain_cells),
-    "data": Listing(_data_cells, num_narrow=2),
-    "analyses": Listing(_analysis_cells, num_narrow=2),
-    "recipes": Listing(None),
-}
-
-
 def _stacked(cells: dict[str, str], num_columns: int) -> dict[str, str]:
-    """The same cells in fewer columns: those that are too many move under the last, with their headers."""
+    """The same cells in fewer columns: the surplus ones move under the last, with their headers."""
     *kept, last = list(cells.items())[:num_columns]
     rest = list(cells.items())[num_columns:]
     lines = [last[1], *(f"{header}: {cell}" for header, cell in rest if cell != "-")]
@@ -80,38 +58,32 @@ def _stacked(cells: dict[str, str], num_columns: int) -> dict[str, str]:
 
 
 def _print_table(rows: list[dict[str, str]], num_narrow: int) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     is_too_wide = sum(max(len(row[header]) for row in rows) + 2 for header in rows[0]) > console.width
     if is_too_wide and len(rows[0]) > num_narrow:
         rows = [_stacked(row, num_narrow) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for header in rows[0]:
-        # fold, not the default ellipsis: a listing that hides its end is of no use in a pipe.
-        table.add_column(header, overflow="fold")
+    table = create_table(list(rows[0]), left=range(len(rows[0])), padding=(0, 1, 0, 0))
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row.values()))
+        table.add_row(*map(Text, row.values()))
     console.print(table)
 
 
 def _print_cards(rows: list[Row]) -> None:
     """Name and title, the rest indented under them; without rich, whose import takes longer than all else here."""
-    width = get_terminal_size().columns
     for row in rows:
-        typer.echo(_wrapped(f"{row['name']}: {row['title']}", width, indent="", end=""))
-        # A command that is cut can still be copied as a whole.
-        typer.echo(_wrapped(row["command"], width, indent=_INDENT, end=" \\"))
-        typer.echo(_wrapped(row["expect"], width, indent=_INDENT, end=""))
+        typer.echo(_wrapped(f"{row['name']}: {row['title']}", indent=""))
+        # A command that is broken into lines can still be copied as a whole.
+        typer.echo(_wrapped(row["command"], end=" \\"))
+        typer.echo(_wrapped(row["expect"]))
 
 
-def _wrapped(text: str, width: int, *, indent: str, end: str) -> str:
+def _wrapped(text: str, *, indent: str = _INDENT, end: str = "") -> str:
     lines = wrap(
         text,
-        width - len(end),
+        get_terminal_size().columns - len(end),
         initial_indent=indent,
         subsequent_indent=indent + _INDENT,
         break_long_words=False,
@@ -121,17 +93,15 @@ def _wrapped(text: str, width: int, *, indent: str, end: str) -> str:
 
 
 def ls(
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(KINDS)}.", autocompletion=complete_kind)
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    kind: Annotated[str, argument("KIND", f"What to list: {', '.join(KINDS)}.", complete_kind)],
+    as_json: Annotated[bool, flag("--json", "Print the same as JSON.")] = False,
 ) -> None:
     """List losses, models, data sets, analyses or recipes."""
     check_choice("kind", kind, KINDS)
-    listing, rows = LISTINGS[kind], read_rows(kind)
+    rows = read_rows(kind)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
-    elif listing.cells is None:
+    elif kind == "recipes":
         _print_cards(rows)
     else:
-        _print_table([listing.cells(row) for row in rows], listing.num_narrow)
+        _print_table([{column: _cell(row, column) for column in _COLUMNS[kind]} for row in rows], _NUM_NARROW[kind])

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from maxsup.cli.options import JsonOption, RecipeArgument, show
+from maxsup.cli.options import JsonOption, RecipeArgument
+from maxsup.cli.printing import show
+from maxsup.cli.shorthands import argument, flag
 
 
 def cp(
     recipe: RecipeArgument,
-    destination: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: a .yaml file, or a folder.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    destination: Annotated[Path, argument("FILE", "Where to: a .yaml file, or a folder.")],
+    force: Annotated[bool, flag("--force", "Overwrite the file if there is one.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Copy a recipe to a file of your own, comments included."""
-    from maxsup.core.files.storage import make_folder, replace_bytes
+    from maxsup.core.files.storage import write_file
     from maxsup.core.recipes import recipe_path
 
     source = recipe_path(recipe)
@@ -29,7 +29,6 @@ def cp(
         raise ValueError(
             f"destination must be new; got {str(destination)!r}, which exists. Add --force to overwrite it."
         )
-    make_folder(destination.parent, fix="Choose another FILE.")
-    replace_bytes(destination, source.read_bytes())
+    write_file(destination, source.read_bytes(), fix="Choose another FILE.")
     advice = f"{destination}: edit it, then run maxsup validate {destination}"
     show({"recipe": source.stem, "path": str(destination)}, [advice], as_json=as_json)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from maxsup.cli import studies
+from maxsup.cli import say, studies
 from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
-from maxsup.cli.options import DataRootOption, JsonOption, print_json, show
+from maxsup.cli.options import DataRootOption, JsonOption
+from maxsup.cli.printing import print_json, show
+from maxsup.cli.shorthands import argument, flag, option
 
 if TYPE_CHECKING:
-    from maxsup.core.config import LossConfig
     from maxsup.studies.schema import ScaleName
 
 study = typer.Typer(
@@ -23,22 +24,9 @@ study = typer.Typer(
     epilog=epilog("study"),
 )
 
-StudyArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="STUDY",
-        help="A name from `maxsup study ls`, a label of the paper, or a .yaml file.",
-        autocompletion=complete_study,
-    ),
-]
-ScaleOption = Annotated[
-    str,
-    typer.Option(
-        "--scale",
-        metavar="tiny|small|full",
-        help="tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting.",
-    ),
-]
+_STUDY = "A name from `maxsup study ls`, a label of the paper, or a .yaml file."
+_SCALE = "tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting."
+ScaleOption = Annotated[str, option("tiny|small|full", _SCALE)]
 
 
 @study.command("ls", epilog=epilog("study ls"))
@@ -53,49 +41,54 @@ def list_studies(as_json: JsonOption = False) -> None:
 
 
 @study.command("show", epilog=epilog("study show"))
-def show_study(name: StudyArgument, scale: ScaleOption = "full", as_json: JsonOption = False) -> None:
+def show_study(
+    name: Annotated[str, argument("STUDY", _STUDY, complete_study)],
+    scale: ScaleOption = "full",
+    as_json: JsonOption = False,
+) -> None:
     """Show what a study asks, trains and costs."""
     from dataclasses import asdict
 
+    from maxsup.core.checks import check_choice
     from maxsup.studies.expansion import expand
+    from maxsup.studies.schema import SCALES
     from maxsup.studies.study_files import load_study
 
     loaded = load_study(name)
-    runs = expand(loaded, _checked(scale))
-    # Late: a mistake in the name is said before torch is paid for.
+    check_choice("scale", scale, SCALES)
+    size = cast("ScaleName", scale)
+    runs = expand(loaded, size)
+    # Late: a mistake in the name is reported before torch is imported, which takes seconds.
     from maxsup.studies.forecast.cost import study_cost
 
-    cost = study_cost(loaded, _checked(scale))
+    cost = study_cost(loaded, size)
     if as_json:
         print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "cost": asdict(cost)})
         return
-    plan = loaded.scale(_checked(scale))
+    plan = loaded.scale(size)
+    losses = [run.recipe.loss for run in runs]
+    named = [" ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())]) for loss in losses]
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
     lines += [plan.note] if plan.note else []
     lines += ["", *cost.lines()]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
     lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
-    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(_loss_line(run.recipe.loss) for run in runs))]
+    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(named))]
     typer.echo("\n".join(lines))
 
 
 @study.command("run", epilog=epilog("study run"))
 def run(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="STUDY|KEY=VALUE", help="A study, and overrides for all of its runs.", autocompletion=complete_study
-        ),
+        list[str] | None, argument("STUDY|KEY=VALUE", "A study, and overrides for all of its runs.", complete_study)
     ] = None,
     scale: ScaleOption = "tiny",
-    is_all: Annotated[bool, typer.Option("--all", help="Every study of the package, one after another.")] = False,
+    is_all: Annotated[bool, flag("--all", "Every study of the package, one after another.")] = False,
     is_tuned: Annotated[
-        bool, typer.Option("--tune", help="Add rows whose strength is chosen on validation, small scale only.")
+        bool, flag("--tune", "Add rows whose strength is chosen on validation, small scale only.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="By default studies/NAME-SCALE; with --all what holds these.")
-    ] = None,
+    output: Annotated[Path | None, option("DIR", "By default studies/NAME-SCALE; with --all what holds these.")] = None,
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
@@ -111,13 +104,12 @@ def run(
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
     if not is_all and (not names or "=" in names[0]):
-        raise ValueError("study must be given; got none. Write a name from maxsup study ls, or --all.")
+        raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
     from maxsup.studies.study_files import load_study, study_names
 
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
-    from maxsup.studies.calls import study_order
-    from maxsup.studies.orders import carry_out, carry_out_all
+    from maxsup.studies.calls import carry_out, carry_out_all, study_order
 
     orders = []
     for loaded in found:
@@ -130,7 +122,7 @@ def run(
         results = []
         for result in carry_out_all(orders, chosen):
             results.append(result)
-            studies.write_report(result)
+            result.report(on_left_out=say)
             if not as_json:
                 studies.print_summary(result.summary, result.path)
         if as_json:
@@ -142,7 +134,7 @@ def run(
 
 @study.command("report", epilog=epilog("study report"))
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `maxsup study run` or `maxsup compare` made.")],
+    folder: Annotated[Path, argument("DIR", "What `maxsup study run` or `maxsup compare` made.")],
     as_json: JsonOption = False,
 ) -> None:
     """Write table and report of a study again.
@@ -156,13 +148,11 @@ def report(
 
 @study.command("collect", epilog=epilog("study collect"))
 def collect(
-    runs: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of runs that studies share: studies/runs.")],
-    output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Gets POOL.csv, a line a run, and origin.json.")
-    ] = Path("docs/evidence/results"),
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep lines of losses and seeds that DIR has no run of.")
-    ] = False,
+    runs: Annotated[Path, argument("DIR", "The folder of runs that studies share: studies/runs.")],
+    output: Annotated[Path, option("DIR", "Gets POOL.csv, a line a run, and origin.json.")] = Path(
+        "docs/evidence/results"
+    ),
+    keep: Annotated[bool, flag("--keep", "Keep lines of losses and seeds that DIR has no run of.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
@@ -170,15 +160,3 @@ def collect(
 
     counts = collected(runs, output, keep=keep)
     show({"pools": counts}, [f"{output / pool}.csv: {count} runs" for pool, count in counts.items()], as_json=as_json)
-
-
-def _checked(scale: str) -> ScaleName:
-    from maxsup.core.checks import check_choice
-    from maxsup.studies.schema import SCALES
-
-    check_choice("scale", scale, SCALES)
-    return cast("ScaleName", scale)
-
-
-def _loss_line(loss: LossConfig) -> str:
-    return " ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())])

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from maxsup.cli.options import (
-    DataRootOption,
-    JsonOption,
-    OverrideArguments,
-    RecipeArgument,
-    percent,
-    show,
-    with_data_root,
-)
+from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, RecipeArgument, with_data_root
+from maxsup.cli.printing import percent, show
+from maxsup.cli.shorthands import option
 
 if TYPE_CHECKING:
     from maxsup.training import TrainingSummary
@@ -25,10 +17,8 @@ if TYPE_CHECKING:
 def train(
     recipe: RecipeArgument,
     overrides: OverrideArguments = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run directory; by default one under runs/.")
-    ] = None,
-    resume: Annotated[str, typer.Option(metavar="auto|never", help="Go on where a run is, or refuse to.")] = "auto",
+    output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
+    resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,15 +26,14 @@ def train(
     from maxsup.core.recipes import load_recipe
 
     words = with_data_root(overrides, data_root)
-    load_recipe(recipe, words)  # a mistake in it is said before torch is paid for
+    load_recipe(recipe, words)  # a mistake in it is reported before torch is imported, which takes seconds
     from maxsup.training import train as run_recipe
     from maxsup.training.processes import leave_group
 
     summary = run_recipe(recipe, output, overrides=words, resume=resume)
     leave_group()
-    if os.environ.get("RANK", "0") != "0":  # another process prints
-        return
-    show(summary, _lines(summary), as_json=as_json)
+    if os.environ.get("RANK", "0") == "0":  # one process prints for all
+        show(summary, _lines(summary), as_json=as_json)
 
 
 def _lines(summary: TrainingSummary) -> list[str]:
@@ -57,18 +46,13 @@ def _lines(summary: TrainingSummary) -> list[str]:
     for split, found in (("val", summary["val"]), ("test", summary["test"])):
         for which in ("last", "best"):
             numbers = found[which]
-            if numbers is not None:
-                shown = _mask_numbers(numbers) if "miou" in numbers else _numbers(numbers)
-                lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
+            if numbers is None:
+                continue
+            accuracy, nll = f"accuracy {percent(numbers['accuracy'])}", f"nll {numbers['nll']:.4f}"
+            if "miou" in numbers:
+                baseline = f"(commonest class everywhere: {percent(numbers['majority_miou'])})"
+                shown = f"mIoU {percent(numbers['miou'])} {baseline}, pixel {accuracy}, {nll}"
+            else:
+                shown = f"{accuracy}, {nll}, ece {numbers['ece']:.4f}"
+            lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
     return [*lines, f"run directory: {summary['run']}"]
-
-
-def _numbers(numbers: dict[str, Any]) -> str:
-    return f"accuracy {percent(numbers['accuracy'])}, nll {numbers['nll']:.4f}, ece {numbers['ece']:.4f}"
-
-
-def _mask_numbers(numbers: dict[str, Any]) -> str:
-    return (
-        f"mIoU {percent(numbers['miou'])} (commonest class everywhere: {percent(numbers['majority_miou'])}), "
-        f"pixel accuracy {percent(numbers['accuracy'])}, nll {numbers['nll']:.4f}"
-    )

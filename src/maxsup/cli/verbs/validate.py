@@ -8,38 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.cli.completion import complete_recipe
-from maxsup.cli.options import (
-    DATA,
-    DataRootOption,
-    JsonOption,
-    ModelOption,
-    OverrideArguments,
-    print_json,
-    with_data_root,
-)
+from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments, with_data_root
+from maxsup.cli.printing import print_json
+from maxsup.cli.shorthands import argument, option
 from maxsup.core.errors import DataError
 
 if TYPE_CHECKING:
     from maxsup.core.config import Recipe
 
 _NUM_SHOWN = 3
+_RECIPE = "A name from `maxsup ls recipes`, or a .yaml file; by default what fits --data."
+_SHEET = "Draw what the network sees in training and in evaluation."
 
 
 def validate(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A name from `maxsup ls recipes`, or a .yaml file; by default what fits --data.",
-            autocompletion=complete_recipe,
-        ),
-    ] = None,
+    recipe: Annotated[str | None, argument("RECIPE", _RECIPE, complete_recipe)] = None,
     overrides: OverrideArguments = None,
     data: Annotated[str | None, DATA] = None,
     model: ModelOption = None,
-    sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw what the network sees in training and in evaluation.")
-    ] = None,
+    sheet: Annotated[Path | None, option("FILE.png", _SHEET)] = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,7 +59,7 @@ def validate(
         from maxsup.training.preflight.defaults import fitted
 
         checked, choices = fitted(checked)
-        found = _found(checked, sheet)
+        found = _examined_data(checked, sheet)
         facts = check_recipe(checked, num_classes=found["num_classes"]) | found
     if as_json:
         print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
@@ -85,12 +72,18 @@ def validate(
             f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
             "Choose another --data-root or add data.download=true."
         )
-    if not as_json:
-        typer.echo("\n".join([*choices, *_lines(facts, sheet)]) if "splits" in facts else _absent(checked, missing))
+    if as_json:
+        return
+    if "splits" in facts:
+        typer.echo("\n".join([*choices, *_lines(facts)]))
+    elif checked.data.download:
+        typer.echo(f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it.")
+    else:
+        typer.echo(f"data: not found at {missing}; say with --data-root DIR where it is. It was not looked at.")
 
 
-def _found(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
-    """Facts of the data, the loss of one step, and the sheet on disk."""
+def _examined_data(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
+    """Facts of the data and the loss of one step; the sheet is written."""
     from maxsup.training.builders import build_data
     from maxsup.training.preflight.check import check_data
     from maxsup.training.preflight.estimate import try_step
@@ -105,44 +98,34 @@ def _found(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
     return facts | {"first_loss": try_step(recipe, bundle)}
 
 
-def _absent(recipe: Recipe, missing: str) -> str:
-    if recipe.data.download:
-        return f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it."
-    return f"data: not found at {missing}; say with --data-root DIR where it is. It was not looked at."
-
-
-def _lines(facts: dict[str, Any], sheet: Path | None) -> list[str]:
+def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"data: {facts['data']}, {facts['num_classes']} classes"]
     for name, split in facts["splits"].items():
-        text = f"  {name}: {split['images']:,} images"
+        counts = ""
         if "most" in split:
             fewest, most = split["fewest"], split["most"]
-            text += (
-                f", {most['images']} a class"
-                if fewest["images"] == most["images"]
-                else f", {fewest['images']} ({fewest['class']}) to {most['images']} ({most['class']}) a class"
-            )
-        lines.append(text)
+            counts = f", {most['images']} a class"
+            if fewest["images"] != most["images"]:
+                counts = f", {fewest['images']} ({fewest['class']}) to {most['images']} ({most['class']}) a class"
+        lines.append(f"  {name}: {split['images']:,} images{counts}")
     if facts["num_files"]:
         lines += _file_lines(facts)
     lines.append(f"one batch through model, loss and optimiser: loss {facts['first_loss']:.3f}")
-    return [*lines, *([f"sheet: {sheet}"] if sheet else [])]
+    return [*lines, *([f"sheet: {facts['sheet']}"] if "sheet" in facts else [])]
 
 
 def _file_lines(facts: dict[str, Any]) -> list[str]:
-    opened, all_files = facts["num_opened"], facts["num_files"]
-    lines = [f"  opened: {'all' if opened == all_files else f'{opened:,} of'} {all_files:,} files"]
-    lines.append(f"  sizes: {_common(facts['sizes'])}; the network sees {facts['image_size']}x{facts['image_size']}")
-    lines.append(f"  modes: {_common(facts['modes'])}")
-    if facts["oddities"]:
-        lines.append(f"  odd but used: {_common(facts['oddities'])}")
+    opened, all_files, size = facts["num_opened"], facts["num_files"], facts["image_size"]
     bad, pairs = facts["unreadable"], facts["duplicates"]
-    shown = "".join(f"\n    {path}: {reason}" for path, reason in list(bad.items())[:_NUM_SHOWN])
-    lines.append(f"  unreadable: {f'{len(bad)} files{shown}' if bad else 'none'}{_more(len(bad))}")
-    shown = "".join(f"\n    {path} = {other}" for path, other in pairs[:_NUM_SHOWN])
-    found = f"{len(pairs)} files of val or test have the bytes of another split's{shown}" if pairs else "none"
-    lines.append(f"  in two splits: {found}{_more(len(pairs))}")
-    return lines
+    copies = f"{len(pairs)} files of val or test have the bytes of another split's"
+    return [
+        f"  opened: {'all' if opened == all_files else f'{opened:,} of'} {all_files:,} files",
+        f"  sizes: {_common(facts['sizes'])}; the network sees {size}x{size}",
+        f"  modes: {_common(facts['modes'])}",
+        *([f"  odd but used: {_common(facts['oddities'])}"] if facts["oddities"] else []),
+        "  unreadable: " + _first(f"{len(bad)} files", [f"{path}: {reason}" for path, reason in bad.items()]),
+        "  in two splits: " + _first(copies, [f"{path} = {other}" for path, other in pairs]),
+    ]
 
 
 def _common(counts: dict[str, int]) -> str:
@@ -152,5 +135,8 @@ def _common(counts: dict[str, int]) -> str:
     return shown + (f" and {left} more" if left > 0 else "") if counts else "none"
 
 
-def _more(count: int) -> str:
-    return f"\n    and {count - _NUM_SHOWN} more; see --json" if count > _NUM_SHOWN else ""
+def _first(what: str, entries: list[str]) -> str:
+    """How many there are, and the first few, one a line."""
+    left = len(entries) - _NUM_SHOWN
+    more = [f"and {left} more; see --json"] if left > 0 else []
+    return "\n    ".join([what, *entries[:_NUM_SHOWN], *more]) if entries else "none"

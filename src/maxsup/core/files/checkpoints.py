@@ -34,7 +34,7 @@ def age(folder: Path) -> tuple[int, int]:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Lines that have an end: one without is what a crash left of a write."""
+    """Lines that end with a newline: a last line without one was cut by a crash."""
     lines = read_plain(path).splitlines(keepends=True) if os.path.lexists(path) else []
     return [line for line in lines if line.endswith(b"\n")]
 

@@ -1,4 +1,4 @@
-"""Arrays in an ``.npz`` archive: sizes are checked before memory is taken for them, and nothing is unpickled."""
+"""Arrays in an ``.npz`` archive: sizes are checked before memory is allocated, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maxsup.core.errors import DataError
 
 MAX_BYTES = 8 << 30
-"""Most that one array of an archive may take in memory."""
+"""The most memory that one array of an archive may take."""
 
 _MAX_RATIO = 100  # real logits shrink by a factor of 2 to 10, photos less
 _RATIO_FROM = 256 << 20  # sorted labels do shrink a hundredfold, and are small
@@ -41,8 +41,9 @@ class NpzFile:
 
     def read(self, name: str) -> NDArray[Any]:
         """An array, after its header, the directory and the rules agree on how large it is."""
-        with zipfile.ZipFile(self.path) as archive, archive.open(self._members[name]) as stream:
-            return _member(stream, self._members[name], f"{self.path.name}:{name}")
+        member = self._members[name]
+        with zipfile.ZipFile(self.path) as archive, archive.open(member) as stream:
+            return _content(stream, member, f"{self.path.name}:{name}")
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -51,15 +52,15 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return read_header(stream)
 
 
-def _member(stream: IO[bytes], member: zipfile.ZipInfo, where: str) -> NDArray[Any]:
+def _content(stream: IO[bytes], member: zipfile.ZipInfo, where: str) -> NDArray[Any]:
     shape, is_fortran, dtype = _header(stream)
     if dtype.hasobject:
         raise DataError(f"{where} must hold plain numbers; got Python objects, which are not read. Save numbers.")
-    size = math.prod(shape) * dtype.itemsize
-    if size > MAX_BYTES or size != member.file_size - stream.tell():
+    size, stored = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
+    if size > MAX_BYTES or size != stored:
         raise DataError(
             f"{where} must hold what its header says, {MAX_BYTES} bytes at most; got a header for {size} bytes and "
-            f"{member.file_size - stream.tell()} bytes of content. Save it as .npy, which may have any size."
+            f"{stored} bytes of content. Save it as .npy, which may have any size."
         )
     if size > _RATIO_FROM and size > _MAX_RATIO * max(member.compress_size, 1):
         raise DataError(

@@ -1,7 +1,7 @@
-"""Reading back what a run wrote, without trusting it: what is damaged is named, and the command exits with 5.
+"""Reading back what a run wrote, without trusting it: the error names the damaged file, and the command exits with 5.
 
-JSON objects of ours end with a checksum of the rest, and a checkpoint lists the digests of its files. Both may be
-absent: folders of earlier versions have none.
+Our JSON objects end with a checksum of the rest, and a checkpoint lists the digests of its files. Both may be absent:
+folders of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 1 << 22
 
 
 def read_plain(path: Path) -> bytes:
-    """The content of a file; a folder or a pipe in its place is an error, not something to wait for."""
+    """The content of a file; a folder or a pipe in its place is an error instead of a wait."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -53,17 +53,12 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def checksum(value: Mapping[str, Any]) -> str:
-    """What tells a JSON object from a damaged copy of it.
-
-    Example:
-        >>> checksum({"n": 1}), checksum({"n": 3})
-        ('0af73c42', '38c15ec0')
-    """
+    """A number that tells a JSON object from a damaged copy."""
     return f"{zlib.crc32(json_text(value).encode()):08x}"
 
 
 def file_digest(path: Path, num_bytes: int | None = None) -> str:
-    """What tells a file, or its beginning, from any other content."""
+    """A digest of a file, or of its first ``num_bytes``."""
     digest = hashlib.blake2b(digest_size=16)
     left = path.stat().st_size if num_bytes is None else num_bytes
     with path.open("rb") as file:
@@ -75,7 +70,7 @@ def file_digest(path: Path, num_bytes: int | None = None) -> str:
 
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
-    """What a file turns out to lack while its content is being used is said as damage of the file."""
+    """Report what fails while the content of a file is used as damage of that file."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

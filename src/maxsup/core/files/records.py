@@ -1,7 +1,7 @@
-"""JSON files with a type: what runs, analyses and comparisons write, and what reads them back.
+"""JSON files with a type, which runs, analyses and comparisons write and read back.
 
-A file names the version of the program that wrote it. Files of 0.1.0 name none and are read all the same; keys that
-this version does not know are kept.
+A file names the version of the program that wrote it. Files of 0.1.0 name none and are still read; unknown keys are
+kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunSummary(Record):
 
 
 class MeasuredNumber(Record):
-    """One number of an analysis; ``low`` and ``high`` bound it where samples were drawn again."""
+    """One number of an analysis; ``low`` and ``high`` bound it where it was bootstrapped."""
 
     value: Number
     direction: str = "none"

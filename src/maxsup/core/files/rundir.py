@@ -6,13 +6,13 @@
     metrics.jsonl     one line an epoch              timing.jsonl  seconds and images a second of each epoch
     summary.json      final numbers                  bad_files.csv images that could not be read
     checkpoints/      last, best -> step-N/: model.safetensors, state.safetensors, state.json, checksums.json
-    nonfinite.json    where the loss last was no number; gone when training goes on
+    nonfinite.json    where the loss became nan or infinite; removed when training goes on
     outputs/          logits, features, labels of a split, extracted once
     analysis/*.json   numbers of analyses            figures/      pictures of this run alone
 
-A checkpoint is a folder that is complete before it gets its name. Its name says which one is the newest, and its state
-which one was the best then. ``last`` and ``best`` are links for people and other programs: a copy may lose or follow
-them, and they are put right on the next start.
+A checkpoint is a folder that is complete before it gets its name. The newest one is found by name, and its state names
+the best one at that time. ``last`` and ``best`` are links for people and other programs: a copy may lose or follow
+them, and the next start repairs them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELD: dict[Path, int] = {}
 
 
 class RunDir:
-    """Paths of a run and the operations that keep them whole; the directory is made when something is first written."""
+    """Paths of a run and operations on them that survive a crash; the first write makes the directory."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -65,7 +65,7 @@ class RunDir:
             folder = self._best(folder)
         if folder is None:
             raise MaxsupError(
-                f"run {str(self.path)!r} must have a checkpoint {which!r}; got none. "
+                f"run {str(self.path)!r} has no checkpoint {which!r}. "
                 "Train it first: checkpoints are written at the end of every epoch."
             )
         return folder / "model.safetensors"
@@ -76,26 +76,22 @@ class RunDir:
 
     def write_text(self, path: Path, text: str) -> None:
         """Put text in the place of a file."""
-        storage.make_folder(path.parent)
-        storage.replace_bytes(path, text.encode())
+        storage.write_file(path, text.encode())
 
     def append_json(self, path: Path, value: Mapping[str, Any], *, num_before: int) -> None:
-        """Add one JSON object as a line to a file that must have so many."""
+        """Add one JSON object as a line to a file that must have ``num_before`` lines."""
         self.require_lines(path, num_before)
         storage.append_line(path, storage.json_text(value))
 
     def require_lines(self, path: Path, num_lines: int) -> None:
-        """Raise where a file of this directory does not have so many lines, or the directory has gone."""
+        """Raise if a file of this directory has another number of lines, or the directory is gone."""
         self._require_place()
         found = len(whole_lines(path))
         if found != num_lines:
             raise wrong_lines(path, num_lines, found)
 
     def truncate(self, path: Path, num_lines: int) -> None:
-        """Keep the first lines of a file: what was written after the checkpoint that training goes on from is undone.
-
-        A last line without an end is what a crash left of a write; it goes too.
-        """
+        """Keep the first lines of a file: undo what was written after the checkpoint that training goes on from."""
         kept = whole_lines(path)[:num_lines]
         if len(kept) < num_lines:
             raise wrong_lines(path, num_lines, len(kept))
@@ -104,12 +100,12 @@ class RunDir:
             storage.replace_bytes(path, content)
 
     def new_checkpoint_name(self, step: int) -> str:
-        """A name that no checkpoint has yet; one that exists is never overwritten."""
+        """A name that no checkpoint has yet, since checkpoints are never overwritten."""
         names = (f"step-{step:08d}{suffix}" for suffix in ("", *(f".{count}" for count in range(1, 100))))
         return next(name for name in names if not (self.checkpoints / name).exists())
 
     def save_checkpoint(self, name: str, best: str, files: Mapping[str, bytes]) -> None:
-        """Write a checkpoint, then let ``best`` lead to the one named so and make the new one ``last``.
+        """Write a checkpoint, point the link ``best`` to the one named ``best``, and ``last`` to the new one.
 
         Both are names in ``checkpoints/``; ``state.json`` among the files repeats ``best``.
         """
@@ -134,30 +130,29 @@ class RunDir:
         except OSError as error:
             raise storage.failed_write(self.checkpoints / name, size, 0, error) from error
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)  # it has its name by now, unless something failed
+            shutil.rmtree(temporary, ignore_errors=True)  # it was renamed, unless something failed
         self._remove_superseded(self.checkpoints / name, {name, best})
 
     def newest(self) -> Path | None:
         """The newest checkpoint, whatever the links say; None where there is none.
 
         Raises:
-            StorageError: A file of it is missing. The checkpoint before it is never taken in its place unasked.
+            StorageError: A file of it is missing. The checkpoint before it never takes its place unasked.
         """
         found = self._found()
         if not found:
             return None
-        newest, before = found[-1], found[-2] if len(found) > 1 else None
-        if missing := next((file for file in files_of(newest) if not file.is_file()), None):
-            raise broken(missing, "nothing", before)
-        return newest
+        if missing := next((file for file in files_of(found[-1]) if not file.is_file()), None):
+            raise broken(missing, "nothing", found[-2] if found[1:] else None)
+        return found[-1]
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether training can go on from a checkpoint."""
         return bool(self._found())
 
     def recover(self) -> Path | None:
-        """The newest checkpoint, after the links were put right and leftovers were removed."""
+        """Repair the links, remove leftovers, and return the newest checkpoint."""
         found = self.newest()
         if found is None:
             return None
@@ -165,12 +160,12 @@ class RunDir:
         is_linked = last.is_symlink() and last.resolve() == found.resolve()
         for place in (last, best):
             if place.is_dir() and not place.is_symlink():
-                # A copy that followed the links made a folder of each; nothing is thrown away.
+                # A copy that followed the links made a folder of each. They are renamed, never thrown away.
                 place.rename(self.checkpoints / self._name_of(place))
         found = self.newest()
         assert found is not None
         chosen = self._best(found)
-        # The last epoch is over before anybody looks at the best weights: what is damaged is said now.
+        # The best weights are read only after the last epoch, so damage to them is reported now.
         for file in files_of(chosen):
             self.check(file)
         for link, target in ((best, chosen.name), (last, found.name)):
@@ -181,31 +176,31 @@ class RunDir:
         return found
 
     def check(self, path: Path) -> Path:
-        """The path of a file of a checkpoint or of the run, if it is as the newest checkpoint lists it."""
-        folder = path.parent if path.parent != self.path else self.newest()
+        """Return the path of a file of a checkpoint or of the run; raise unless it is as the checkpoint lists it."""
+        of_run = path.parent == self.path
+        folder = self.newest() if of_run else path.parent
         if folder is None or not (folder / CHECKSUMS).exists():
             return path
-        listed = folder / CHECKSUMS
-        with as_written(listed):
-            record = read_json(listed)["run" if path.parent == self.path else "checkpoint"].get(path.name)
+        with as_written(folder / CHECKSUMS):
+            record = read_json(folder / CHECKSUMS)["run" if of_run else "checkpoint"].get(path.name)
             if record is None:
                 return path
             size, digest = int(record["bytes"]), str(record["digest"])
         found = self._found()
-        before = found[-2] if path.parent != self.path and found[1:] and found[-1] == folder else None
+        before = found[-2] if not of_run and found[1:] and found[-1] == folder else None
         if not path.is_file():
             raise broken(path, "nothing", before)
-        # Lines may have been added to a file of the run since.
-        is_cut = path.stat().st_size < size if path.parent == self.path else path.stat().st_size != size
-        if is_cut or file_digest(path, size) != digest:
+        # A file of the run may have grown since.
+        has_size = path.stat().st_size >= size if of_run else path.stat().st_size == size
+        if not has_size or file_digest(path, size) != digest:
             raise broken(path, "other content", before)
         return path
 
     def lock(self) -> Callable[[], None]:
-        """Claim the directory for this process; gives the function that lets go of it.
+        """Lock the directory for this process; returns the function that releases it.
 
-        The claim is the operating system's and ends with the process, however that ends; the number in the file is for
-        people.
+        The operating system releases the lock when the process ends, however that happens. The number in the file is
+        for people.
         """
         storage.make_folder(self.path)
         path = (self.path / ".lock").resolve()
@@ -226,7 +221,7 @@ class RunDir:
         self._lock = _HELD[path] = descriptor
 
         def release() -> None:
-            # The file stays: who unlinks it lets a third process lock a new one beside a second's.
+            # The file stays: if it were unlinked, a third process could lock a new one beside that of a second.
             if path in _HELD:
                 os.close(_HELD.pop(path))
             self._lock = None
@@ -240,7 +235,7 @@ class RunDir:
         )
 
     def _require_place(self) -> None:
-        """Raise where this process has claimed the directory and it has been moved or deleted since."""
+        """Raise if this process has locked the directory and it has been moved or deleted since."""
         if self._lock is None:
             return
         held, path = os.fstat(self._lock), self.path / ".lock"
@@ -251,7 +246,7 @@ class RunDir:
             )
 
     def _checksums(self, files: Mapping[str, bytes]) -> bytes:
-        """Digests of the files of a checkpoint, and of those beside it that are final or only grow."""
+        """Digests of the files of a checkpoint, and of those files of the run that are final or only grow."""
         own = {path.name: read_plain(path) for path in (self.config, self.metrics, self.timing) if path.exists()}
         records = {
             part: {
@@ -263,7 +258,7 @@ class RunDir:
         return storage.json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
 
     def _found(self) -> list[Path]:
-        """Folders of checkpoints, the newest at the end; what a copy made of a link counts before the same step."""
+        """Folders of checkpoints, oldest first; a folder that a copy made of a link sorts before one of its step."""
         if not self.checkpoints.is_dir():
             return []
         folders = [path for path in self.checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -271,16 +266,16 @@ class RunDir:
         return sorted(known, key=age)
 
     def _best(self, folder: Path) -> Path:
-        """The best checkpoint at the time of another one."""
+        """The best checkpoint at the time of another one; a copy may have it under the name of the link."""
         with as_written(folder / "state.json"):
             best = self.checkpoints / str(read_json(self.check(folder / "state.json"))["best"])
-        copied = self.checkpoints / "best"
-        if not best.is_dir() and not copied.is_dir():
-            raise broken(best, "nothing", None)
-        return best if best.is_dir() else copied
+        for place in (best, self.checkpoints / "best"):
+            if place.is_dir():
+                return place
+        raise broken(best, "nothing", None)
 
     def _name_of(self, folder: Path) -> str:
-        """A free name for what a copy made of a link."""
+        """A free name for a folder that a copy made of a link."""
         with as_written(folder / "state.json"):
             state = read_json(folder / "state.json")
             best, step = str(state["best"]), int(state["global_step"])
@@ -288,7 +283,7 @@ class RunDir:
         return best if is_free else self.new_checkpoint_name(step)
 
     def _remove_superseded(self, newest: Path, kept: set[str]) -> None:
-        """Remove older checkpoints, and what a crash left of unfinished ones; anything else here is not ours."""
+        """Remove older checkpoints, and unfinished ones that a crash left; anything else here is not ours."""
         for entry in self.checkpoints.iterdir():
             is_older = NAME.fullmatch(entry.name) and age(entry) < age(newest)
             if (is_older and entry.name not in kept) or UNFINISHED.fullmatch(entry.name):

@@ -19,7 +19,7 @@ _CHUNK = 1 << 24
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write and fsync a new file; what fails is said with its path and size."""
+    """Write and fsync a new file; a failure names its path and size."""
     _write(path, memoryview(content), os.O_TRUNC)
 
 
@@ -57,6 +57,12 @@ def replace_bytes(path: Path, content: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise failed_write(path, len(content), 0, error) from error
+
+
+def write_file(path: Path, content: bytes, *, fix: str = "Choose another output.") -> None:
+    """Put ``content`` in the place of a file, whose folder is made if need be."""
+    make_folder(path.parent, fix=fix)
+    replace_bytes(path, content)
 
 
 def replace_link(link: Path, target: str) -> None:
@@ -120,7 +126,7 @@ def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> St
 
 @contextmanager
 def kept_if_possible(what: str) -> Iterator[None]:
-    """Warn where something cannot be written that took long to make and can still be printed."""
+    """Turn a failed write into a warning, for results that took long to compute and can still be printed."""
     try:
         yield
     except StorageError as error:
@@ -134,12 +140,7 @@ def _no_folder(folder: Path, error: OSError, fix: str = "Choose another output."
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON: what is not a finite number becomes null.
-
-    Example:
-        >>> json_text({"ece": float("nan"), "n": 3})
-        '{"ece": null, "n": 3}'
-    """
+    """Strict JSON: a number that is not finite becomes null."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 

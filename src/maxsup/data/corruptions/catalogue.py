@@ -2,9 +2,9 @@
 
 Definitions and severities are those of Hendrycks and Dietterich (2019) for 32x32 images; larger images get the same
 numbers, in pixels. Two things differ from the published files. Frost is drawn, because the photographs it was cut from
-are not part of this package (``weather.py``). Each image has dice of its own, the same at every severity:
-what happens to it depends on the seed and its index only, and severities differ in strength alone. Use the official
-files (``cifar10_c``) to compare with published numbers.
+are not part of this package (``weather.py``). Each image has a random generator of its own, the same at every severity:
+its noise depends on the seed and its index only, and severities differ in strength alone. Use the official files
+(``cifar10_c``) to compare with published numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from maxsup.data.corruptions.distortions import Dice, Pixels
 
 Distortion = Callable[[Pixels, Any, Dice], Pixels]
 
-# What each severity from 1 to 5 means is explained by the function.
+# The functions explain the parameters of the severities 1 to 5.
 _TABLE: Mapping[str, tuple[Distortion, tuple[Any, ...]]] = {
     "gaussian_noise": (distortions.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
     "shot_noise": (distortions.shot_noise, (500, 250, 100, 75, 50)),
@@ -68,10 +68,10 @@ _TABLE: Mapping[str, tuple[Distortion, tuple[Any, ...]]] = {
 }
 
 CORRUPTIONS = tuple(_TABLE)[:15]
-"""The fifteen that every published mean is over."""
+"""The fifteen of every published mean."""
 
 EXTRA_CORRUPTIONS = tuple(_TABLE)[15:]
-"""Four more, meant for choosing by, never part of the mean."""
+"""Four more for validation, never part of the mean."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -79,13 +79,7 @@ _CHUNK = 500
 
 
 def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0) -> Tensor:
-    """Images with one corruption.
-
-    Args:
-        images: uint8, ``(N, C, H, W)``, grey or RGB.
-        name: One of ``CORRUPTIONS`` or ``EXTRA_CORRUPTIONS``.
-        severity: From 1 to 5.
-        seed: Seed of what is random.
+    """Images, uint8 ``(N, C, H, W)`` in grey or RGB, with one of ``CORRUPTIONS`` or ``EXTRA_CORRUPTIONS``.
 
     Example:
         >>> grey = torch.full((1, 3, 32, 32), 128, dtype=torch.uint8)
@@ -114,7 +108,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0) -> Tenso
 
 
 def check_cell(name: str, severity: int) -> None:
-    """Raise unless there is such a corruption at such a severity."""
+    """Raise unless the corruption and the severity exist."""
     check_choice("corruption", name, tuple(_TABLE))
     if severity not in SEVERITIES:
         raise ValueError(f"severity must be from 1 to 5; got {severity!r}. 1 is the mildest.")

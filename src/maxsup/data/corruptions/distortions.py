@@ -1,6 +1,6 @@
 """Noise, blur and digital corruptions of CIFAR-10-C, each on a batch of RGB images in [0, 1].
 
-The second argument is what a severity stands for; :mod:`maxsup.data.corruptions.catalogue` has the table.
+The second argument holds the parameters of a severity; :mod:`maxsup.data.corruptions.catalogue` has the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Pixels = NDArray[np.floating[Any]]
 
 
 class Dice:
-    """Draws arrays with one row an image, each from the generator of its image, whatever its neighbours are.
+    """Draws arrays with one row an image, each row from the generator of its image alone.
 
     Example:
         >>> both, second = Dice(0, "noise", [7, 8]), Dice(0, "noise", [8])
@@ -89,7 +89,7 @@ def glass_blur(images: Pixels, level: tuple[float, int, int], dice: Dice) -> Pix
     for turn in range(rounds):
         for row in range(height - reach, reach, -1):
             for column in range(width - reach, reach, -1):
-                # The published files were made by code that meant to swap two pixels and copies one onto the other.
+                # The code of the published files meant to swap two pixels and copies one onto the other.
                 down, right = steps[:, turn, row - 1, column - 1].T
                 moved[:, row, column] = moved[everyone, row + down, column + right]
     return gaussian_blur(moved, sigma, dice)
@@ -112,7 +112,7 @@ def motion_blur(images: Pixels, level: tuple[int, float], dice: Dice) -> Pixels:
 
 
 def directed_blur(images: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
-    """Half a Gaussian along a line, one angle in degrees an image: how ImageMagick draws motion."""
+    """Half a Gaussian along a line, one angle in degrees an image, as ImageMagick draws motion."""
     cv2 = require("cv2")
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
@@ -143,7 +143,7 @@ def zoomed(images: Pixels, factor: float) -> Pixels:
 
 
 def _zoom_weights(side: int, factor: float) -> Pixels:
-    """Which pixels of a line, and how much of each, make the pixels of the enlarged line."""
+    """Weights of the pixels of a line in the pixels of the enlarged line."""
     kept = math.ceil(side / factor)
     enlarged = round(kept * factor)
     first = (side - kept) // 2
@@ -157,7 +157,7 @@ def _zoom_weights(side: int, factor: float) -> Pixels:
 
 
 def brightness(images: Pixels, amount: float, dice: Dice) -> Pixels:
-    """More of the value of hue, saturation, value."""
+    """A higher value in the sense of hue, saturation, value."""
     value = images.max(-1, keepdims=True)
     brighter = np.clip(value + amount, 0, 1)
     return np.where(value > 0, images * brighter / np.maximum(value, 1e-6), brighter)
@@ -167,7 +167,7 @@ def saturate(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
     """Saturation times a factor plus an offset."""
     factor, offset = level
     value = images.max(-1, keepdims=True)
-    # Grey has no hue; red is what the conversion in the published code takes for it.
+    # Grey has no hue; the conversion of the published code takes red.
     lack = value - images
     is_grey = lack.max(-1, keepdims=True) == 0
     lack = np.where(is_grey, value * np.array([0, 1, 1], np.float32), lack)
@@ -207,7 +207,7 @@ def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: D
 
 
 def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
-    """Down to a share of the size and up again, without smoothing."""
+    """Scaled down to a share of the size and up again, without smoothing."""
     pillow = require("PIL.Image")
     height, width = images.shape[1:3]
     small = int(width * share), int(height * share)
@@ -219,7 +219,7 @@ def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
 
 
 def jpeg_compression(images: Pixels, quality: int, dice: Dice) -> Pixels:
-    """Stored as JPEG of low quality."""
+    """JPEG compression of low quality."""
     pillow = require("PIL.Image")
     decoded = []
     for image in map(pillow.fromarray, _bytes(images)):

@@ -1,7 +1,7 @@
 """Snow, frost, fog and spatter of CIFAR-10-C, each on a batch of RGB images in [0, 1].
 
-Frost is ours: the published one lays cut-outs of photographs of frosted windows over an image. Here the texture is
-drawn instead: needles of ice on a cloudy film, about as bright as those photographs.
+Frost is ours: the published one adds parts of photographs of frosted windows to an image. Here the texture is drawn:
+needles of ice on a cloudy film, about as bright as those photographs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ICE = np.array([0.86, 0.94, 1.0], np.float32)
 
 
 def fog(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
-    """A fractal cloud of some ``thickness`` is added and the old range restored."""
+    """Add a fractal cloud of some ``thickness`` and restore the old range."""
     thickness, decay = level
     top = images.max((1, 2, 3), keepdims=True)
     clouds = fractal_clouds(max(images.shape[1:3]), decay, dice)[:, : images.shape[1], : images.shape[2], None]
@@ -52,7 +52,7 @@ def fractal_clouds(side: int, decay: float, dice: Dice) -> Pixels:
 
 
 def frost(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
-    """The image times one factor, a texture of ice times another, added."""
+    """The weighted sum of the image and a texture of ice."""
     kept, added = level
     return kept * images + added * _ice_texture(images, dice)
 

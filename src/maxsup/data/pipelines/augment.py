@@ -1,7 +1,11 @@
 """Augmentation of whole batches: parameters are drawn for all images at once, pixels move in one operation.
 
-A parameter is drawn for the whole global batch and a process takes its slice, so that two processes do together
+Parameters are drawn for the whole global batch and each process takes its slice, so two processes together compute
 exactly what one does.
+
+Mixup and cutmix mix neighbours in a batch: 0 with 1, 2 with 3 and so on. The order of a batch is random already, so any
+pairing is as good, and a process that holds both of a pair needs nothing from the others. One strength and one box
+serve the whole batch, as in timm. Targets carry no label smoothing.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from maxsup.core.repro import mixed_seed
 
@@ -22,13 +28,9 @@ _ERASING_ATTEMPTS = 10
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """How each image of a batch is moved; one entry an image.
+    """How each image of a batch is cropped, mirrored and rotated.
 
-    Args:
-        tops: Rows cut off above the crop, counted in the padded image.
-        lefts: Columns cut off left of it.
-        flips: Whether left and right change places.
-        angles: Rotation of the crop in degrees, counter-clockwise; None for no rotation at all.
+    ``tops`` and ``lefts`` are counted in the padded image; ``angles`` are degrees, counter-clockwise.
     """
 
     tops: Tensor
@@ -50,9 +52,7 @@ def draw_moves(size: int, generator: Generator, *, padding: int, flip: bool, rot
 
 
 def moved(images: Tensor, moves: Moves, padding: int) -> Tensor:
-    """uint8 images after crop, flip and rotation, in one gather; what comes from outside is black.
-
-    ``padding`` pixels are put around before the crop.
+    """uint8 images after padding on all sides, crop, flip and rotation, in one gather; what is outside is black.
 
     Example:
         >>> image = torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8).reshape(1, 1, 2, 2)
@@ -78,7 +78,7 @@ def moved(images: Tensor, moves: Moves, padding: int) -> Tensor:
 
 
 def _crop_grid(moves: Moves, height: int, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Row and column of the crop that each pixel is read from, and whether it lies outside of it."""
+    """Row and column of the crop that each pixel is read from, and whether it lies outside."""
     rows, columns = torch.arange(height).view(1, -1, 1), torch.arange(width).view(1, 1, -1)
     if moves.angles is None:
         return rows, columns, None
@@ -110,16 +110,13 @@ def draw_jitter(size: int, generator: Generator, strength: float) -> Jitter:
 
 
 def jittered(images: Tensor, jitter: Jitter) -> Tensor:
-    """Images, of values up to 255, in other brightness, contrast and saturation; the definitions are torchvision's."""
+    """Images with values up to 255 in other brightness, contrast and saturation, by torchvision's definitions."""
     images = images.float()
     for kind in jitter.order:
         factor = jitter.factors[kind].view(-1, 1, 1, 1)
-        if kind == 0:
-            other = torch.zeros(())
-        elif kind == 1:
-            other = _grey(images).mean((1, 2, 3), keepdim=True)
-        else:
-            other = _grey(images)
+        other = torch.zeros(()) if kind == 0 else _grey(images)
+        if kind == 1:
+            other = other.mean((1, 2, 3), keepdim=True)
         images = torch.lerp(other.expand_as(images), images, factor).clamp_(0, 255)
     return images
 
@@ -131,7 +128,7 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def draw_boxes(size: int, generator: Generator, chance: float, height: int, width: int) -> Tensor:
-    """Boxes to erase, ``(size, 4)``: top, left, bottom, right; an empty one where nothing is erased."""
+    """Boxes to erase, ``(size, 4)``: top, left, bottom, right; empty where nothing is erased."""
     shape = (size, _ERASING_ATTEMPTS)
     area = torch.empty(shape).uniform_(*_ERASED_SHARE, generator=generator) * height * width
     log_aspect = torch.empty(shape).uniform_(*map(math.log, _ERASED_ASPECT), generator=generator)
@@ -155,3 +152,58 @@ def erase_(images: Tensor, boxes: Tensor, indices: Tensor, seed: int, epoch: int
         generator = torch.Generator().manual_seed(mixed_seed(seed, "erase", epoch, int(indices[position])))
         images[position, :, top:bottom, left:right].normal_(generator=generator)
     return images
+
+
+@dataclass(frozen=True)
+class Mix:
+    """``share`` of each image stays; with a ``box`` (top, left, bottom, right) it is cutmix."""
+
+    share: float
+    box: tuple[int, int, int, int] | None = None
+
+
+def draw_mix(seed: int, mixup: float, cutmix: float, height: int, width: int) -> Mix:
+    """A mix with a strength from Beta(a, a), where a is ``mixup`` or ``cutmix``; 0 is off, both on is half and half."""
+    dice = np.random.default_rng(seed)
+    is_cutmix = cutmix > 0 and (mixup == 0 or dice.random() < 0.5)
+    parameter = cutmix if is_cutmix else mixup
+    share = float(dice.beta(parameter, parameter))
+    if not is_cutmix:
+        return Mix(share)
+    side = (1 - share) ** 0.5
+    reach_down, reach_right = int(height * side) // 2, int(width * side) // 2
+    row, column = int(dice.integers(height)), int(dice.integers(width))
+    top, bottom = max(row - reach_down, 0), min(row + reach_down, height)
+    left, right = max(column - reach_right, 0), min(column + reach_right, width)
+    # The part of the box that is inside the image, not the strength that was drawn, is what the image lost.
+    return Mix(1 - (bottom - top) * (right - left) / (height * width), (top, left, bottom, right))
+
+
+def mixed(images: Tensor, labels: Tensor, mix: Mix, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Mixed images and the mixed one-hot labels, ``(B, K)``.
+
+    Example:
+        >>> images, target = mixed(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), torch.tensor([0, 1]), Mix(0.75), 2)
+        >>> images.flatten().tolist(), target.tolist()
+        ([0.25, 0.75], [[0.75, 0.25], [0.25, 0.75]])
+    """
+    partners = partner_positions(len(images))
+    one_hot = F.one_hot(labels, num_classes).float()
+    target = torch.lerp(one_hot[partners], one_hot, mix.share)
+    if mix.box is None:
+        return torch.lerp(images[partners], images, mix.share), target
+    top, left, bottom, right = mix.box
+    images = images.clone()
+    images[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
+    return images, target
+
+
+def partner_positions(size: int) -> Tensor:
+    """The partner of each position; the last of an odd number stays alone.
+
+    Example:
+        >>> partner_positions(5)
+        tensor([1, 0, 3, 2, 4])
+    """
+    positions = torch.arange(size)
+    return torch.where(positions ^ 1 < size, positions ^ 1, positions)

@@ -1,12 +1,14 @@
 """Opening image files that nobody has checked.
 
-Whatever is wrong with a file becomes a :class:`BadImageError` with a reason; what can be read in spite of an oddity is
-read, and the oddity is said.
+Whatever is wrong with a file becomes a :class:`BadImageError` with a reason. A file that is only odd is read, with a
+note that says what is odd.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from maxsup.data.optional_packages import require
 MAX_PIXELS = 64_000_000
 _MAX_ASPECT = 100
 
-# Raster formats only: others (EPS, for one) would start foreign programs.
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+"""Raster formats only: others (EPS, for one) would start foreign programs."""
 
 
 class BadImageError(Exception):
@@ -26,60 +28,52 @@ class BadImageError(Exception):
 
 
 def image_header(source: Any) -> tuple[tuple[int, int], str]:
-    """Width and height of an image and its mode as Pillow calls it; pixels are not decoded.
+    """Width and height of an image and Pillow's name of its mode; pixels are not decoded.
 
     Raises:
         BadImageError: If the file does not begin like an image.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with require("PIL.Image").open(source, formats=_FORMATS) as image:
-                return image.size, image.mode
-    except Exception as error:
-        raise _bad(error) from error
+    with _opened(source, "ignore", Warning) as image:
+        return image.size, image.mode
 
 
 def read_image(source: Any) -> tuple[Any, str | None]:
-    """The RGB image of a path or open file, and what was odd about it.
+    """The RGB image of a path or open file, and what is odd about it.
 
     Raises:
         BadImageError: If there is no usable image.
     """
+    with _opened(source, "error", require("PIL.Image").DecompressionBombWarning) as image:
+        # Before anything is decoded: the header alone says how much memory it would take.
+        width, height = image.size
+        if width * height >= MAX_PIXELS:
+            raise BadImageError(f"{width}x{height} is more than 64 megapixels")
+        if max(width, height) > _MAX_ASPECT * min(width, height):
+            raise BadImageError(f"{width}x{height} is a line, not an image")
+        note = _oddity(image, source)
+        return _rgb(image), note
+
+
+@contextmanager
+def _opened(source: Any, action: Any, category: type[Warning]) -> Iterator[Any]:
     pillow = require("PIL.Image")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            with pillow.open(source, formats=_FORMATS) as image:
-                _check_size(image)
-                note = _oddity(image, source)
-                return _rgb(image), note
+            warnings.simplefilter(action, category)
+            with pillow.open(source, formats=FORMATS) as image:
+                yield image
     except BadImageError:
         raise
     except Exception as error:
-        raise _bad(error) from error
-
-
-def _bad(error: Exception) -> BadImageError:
-    # Decoders raise nearly anything on hostile bytes; none of it may end a run.
-    return BadImageError(f"{type(error).__name__}: {error}")
-
-
-def _check_size(image: Any) -> None:
-    # Before anything is decoded: the header alone says how much memory it would take.
-    width, height = image.size
-    if width * height >= MAX_PIXELS:
-        raise BadImageError(f"{width}x{height} is more than 64 megapixels")
-    if max(width, height) > _MAX_ASPECT * min(width, height):
-        raise BadImageError(f"{width}x{height} is a line, not an image")
+        # Decoders raise nearly anything on hostile bytes; none of it may end a run.
+        raise BadImageError(f"{type(error).__name__}: {error}") from error
 
 
 def _oddity(image: Any, source: Any) -> str | None:
-    pillow = require("PIL.Image")
     notes = []
     if isinstance(source, str | Path):
         suffix = Path(source).suffix.lower()
-        named = pillow.registered_extensions().get(suffix)
+        named = require("PIL.Image").registered_extensions().get(suffix)
         if named is not None and named != image.format and image.format != "MPO":
             notes.append(f"named {suffix} but holds {image.format}")
     if image.mode == "CMYK":
@@ -99,7 +93,7 @@ def _rgb(image: Any) -> Any:
         pixels = np.asarray(image).astype(np.int64)
         if pixels.min() < 0 or pixels.max() > 65535:
             raise BadImageError("more than 16 bit a pixel")
-        return require("PIL.Image").fromarray((pixels // 257).astype(np.uint8)).convert("RGB")
-    if image.mode == "P" and "transparency" in image.info:
+        image = require("PIL.Image").fromarray((pixels // 257).astype(np.uint8))
+    elif image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")

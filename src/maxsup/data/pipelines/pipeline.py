@@ -1,64 +1,41 @@
-"""The way from a split to batches."""
+"""The way from a split to batches: whole batches at once for images in memory, workers for the rest."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from maxsup.data.bundle import FileSplit, MemorySplit
-from maxsup.data.pipelines.batches import BatchFinish, BatchPlan, Pipeline
-from maxsup.data.pipelines.memory import MemoryPipeline
+from maxsup.data.pipelines.augment import draw_jitter, draw_moves, jittered, moved
+from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.data.pipelines.streaming import StreamingPipeline
-from maxsup.data.pipelines.transforms import check_effective
-
-if TYPE_CHECKING:
-    from maxsup.core.config import AugmentConfig
+from maxsup.data.pipelines.transforms import INTERPOLATION, check_effective
 
 
 def build_pipeline(
-    split: MemorySplit | FileSplit,
-    *,
-    batch_size: int,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    seed: int,
-    is_training: bool,
-    augment: AugmentConfig,
-    image_size: int | None,
-    num_classes: int,
-    num_steps: int | None = None,
-    num_workers: int = 0,
-    drop_last: bool = False,
-    rank: int = 0,
-    world_size: int = 1,
-    channels_last: bool = False,
-    tolerance: float = 0.001,
-    bad_files: Path | None = None,
+    split: MemorySplit | FileSplit, *, tolerance: float = 0.001, bad_files: Path | None = None, **settings: Any
 ) -> Pipeline:
-    """Batches of a split; what they hold depends on seed and epoch only, not on workers, ranks or where one starts.
+    """Batches of a split; their content depends on seed and epoch only, not on workers, ranks or where one starts.
 
     Images in memory are augmented as whole batches. Files stream through workers, and so do images in memory where an
     augmentation only exists for single images (RandAugment, random resized crops, ``crop_pct``).
 
     Args:
         split: The images.
-        batch_size: Of the global batch; each process gets its slice of it. The slice of a last batch with fewer
-            samples than processes can be empty.
-        mean: Mean of each channel.
-        std: Standard deviation of each channel.
-        seed: Seed of order and augmentation.
-        is_training: Whether to shuffle and augment.
-        augment: What is done to training images, and how images are resized.
-        image_size: Side of the images a model wants; None leaves images in memory as they are.
-        num_classes: Number of classes.
-        num_steps: Batches of a training epoch, where it is not one pass over the split.
-        num_workers: Processes that decode files.
-        drop_last: Whether training leaves out a last batch that is not full; evaluation never does.
-        rank: Number of this process.
-        world_size: Number of processes.
-        channels_last: Whether images come in channels-last memory format.
-        tolerance: Share of unreadable files up to which a run goes on.
+        tolerance: Share of unreadable files up to which a run continues.
         bad_files: CSV file that lists them.
+        **settings: ``batch_size`` (of the global batch; each process gets a slice, which can be empty where the last
+            batch has fewer samples than there are processes), ``mean`` and ``std`` of each channel, ``seed`` of order
+            and augmentation, ``is_training`` (shuffle and augment), ``augment`` (an ``AugmentConfig``), ``image_size``
+            (side that the model wants; None leaves images in memory as they are) and ``num_classes``. Optional:
+            ``num_steps`` (batches of a training epoch that is not one pass over the split), ``num_workers`` that
+            decode files, ``drop_last`` (training leaves out a last batch that is not full), ``rank``, ``world_size``,
+            ``channels_last`` (the memory format of images).
 
     Example:
         >>> from maxsup.core.config import AugmentConfig
@@ -72,33 +49,51 @@ def build_pipeline(
         >>> batches.num_batches, tuple(batch.images.shape), batch.target.dtype
         (21, (64, 1, 8, 8), torch.int64)
     """
-    check_effective(augment, is_training=is_training)
-    plan = BatchPlan(
-        len(split),
-        batch_size,
-        seed,
-        is_training,
-        drop_last and is_training,
-        rank,
-        world_size,
-        num_steps if is_training else None,
-    )
-    finish = BatchFinish(plan, mean, std, augment if is_training else None, num_classes, channels_last)
+    plan = BatchPlan(num_samples=len(split), **settings)
+    augment = plan.augment
+    check_effective(augment, is_training=plan.is_training)
     is_for_single_images = (augment.crop_pct or 1.0) < 1.0 or augment.interpolation == "lanczos"
-    is_for_single_images |= is_training and (
-        augment.random_resized_crop or augment.random_crop or augment.randaugment is not None
-    )
+    if plan.is_training:
+        is_for_single_images |= augment.random_resized_crop or augment.random_crop or augment.randaugment is not None
     if isinstance(split, MemorySplit) and not is_for_single_images:
-        return MemoryPipeline(split, plan, finish, augment, is_training=is_training, image_size=image_size)
-    return StreamingPipeline(
-        split,
-        plan,
-        finish,
-        augment,
-        is_training=is_training,
-        image_size=image_size,
-        mean=mean,
-        num_workers=num_workers,
-        tolerance=tolerance,
-        bad_files=bad_files,
-    )
+        return MemoryPipeline(split, plan)
+    return StreamingPipeline(split, plan, tolerance, bad_files)
+
+
+class MemoryPipeline(Pipeline):
+    """Batches of a split in memory: resized, and augmented in training."""
+
+    def __init__(self, split: MemorySplit, plan: BatchPlan) -> None:
+        super().__init__(plan)
+        self._split = split
+        side = plan.image_size
+        self._size = None if side is None or split.images.shape[2:] == (side, side) else (side, side)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... of an epoch."""
+        order = self._plan.order(epoch)
+        for step in self._steps(start):
+            members = order[self._plan.batch(step)]
+            size, part = len(members), self._plan.needed(len(members))
+            indices = members[part]
+            # index_select copies whole images; indexing with brackets goes pixel by pixel, five times as slow.
+            images = self._resized(self._split.images.index_select(0, indices))
+            if self._plan.is_training:
+                images = self._augmented(images, size, part, self._plan.generator("augment", epoch, step))
+            yield self._finished(images, self._split.labels[indices], indices, size, epoch, step)
+
+    def _augmented(self, images: Tensor, size: int, part: slice, generator: torch.Generator) -> Tensor:
+        config = self._plan.augment
+        if config.crop_padding or config.flip or config.rotation:
+            moves = draw_moves(size, generator, padding=config.crop_padding, flip=config.flip, rotation=config.rotation)
+            images = moved(images, moves[part], config.crop_padding)
+        if config.color_jitter:
+            images = jittered(images, draw_jitter(size, generator, config.color_jitter)[part])
+        return images
+
+    def _resized(self, images: Tensor) -> Tensor:
+        if self._size is None:
+            return images
+        mode = self._plan.augment.interpolation or INTERPOLATION
+        smoothly = {} if mode == "nearest" else {"antialias": True, "align_corners": False}
+        return F.interpolate(images, self._size, mode=mode, **smoothly)

@@ -1,8 +1,8 @@
-"""What is done to single images, as torchvision v2 transforms on Pillow images; the result is uint8 ``(C, H, W)``.
+"""Transforms of single images, with torchvision v2 on Pillow images; the result is uint8 ``(C, H, W)``.
 
-Evaluation: the shorter side scaled to the image size over ``crop_pct`` (both sides with ``crop_mode: squash``), then
-the middle. Training: with ``random_resized_crop`` a random part, scaled to the image size; else scaled as in
-evaluation, then a random crop with ``random_crop`` and the middle without. ``crop_padding`` puts black around first.
+Evaluation scales the shorter side to the image size over ``crop_pct`` (both sides with ``crop_mode: squash``) and crops
+the middle. Training with ``random_resized_crop`` takes a random part and scales it to the image size. Otherwise it
+scales as evaluation does and crops at random (``random_crop``) or the middle. ``crop_padding`` first adds a border.
 """
 
 from __future__ import annotations
@@ -23,30 +23,29 @@ if TYPE_CHECKING:
 
 Transform = Callable[[Any], torch.Tensor]
 
-
 INTERPOLATION = "bilinear"
-"""Where nothing else is said."""
+"""The default."""
 
 LEAST_SEEN = 2 / 3
 """Share of an image's side that evaluation must see; published networks have 0.8 and more."""
 
 
 def check_effective(augment: AugmentConfig, *, is_training: bool) -> None:
-    """Raise where a setting could have no effect beside the others, or would hide much of every evaluated image.
+    """Raise if a setting has no effect beside the others, or would hide much of every evaluated image.
 
-    The latter is a warning where nothing is trained, so that a run that exists can still be evaluated.
+    The latter is only a warning outside of training, so that an existing run can still be evaluated.
     """
-    if augment.random_resized_crop and augment.crop_padding:
-        raise ValueError(
-            f"augment.crop_padding must be 0 where random_resized_crop is on; got {augment.crop_padding}. Choose one."
-        )
-    if not augment.random_resized_crop and augment.scale != (0.08, 1.0):
+    if augment.random_resized_crop:
+        if augment.crop_padding:
+            got = f"got {augment.crop_padding}. Choose one."
+            raise ValueError(f"augment.crop_padding must be 0 where random_resized_crop is on; {got}")
+        if augment.random_crop:
+            raise ValueError("augment.random_crop must be off where random_resized_crop is on; got both. Choose one.")
+    elif augment.scale != (0.08, 1.0):
         raise ValueError(
             f"augment.scale must be left alone where random_resized_crop is off; got {augment.scale}. "
             "Set augment.random_resized_crop=true."
         )
-    if augment.random_resized_crop and augment.random_crop:
-        raise ValueError("augment.random_crop must be off where random_resized_crop is on; got both. Choose one.")
     if augment.crop_pct is not None and augment.crop_pct < LEAST_SEEN:
         sentence = (
             f"augment.crop_pct must be at least {LEAST_SEEN:.2f}, the share of an image's side that evaluation sees; "
@@ -58,7 +57,7 @@ def check_effective(augment: AugmentConfig, *, is_training: bool) -> None:
 
 
 def scaled_side(augment: AugmentConfig, size: int) -> int:
-    """Side to which evaluation scales before it crops, rounded as timm does.
+    """Side to which evaluation scales before it crops, rounded as in timm.
 
     Example:
         >>> from maxsup.core.config import AugmentConfig
@@ -70,15 +69,14 @@ def scaled_side(augment: AugmentConfig, size: int) -> int:
 
 
 def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> Transform:
-    """Geometry, then colour, in timm's order; erasing and mixing come later, on whole batches."""
+    """Geometry, then colour, in timm's order; whole batches are erased and mixed later."""
     v2 = require("torchvision.transforms.v2")
-    steps: list[Any] = []
     if augment.random_resized_crop:
-        steps.append(v2.RandomResizedCrop(size, scale=augment.scale, interpolation=_interpolation(augment)))
+        steps = [v2.RandomResizedCrop(size, scale=augment.scale, interpolation=_interpolation(augment))]
     elif augment.random_crop:
-        steps += [_scaling(augment, size), v2.RandomCrop(size, padding=augment.crop_padding or None)]
+        steps = [_scaling(augment, size), v2.RandomCrop(size, padding=augment.crop_padding or None)]
     else:
-        steps += [_scaling(augment, size), v2.CenterCrop(size)]
+        steps = [_scaling(augment, size), v2.CenterCrop(size)]
         if augment.crop_padding:
             steps.append(v2.RandomCrop(size, padding=augment.crop_padding))
     if augment.flip:
@@ -89,24 +87,19 @@ def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...
         steps.append(_randaugment(augment, size, mean))
     if augment.color_jitter:
         steps.append(v2.ColorJitter(*[augment.color_jitter] * 3))
-    return _composed(steps)
+    return v2.Compose([*steps, v2.PILToTensor()])
 
 
 def evaluation_transform(augment: AugmentConfig, size: int) -> Transform:
     """Resize and centre crop."""
     v2 = require("torchvision.transforms.v2")
-    return _composed([_scaling(augment, size), v2.CenterCrop(size)])
+    return v2.Compose([_scaling(augment, size), v2.CenterCrop(size), v2.PILToTensor()])
 
 
 def _scaling(augment: AugmentConfig, size: int) -> Any:
     side = scaled_side(augment, size)
     sides = (side, side) if augment.crop_mode == "squash" else side
     return require("torchvision.transforms.v2").Resize(sides, interpolation=_interpolation(augment))
-
-
-def _composed(steps: list[Any]) -> Transform:
-    v2 = require("torchvision.transforms.v2")
-    return v2.Compose([*steps, v2.PILToTensor()])
 
 
 def _interpolation(augment: AugmentConfig) -> Any:
@@ -133,7 +126,7 @@ def _randaugment(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Every global source of randomness starts from ``seed`` inside and goes on as before outside.
+    """Seed all global generators inside the block, and restore their states after it.
 
     Transforms draw from global generators; a training loop in the same process must not notice.
     """

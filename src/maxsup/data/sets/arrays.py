@@ -1,4 +1,4 @@
-"""Images in one ``.npz`` file: the layout of ours that any user may write.
+"""Images in one ``.npz`` file that any user may write.
 
 ``train_images`` and ``test_images`` are uint8, ``(N, H, W)`` or ``(N, H, W, C)``; ``train_labels`` and
 ``test_labels`` are integers from 0 on; ``val_images``, ``val_labels`` and ``class_names`` are optional. Nothing in the
@@ -33,26 +33,25 @@ def arrays(request: DataRequest) -> RawData:
 
 
 def read_npz(path: Path) -> RawData:
-    """The two splits of an ``.npz`` file."""
+    """The splits of an ``.npz`` file."""
     try:
         stored = NpzFile(path)
         if missing := [key for key in _KEYS if key not in stored.names]:
             raise DataError(f"{path} must hold {', '.join(_KEYS)}; got no {missing[0]}. Add it with numpy.savez.")
         for key in ("train_images", "test_images"):  # before memory is taken for them
             _check_images(*stored.kind(key), path)
-        train_images, train_labels, test_images, test_labels = (stored.read(key) for key in _KEYS)
-        held_out = [stored.read(key) for key in _VAL_KEYS if set(_VAL_KEYS) <= set(stored.names)]
+        keys = (*_KEYS, *_VAL_KEYS) if set(_VAL_KEYS) <= set(stored.names) else _KEYS
+        found = [stored.read(key) for key in keys]
         names = stored.read("class_names") if "class_names" in stored.names else None
     except DataError:
         raise
     except Exception as error:  # a broken archive has many ways to say so
         raise DataError(f"{path} must be an .npz file of plain arrays; got {error}. Write it again.") from error
-    train = MemorySplit(channels_first(train_images, path), _labels(train_labels, path))
-    test = MemorySplit(channels_first(test_images, path), _labels(test_labels, path))
-    val = MemorySplit(channels_first(held_out[0], path), _labels(held_out[1], path)) if held_out else None
+    pairs = zip(found[::2], found[1::2], strict=True)
+    train, test, *val = (MemorySplit(channels_first(images, path), _labels(labels, path)) for images, labels in pairs)
     num_classes = 1 + max((int(split.labels.max()) for split in (train, test) if len(split)), default=-1)
-    class_names = [str(name) for name in (range(num_classes) if names is None else names)]
-    return RawData(train, test, tuple(class_names), val)
+    class_names = tuple(str(name) for name in (range(num_classes) if names is None else names))
+    return RawData(train, test, class_names, val[0] if val else None)
 
 
 def channels_first(images: NDArray[np.uint8], path: Path | str) -> torch.Tensor:

@@ -1,7 +1,7 @@
-"""CIFAR-10-C: the test images of CIFAR-10, corrupted; training data are those of CIFAR-10.
+"""CIFAR-10-C: the corrupted test images of CIFAR-10, with its clean training images.
 
-All cells have the same size, so the mean over the test split is the published mean over the 15 x 5 cells;
-``factors`` says which cell an image is from (``corruption`` counts along the option of that name).
+All cells have the same size, so the mean over the test split is the published mean over the 15 x 5 cells. ``factors``
+name the cell of each image (``corruption`` is a position in the option ``corruptions``).
 """
 
 from __future__ import annotations
@@ -42,40 +42,39 @@ def cifar10_c(
 
     Args:
         request: What is asked for.
-        corruptions: Which ones; the usual 15 by default, 4 more exist.
-        severities: Which ones, from 1 to 5.
-        is_generated: Make them here from the test images in place of reading the official files. Close, but not the
-            published pixels.
+        corruptions: Names; the usual 15 by default, 4 more exist.
+        severities: From 1 to 5.
+        is_generated: Compute them from the test images instead of reading the official files. The result is close to
+            the published pixels, not equal.
     """
     for name, severity in product(corruptions, severities):
         check_cell(name, severity)
     clean = DATASETS["cifar10"](replace(request, name="cifar10"))
     assert isinstance(clean.test, MemorySplit)
-    if is_generated:
-        labels = clean.test.labels
-    else:
+    labels = clean.test.labels
+    if not is_generated:
         _check_files(request, corruptions)
         labels = torch.from_numpy(_official(request.root, "labels", 1).astype(np.int64))
-    size = len(labels)
-    cells = [(number, severity) for number in range(len(corruptions)) for severity in severities]
-    images = torch.empty((len(cells) * size, *clean.test.images.shape[1:]), dtype=torch.uint8)
-    for cell, (number, severity) in enumerate(cells):
+    cells = list(product(range(len(corruptions)), severities))
+    # Filled in place: all cells together take gigabytes.
+    images = torch.empty((len(cells), len(labels), *clean.test.images.shape[1:]), dtype=torch.uint8)
+    for cell, (number, severity) in zip(images, cells, strict=True):
         name = corruptions[number]
-        images[cell * size : (cell + 1) * size] = (
+        cell[:] = (
             corrupt(clean.test.images, name, severity)
             if is_generated
             else channels_first(_official(request.root, name, severity), f"{name}.npy")
         )
-    numbers, strengths = torch.tensor(cells, dtype=torch.int64).repeat_interleave(size, 0).unbind(1)
+    numbers, strengths = torch.tensor(cells, dtype=torch.int64).repeat_interleave(len(labels), 0).unbind(1)
     factors = {"corruption": numbers, "severity": strengths}
-    test = MemorySplit(images, labels.repeat(len(cells)), factors)
+    test = MemorySplit(images.flatten(0, 1), labels.repeat(len(cells)), factors)
     # The constants of the published CIFAR-10-C code.
     mean, std = (0.491, 0.482, 0.446), (0.247, 0.243, 0.261)
     return replace(clean, test=test, mean=mean, std=std)
 
 
 def _official(root: Path, name: str, severity: int) -> NDArray[np.uint8]:
-    """The part of one severity of an official file: five blocks, one behind the other."""
+    """One severity of an official file, which holds five blocks one behind the other."""
     path = root / "CIFAR-10-C" / f"{name}.npy"
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)

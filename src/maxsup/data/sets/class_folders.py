@@ -1,8 +1,7 @@
 """Trees with one folder a class, as people have them: which folders are splits, which are classes, and what is odd.
 
-Names of splits may be written in other ways (``valid``, ``Testing``), hidden files and folders are passed over, links
-are followed once. What cannot be meant is refused with a sentence that says what was found; what can be used is used,
-and a note says how.
+Splits have several names (``valid``, ``Testing``), hidden files and folders are skipped, links are followed once. A
+tree that makes no sense is refused with a sentence about what was found; an odd one is used, and a note says how.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,16 @@ from maxsup.data.registry import RawData
 
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 TEST_SHARE = 0.2
-"""Share of every class that is held out for the test where there is no folder for it."""
+"""Share of every class that is held out as the test split where there is no folder for it."""
 
 _SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-# Images to people, not to Pillow; without a word about them a class would look smaller than its folder.
+# Images to people, not to Pillow; without a note about them a class would look smaller than its folder.
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw", ".psd", ".svg")
-_NOT_HIDDEN_BUT_MEANT_SO = ("__macosx", "@eadir")
+_LEFT_BY_SYSTEMS = ("__macosx", "@eadir")
 _NUM_SHOWN = 3
 
 ClassFiles = dict[str, list[str]]
@@ -40,16 +39,14 @@ ClassFiles = dict[str, list[str]]
 def split_folders(home: Path) -> dict[str, Path]:
     """Folders of a tree that are ``train``, ``val`` or ``test``, by these names.
 
-    Beside classes, a folder of these names that has no folders in it is a class too: trains are photographed.
+    Beside classes, a folder of these names without folders in it is a class too: people photograph trains.
     """
     found: dict[str, Path] = {}
     folders = _folders(home)
     if any(folder.name.lower() not in _SPLITS and image_files(folder)[0] for folder in folders):
         folders = [folder for folder in folders if _folders(folder)]
-    for folder in folders:
-        split = _SPLITS.get(folder.name.lower())
-        if split is None:
-            continue
+    for folder in (folder for folder in folders if folder.name.lower() in _SPLITS):
+        split = _SPLITS[folder.name.lower()]
         if split in found:
             raise DataError(
                 f"{home} has two folders for one split, {found[split].name}/ and {folder.name}/. Keep one of them."
@@ -63,9 +60,9 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
 
     Args:
         home: The folder.
-        test_share: Share of every class for the test, where there is no folder for it; 1 for all images, which is
-            meant for networks that are trained already.
-        test_seed: Seed of that choice. It depends on names of files: one more file does not turn all others over.
+        test_share: Share of every class to test on, where there is no folder for it; 1 takes all images, for networks
+            that are trained already.
+        test_seed: Seed of that choice, which depends on file names: one more file does not change all the others.
     """
     parts, notes = split_folders(home), list[str]()
     if parts and "train" not in parts:
@@ -81,25 +78,22 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
             notes.append(f"class {name!r} has no images and is left out")
             del files[name]
     _check_classes(base, files)
-    names = tuple(files)
-    train = _samples(files, names)
     held_out = [parts[name] for name in ("val", "test") if name in parts]
     if not held_out:
         share = TEST_SHARE if test_share is None else test_share
-        seed = 0 if test_seed is None else test_seed
-        return _split(base, train, names, share, seed, notes)
+        return _split(base, files, share, 0 if test_seed is None else test_seed, notes)
     if test_share is not None or test_seed is not None:
         raise ValueError(
-            f"test_share and test_seed must be left out where images for the test are there; got {held_out[-1]}. "
+            f"test_share and test_seed must be left out where there is a folder of test images; got {held_out[-1]}. "
             "Drop the options."
         )
-    splits = [_held_out(part, files, base, notes) for part in held_out]
-    val = splits[0] if len(splits) == 2 else None
-    return RawData(FileSplit(train), splits[-1], names, val=val, notes=tuple(notes))
+    *val, test = [_held_out(part, files, base, notes) for part in held_out]
+    train = FileSplit(_samples(files, files))
+    return RawData(train, test, tuple(files), val=val[0] if val else None, notes=tuple(notes))
 
 
 def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Paths of images in a folder and below it, and how many files of each ending are images that nobody reads here."""
+    """Paths of images in a folder and below it, and counts of the endings of images that cannot be read here."""
     found: list[str] = []
     others: Counter[str] = Counter()
     seen: set[str] = set()
@@ -109,10 +103,11 @@ def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
 
     for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(place)
-        # A link to a folder above would be walked through for ever.
-        folders[:] = [] if real in seen else [name for name in folders if not _is_hidden(name)]
-        names = [] if real in seen else [name for name in names if not _is_hidden(name)]
+        # A link to a folder above would be followed for ever.
+        is_new = real not in seen
         seen.add(real)
+        folders[:] = [name for name in folders if is_new and not _is_hidden(name)]
+        names = [name for name in names if is_new and not _is_hidden(name)]
         found += [os.path.join(place, name) for name in names if name.lower().endswith(ENDINGS)]
         others.update(Path(name).suffix.lower() for name in names if name.lower().endswith(_NOT_READ))
     return sorted(found, key=os.path.split), others
@@ -131,21 +126,19 @@ def _class_files(base: Path, notes: list[str]) -> ClassFiles:
     if others:
         counts = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
         notes.append(f"{base} has files that are not read ({counts}); convert them to JPEG or PNG")
-    stray = [path for path in _entries(base) if path.is_file() and path.name.lower().endswith(ENDINGS)]
-    if stray and any(files.values()):
+    if (stray := _stray_images(base)) and any(files.values()):
         notes.append(f"{_counted(len(stray))} directly in {base} belong to no class and are left out")
     return files
 
 
-def _check_classes(base: Path, files: Mapping[str, list[str]]) -> None:
-    """Raise where there are not two classes, or splits in their place, with what was found."""
+def _check_classes(base: Path, files: ClassFiles) -> None:
+    """Raise if there are fewer than two classes, or splits in their place, and say what was found."""
     for folder in _folders(base):
         if learnt := split_folders(folder).get("train"):
             raise DataError(f"{folder} has {learnt.name}/ in it, so it is no class. Give folder:{folder}.")
     if len(files) > 1:
         return
-    stray = [path for path in _entries(base) if path.is_file() and path.name.lower().endswith(ENDINGS)]
-    if not files and stray:
+    if not files and (stray := _stray_images(base)):
         raise DataError(
             f"{base} holds {_counted(len(stray))} and no folders of classes. Put each image into a folder that is "
             f"named after its class, for instance {base}/cat/{stray[0].name}."
@@ -174,12 +167,12 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
             f"{part} has {_classes(unknown)} that {base} lacks: {_listed(unknown)}. "
             f"{guess}Rename it, add {base / unknown[0]}, or remove {part / unknown[0]}."
         )
-    samples = _samples(found, tuple(files))
+    samples = _samples(found, files)
     if not samples:
         raise DataError(f"{part} has no images in the folders of its classes. Add some, or remove the folder {part}.")
     missing = [name for name in files if not found.get(name)]
     if missing:
-        notes.append(f"{part} has no images of {_classes(missing)} {_listed(missing)}, which will not be judged")
+        notes.append(f"{part} has no images of {_classes(missing)} {_listed(missing)}, which cannot be evaluated")
     untrained = [name for name in files if not files[name]]
     if untrained:
         raise DataError(
@@ -188,44 +181,44 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
     return FileSplit(samples)
 
 
-def _split(
-    base: Path, samples: list[tuple[str, int]], names: tuple[str, ...], share: Any, seed: Any, notes: list[str]
-) -> RawData:
+def _split(base: Path, files: ClassFiles, share: Any, seed: Any, notes: list[str]) -> RawData:
     """Hold out the images of each class whose names have the smallest digests."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise ValueError(f"test_share must be above 0 and at most 1; got {share!r}. Usual: {TEST_SHARE}.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"test_seed must be a whole number from 0 on; got {seed!r}. Usual: 0.")
 
-    def digest(sample: tuple[str, int]) -> bytes:
-        path = unicodedata.normalize("NFC", Path(sample[0]).relative_to(base).as_posix())
-        return hashlib.blake2b(f"{seed}/{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    def digest(path: str) -> bytes:
+        name = unicodedata.normalize("NFC", Path(path).relative_to(base).as_posix())
+        return hashlib.blake2b(f"{seed}/{name}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
 
-    by_class: dict[int, list[tuple[str, int]]] = {}
-    for sample in samples:
-        by_class.setdefault(sample[1], []).append(sample)
     chosen: set[str] = set()
-    for members in by_class.values():
+    for members in files.values():
         count = len(members) if share == 1 else min(max(1, round(share * len(members))), len(members) - 1)
-        chosen.update(path for path, _ in sorted(members, key=digest)[:count])
+        chosen.update(sorted(members, key=digest)[:count])
+    samples = _samples(files, files)
     test = [sample for sample in samples if sample[0] in chosen]
     if share < 1:
-        alone = [names[label] for label, members in by_class.items() if len(members) == 1]
+        alone = [name for name, members in files.items() if len(members) == 1]
         notes.append(
             f"{base} has no test/ beside it: {len(test):,} of {len(samples):,} images are held out for the test, "
             f"{share:.0%} of each class (test_share={share:g}, test_seed={seed})"
         )
         if alone:
-            notes.append(f"{_classes(alone)} {_listed(alone)} with one image: it is learnt from and not judged")
+            notes.append(f"{_classes(alone)} {_listed(alone)} with one image: it is trained on and not evaluated")
     if not test:
-        raise DataError(f"{base} has one image of each class and none to judge by. Add images, or a folder test/.")
+        raise DataError(f"{base} has one image of each class and none to test on. Add images, or a folder test/.")
     settled = {"test_share": share, "test_seed": seed}
-    rest = [sample for sample in samples if sample[0] not in chosen]
-    return RawData(FileSplit(rest), FileSplit(test), names, notes=tuple(notes), settled=settled)
+    train = [sample for sample in samples if sample[0] not in chosen]
+    return RawData(FileSplit(train), FileSplit(test), tuple(files), notes=tuple(notes), settled=settled)
 
 
-def _samples(files: Mapping[str, list[str]], names: tuple[str, ...]) -> list[tuple[str, int]]:
+def _samples(files: ClassFiles, names: Iterable[str]) -> list[tuple[str, int]]:
     return [(path, label) for label, name in enumerate(names) for path in files.get(name, ())]
+
+
+def _stray_images(base: Path) -> list[Path]:
+    return [path for path in _entries(base) if path.is_file() and path.name.lower().endswith(ENDINGS)]
 
 
 def _has_images(part: Path, name: str) -> bool:
@@ -246,7 +239,7 @@ def _entries(place: Path) -> list[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _NOT_HIDDEN_BUT_MEANT_SO
+    return name.startswith(".") or name.lower() in _LEFT_BY_SYSTEMS
 
 
 def _counted(count: int) -> str:

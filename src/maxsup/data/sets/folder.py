@@ -29,16 +29,16 @@ def folder(
     test_share: float | None = None,
     test_seed: int | None = None,
 ) -> RawData:
-    """A tree with ``train/`` and ``val/`` or ``test/``; with only one of the two, that is the test split.
+    """A tree with ``train/``, ``val/`` and ``test/``; if only one of the last two is there, it is the test split.
 
-    A tree with ``train/`` alone, or of nothing but ``<class>/``, is split. Where the splits hold ``images/`` and
+    A tree with ``train/`` alone, or of nothing but ``<class>/``, is split here. Where the splits hold ``images/`` and
     ``masks/``, files of the same name belong together, and the lines of ``PATH/classes.txt`` are the classes.
 
     Args:
         request: What is asked for.
         num_classes: Number of classes of masks, where there is no ``classes.txt``.
-        ignore: Label in a mask that counts for nothing.
-        palette: What becomes of masks with a palette: ``refuse`` them, or take the ``index`` of a colour as its class.
+        ignore: Label in a mask that is ignored.
+        palette: For masks with a palette: ``refuse`` them, or take the ``index`` of a colour as its class.
         test_share: Share of every class that is held out for the test, where there is no ``val/`` and no ``test/``.
         test_seed: Seed of that choice.
     """

@@ -25,8 +25,8 @@ def hf(
     Args:
         request: What is asked for; the hub is only asked with ``download=True``.
         config: Name of the configuration, where a set has several.
-        image_column: Column of the images; found by its type if not given.
-        label_column: Column of the labels; found by its type if not given.
+        image_column: Column of the images; by default found by its type.
+        label_column: Column of the labels; by default found by its type.
     """
     parts = _parts(request, config)
     held_out = [name for name in (*_VAL_NAMES, "test") if name in parts]
@@ -35,7 +35,7 @@ def hf(
         raise DataError(
             f"splits of {request.argument!r} must be train and test or validation; got {known}. Split it first."
         )
-    train, test = parts["train"], parts[held_out[-1]]
+    train = parts["train"]
     features = train.features
     image_column = image_column or _column(features, "Image", request.argument)
     label_column = label_column or _column(features, "ClassLabel", request.argument)
@@ -44,8 +44,9 @@ def hf(
             raise DataError(
                 f"column of {request.argument!r} must be one it has; got {column!r}. {hint(column, features)}"
             )
-    names = _class_names(train, label_column)
-    splits = [_split(part, image_column, label_column, names) for part in (train, test)]
+    feature = features[label_column]
+    names = tuple(feature.names if hasattr(feature, "names") else map(str, sorted(set(train[label_column]))))
+    splits = [_split(part, image_column, label_column, names) for part in (train, parts[held_out[-1]])]
     val = _split(parts[held_out[0]], image_column, label_column, names) if len(held_out) > 1 else None
     return RawData(splits[0], splits[1], names, val=val)
 
@@ -67,15 +68,14 @@ def _parts(request: DataRequest, config: str | None) -> Any:
     library = require("datasets", extra="hf")
     path = local_path(request.argument, request.root)
     if not path.exists() and not request.download:
-        fix = "Add data.download=true to ask the hub for it."
-        raise missing_data(request, str(path), fix)
+        raise missing_data(request, str(path), "Add data.download=true to ask the hub for it.")
     try:
         if (path / "dataset_dict.json").is_file():
             return library.load_from_disk(str(path))
         return library.load_dataset(str(path) if path.exists() else request.argument, config)
     except (OSError, ValueError, ConnectionError) as error:
-        fix = f"The datasets library says: {error}"
-        raise missing_data(request, str(path) if path.exists() else f"{request.argument} of the hub", fix) from error
+        place = str(path) if path.exists() else f"{request.argument} of the hub"
+        raise missing_data(request, place, f"The datasets library says: {error}") from error
 
 
 def _column(features: Any, kind: str, name: str) -> str:
@@ -87,13 +87,6 @@ def _column(features: Any, kind: str, name: str) -> str:
             f"Set data.options.{option}."
         )
     return str(columns[0])
-
-
-def _class_names(train: Any, column: str) -> tuple[str, ...]:
-    feature = train.features[column]
-    if hasattr(feature, "names"):
-        return tuple(feature.names)
-    return tuple(str(value) for value in sorted(set(train[column])))
 
 
 def _split(part: Any, image_column: str, label_column: str, names: tuple[str, ...]) -> FileSplit:

@@ -15,8 +15,6 @@ from torch import Tensor
 from maxsup.core.repro import mixed_seed
 from maxsup.data.registry import DATASETS, DataRequest, RawData
 
-_MANY, _LOW = 100, 20
-
 
 @DATASETS.register(
     "cifar10_lt",
@@ -29,8 +27,8 @@ def cifar10_lt(request: DataRequest, *, imbalance: float = 100, subset_seed: int
 
     Args:
         request: What is asked for.
-        imbalance: Images of the largest class for each of the smallest; 10, 50 and 100 are usual.
-        subset_seed: Which images of a class are kept; subsets differ by more than methods do, so say which.
+        imbalance: Size of the largest class over that of the smallest; 10, 50 and 100 are usual.
+        subset_seed: Decides which images of a class are kept. Subsets differ by more than methods do, so report it.
     """
     balanced = DATASETS["cifar10"](replace(request, name="cifar10"))
     kept = long_tail_subset(balanced.train.labels, imbalance, subset_seed)
@@ -52,7 +50,7 @@ def long_tail_counts(num_largest: int, num_classes: int, imbalance: float) -> li
 
 
 def long_tail_subset(labels: Tensor, imbalance: float, seed: int) -> Tensor:
-    """Indices of a random subset with a long tail, in growing order; ``labels`` are of a balanced set."""
+    """Indices of a random subset of a balanced set with a long tail, in growing order."""
     counts = torch.bincount(labels)
     chosen = []
     for label, count in enumerate(long_tail_counts(int(counts.min()), len(counts), imbalance)):
@@ -63,9 +61,9 @@ def long_tail_subset(labels: Tensor, imbalance: float, seed: int) -> Tensor:
 
 
 def shot_groups(train_counts: Sequence[int]) -> dict[str, list[int]]:
-    """Classes by how many training images they have: many above 100, low below 20, medium the rest.
+    """Classes by their number of training images: many above 100, low below 20, medium the rest.
 
-    A group without classes is absent: an accuracy of 0 for it would be an invention.
+    A group without classes is absent, because it has no accuracy.
 
     Example:
         >>> shot_groups([5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50])
@@ -73,5 +71,5 @@ def shot_groups(train_counts: Sequence[int]) -> dict[str, list[int]]:
     """
     groups: dict[str, list[int]] = {"many": [], "medium": [], "low": []}
     for label, count in enumerate(train_counts):
-        groups["many" if count > _MANY else "low" if count < _LOW else "medium"].append(label)
+        groups["many" if count > 100 else "low" if count < 20 else "medium"].append(label)
     return {name: classes for name, classes in groups.items() if classes}

@@ -1,4 +1,4 @@
-"""Logits in blocks that fit the cache, and the first of the largest in each."""
+"""Logits in blocks that fit the cache, and the first largest logit of each sample."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 
 from maxsup.losses.reduction import class_axis, num_classes, sample_shape
 
-# A block is a sixteenth of the logits, so that what it needs beside them is small, within bounds: below the first a CPU
-# spends its time on calls, beyond the second the block leaves the cache. On other devices blocks only bound the memory.
-# For half inputs the first is halved, because a block of theirs needs a copy in single precision; planes stay at the
-# first, because a block of theirs is copied to bring its samples together.
+# A block is a sixteenth of the logits, which keeps its temporary memory small, within these bounds: below the first,
+# calls dominate the time of a CPU; beyond the second, a block leaves the cache. On other devices blocks only bound the
+# memory. Half-precision inputs halve the lower bound, because a block needs a float32 copy; planes stay at the lower
+# bound, because a block is copied to bring its samples together.
 CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
-# Up to here all logits are one block.
+# Up to this size all logits are one block.
 WHOLE_BYTES = 1024 * 1024
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
-# Up to here torch's own max with indices is as fast as anything.
+# Below this length torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
-# torch can do without.
+# torch works without it.
 HAS_NUMPY = find_spec("numpy") is not None
 
 
@@ -41,7 +41,7 @@ def laid_as(tensor: Tensor, is_rows: bool) -> Tensor:
 
 
 def restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
-    """What was laid out, in the shape of the input again."""
+    """A tensor that was laid out, in the shape of the input again."""
     if is_rows and input.dim() != 2:
         return laid.reshape(*sample_shape(input), num_classes(input)).movedim(-1, class_axis(input))
     return laid.reshape(input.shape)
@@ -78,7 +78,7 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """
     length = logits.shape[axis]
     if torch.compiler.is_compiling():
-        # argmax is what keeps the compiler from using vector instructions; a smallest index among equals does not.
+        # argmax keeps the compiler from using vector instructions; the smallest index among equals does not.
         top = logits.amax(axis, keepdim=True)
         index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
@@ -88,7 +88,7 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
         return logits.gather(axis, index), index
     if length < PLAIN_MAX_LENGTH:
         return logits.max(axis, keepdim=True)
-    # Tops of short stretches, then the place within the stretch that holds the top of tops.
+    # The tops of short stretches, then the position of the top within its stretch.
     stretch = _stretch(length)
     num_whole = length // stretch
     whole = logits if num_whole * stretch == length else logits.narrow(axis, 0, num_whole * stretch)
@@ -105,23 +105,23 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def positions(logits: Tensor, axis: int) -> Tensor:
-    """Numbers of the classes, along their axis, as a type that vector instructions compare with single precision."""
+    """Class indices along their axis, in a type that vector instructions compare with float32."""
     length = logits.shape[axis]
     exact = torch.float32 if length < 2**24 else torch.int64
     numbers = torch.arange(length, dtype=exact, device=logits.device)
-    # A 0 is put where a 0 is: the compiler then loads the numbers instead of counting anew in every row.
+    # Writing a 0 where a 0 is makes the compiler load the numbers instead of counting again in every row.
     first = torch.zeros(1, dtype=torch.int64, device=logits.device)
     return _along(numbers.scatter(0, first, 0), logits, axis)
 
 
 def _stretch(length: int) -> int:
-    """About the square root of a length, and a divisor of it where there is one."""
+    """About the square root of a length, if possible a divisor of it."""
     root = 1 << (length.bit_length() // 2)
     return next((size for size in range(root, 2 * root) if length % size == 0), root)
 
 
 def _along(vector: Tensor, like: Tensor, axis: int) -> Tensor:
-    """A vector over classes, shaped to meet ``like`` at its class axis."""
+    """A vector over classes, shaped to broadcast against ``like`` at its class axis."""
     shape = [1] * like.dim()
     shape[axis] = -1
     return vector.reshape(shape)

@@ -1,14 +1,14 @@
 """The loss of a block of logits and its gradient in closed form.
 
-For ``CE + a R`` the gradient is known: ``softmax - target + a dR/dz``. A penalty takes part by three facts: its value,
+For ``CE + a R`` the gradient is ``softmax - target + a dR/dz``. A penalty is described by three facts: its value,
 whether it pushes every class by ``-a/K``, and the rest of its gradient.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,10 +20,10 @@ Factor = float | Tensor
 
 
 class Block(NamedTuple):
-    """Some samples of a batch and what a penalty may want to know of them; what is reduced keeps the class axis.
+    """Some samples of a batch with the statistics that penalties use; reduced tensors keep the class axis.
 
-    Masked classes (``-inf``) read 0 in ``logits``; ``num_present`` is the number of the others, ``masked`` says which
-    they are if there are any.
+    Masked classes (``-inf``) are 0 in ``logits`` and marked in ``masked`` if there are any; ``num_present`` counts the
+    other classes.
     """
 
     logits: Tensor
@@ -54,13 +54,13 @@ def target_logit(block: Block) -> Tensor:
 class FusedPenalty(NamedTuple):
     """A penalty in closed form.
 
-    ``value`` gives it for each sample of a block, ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz`` to
-    ``grad`` in place, except for the ``-push/K`` on every class that ``is_centred`` announces. Where a batch is small,
-    a pass over it is nothing and every call into torch counts: ``small_loss(rows, labels, strength, factor)`` is
-    ``factor`` times the summed loss in few calls, for labels that all count and logits that are all finite. On a device
-    every call is a kernel: ``few_calls(surprise, block, label_logits, strength)`` is ``CE + strength R`` of samples
-    with labels, from ``-log`` of the top probability and without the norm. ``kernel`` is what the kernels for a device
-    call it, ``margin`` a number that some take.
+    ``value`` computes it for each sample of a block. ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz``
+    to ``grad`` in place, except for the ``-push/K`` on every class of a penalty that ``is_centred``. In a small batch
+    the number of calls into torch matters more than passes: ``small_loss(rows, labels, strength, factor)`` is
+    ``factor`` times the summed loss in few calls, for labels that all count and finite logits. On a device every call
+    is a kernel: ``few_calls(surprise, block, label_logits, strength)`` is ``CE + strength R`` of samples with labels,
+    from ``-log`` of the top probability and without the norm. ``kernel`` is the name of the penalty in the device
+    kernels, and ``margin`` a number that some penalties take.
     """
 
     value: Callable[[Block], Tensor]
@@ -73,7 +73,7 @@ class FusedPenalty(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one call asks of the logits: ``factor sum_i scale_i (CE_i + strength R_i + z_loss lse_i^2)``, in blocks."""
+    """``factor sum_i scale_i (CE_i + strength R_i + z_loss lse_i^2)``; ``may_look`` allows reading values."""
 
     penalty: FusedPenalty
     strength: Factor
@@ -88,17 +88,17 @@ class Job(NamedTuple):
 def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Values of the samples of one block, and the gradient of ``factor`` times their sum.
 
-    The gradient is written to ``out`` where given. That may be the memory of ``logits`` if the penalty is centred: what
-    is then left to add (``add_gradient``) does not read them.
+    The gradient is written to ``out`` where given. If the penalty is centred, that may be the memory of ``logits``,
+    because ``add_gradient`` then does not read them.
     """
-    # A centred penalty does not look at probabilities again: they may stand where the gradient will.
+    # A centred penalty does not read the probabilities again, so they may occupy the memory of the gradient.
     is_room = out is not None and out.data_ptr() != logits.data_ptr() and job.penalty.is_centred
     block, penalty, values = measured_block(logits, job, axis, out if is_room else None)
     return values, block_gradient(block, penalty, job, out)
 
 
 def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
-    """What there is to know of a block, the penalty of its samples, and their values."""
+    """The statistics of a block, the penalty of its samples, and their values."""
     count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
     present, masked = logits, None
@@ -113,7 +113,7 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
     if axis == logits.dim() - 1 and not torch.compiler.is_compiling():
         is_writable = room is not None and room.is_contiguous()
         exponentials = torch.softmax(logits, axis, out=room if is_writable else None)
-        # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
+        # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
         log_norm = top - exponentials.gather(axis, top_index).log()
     else:
         exponentials = torch.sub(logits, top, out=room).exp_()
@@ -121,26 +121,30 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
         log_norm = top + norm.log()
     mean = total / count
     block = Block(present, exponentials, norm, log_norm, top, top_index, mean, count, masked, job.target, axis)
-    penalty = job.penalty.value(block)
-    if job.target.is_floating_point():
-        data = job.target.sum(axis, keepdim=True) * log_norm - target_logit(block)
-    else:
-        # Of the logits themselves: a true class that is masked costs inf.
-        data = log_norm - logits.gather(axis, job.target)
-    values = data + job.strength * penalty
-    if job.z_loss != 0:
-        values = values + job.z_loss * log_norm.square()
+    penalty, values = penalty_and_values(block, logits, job)
     if isinstance(job.scale, Tensor):
         values = job.scale * values
-    if job.valid is not None and not is_finite:  # 0 times what an ignored sample holds may not be 0
+    if job.valid is not None and not is_finite:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = torch.where(job.valid, values, 0)
     return block, penalty, values
+
+
+def penalty_and_values(block: Block, logits: Tensor, job: Job) -> tuple[Tensor, Tensor]:
+    """Penalty of the samples of a block, and their values before any weight."""
+    penalty = job.penalty.value(block)
+    if job.target.is_floating_point():
+        data = job.target.sum(block.axis, keepdim=True) * block.log_norm - target_logit(block)
+    else:
+        # From the original logits: a masked true class costs inf.
+        data = block.log_norm - logits.gather(block.axis, job.target)
+    values = data + job.strength * penalty
+    return penalty, values if job.z_loss == 0 else values + job.z_loss * block.log_norm.square()
 
 
 def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None = None) -> Tensor:
     """Gradient of ``factor`` times the summed values of a block, written to ``out`` where given."""
     pull = job.scale * job.factor
-    if job.valid is not None:  # 0 times the factor of a batch without any target is not 0
+    if job.valid is not None:  # the factor of a batch without targets is inf or nan
         pull = torch.where(job.valid, pull, 0)
     push = pull * job.strength
     shift = -push / block.num_present if job.penalty.is_centred else 0.0
@@ -159,29 +163,29 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
 
 
 def probability_share(block: Block, z_loss: float) -> Factor:
-    """How many times the probabilities are in the gradient, before the penalty."""
+    """The factor of the probabilities in the gradient, before the penalty."""
     share: Factor = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
-    # The gradient of log-sum-exp is the probabilities, which cross-entropy has too.
+    # The gradient of log-sum-exp is the probabilities, as in cross-entropy.
     return share if z_loss == 0 else share + 2 * z_loss * block.log_norm
 
 
 def working_dtype(input: Tensor) -> torch.dtype:
-    """Double precision stays, everything else is computed in single precision."""
+    """float64 stays, everything else is computed in float32."""
     return torch.float64 if input.dtype == torch.float64 else torch.float32
 
 
 def stored_dtype(input: Tensor) -> torch.dtype:
-    """That of the input, but not fp16: what is stored has not met a loss scaler yet and would underflow."""
+    """That of the input, but float32 for fp16: before a loss scaler is applied, gradients would underflow."""
     return torch.float32 if input.dtype == torch.float16 else input.dtype
 
 
 def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     """Add ``push`` to one class of every sample."""
-    if torch.compiler.is_compiling():  # as a part of the pass over all classes
+    if torch.compiler.is_compiling():  # fuses with the pass over all classes
         is_class = positions(grad, axis) == index
         grad.add_(torch.where(is_class, push, 0.0))
     elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
-        # A GPU adds at indices in no promised order, and so refuses to; with one index a sample nothing is lost.
+        # A GPU refuses to add at indices, since their order is not fixed; one index per sample can be overwritten.
         grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
     elif isinstance(push, Tensor):
         grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
@@ -197,3 +201,18 @@ def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tenso
     as_tensor = probs.new_tensor
     shift = shift if isinstance(shift, Tensor) else as_tensor(shift)
     return torch.addcmul(shift, probs, factor if isinstance(factor, Tensor) else as_tensor(factor), out=out)
+
+
+def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:
+    """The tensors among some values, for ``save_for_backward``, and None in place of the others."""
+    return tuple(value if isinstance(value, Tensor) else None for value in values)
+
+
+def others_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What :func:`tensors_of` leaves out, and None in place of tensors."""
+    return tuple(None if isinstance(value, Tensor) else value for value in values)
+
+
+def joined(tensors: Sequence[Tensor | None], others: Sequence[Any]) -> Iterator[Any]:
+    """The values that :func:`tensors_of` and :func:`others_of` have split."""
+    return (other if tensor is None else tensor for tensor, other in zip(tensors, others, strict=True))

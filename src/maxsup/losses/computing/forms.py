@@ -1,11 +1,11 @@
-"""Which form computes a loss: by the device of the logits, unless somebody chooses.
+"""Which form computes a loss: the device of the logits decides, unless the user chooses.
 
 | form | what it is | default on |
 |---|---|---|
 | ``"fused"`` | blocks that fit the cache, loss and gradient together | CPU |
-| ``"triton"`` | two kernels over the rows: one read, then one read and one write | GPUs that Triton serves |
+| ``"triton"`` | two kernels over the rows: one read, then one read and one write | GPUs that Triton supports |
 | ``"eager"`` | few operators over all logits at once | all other devices, and ``meta`` |
-| ``"reference"`` | the formula, for autograd to follow | nothing; the tests compare with it |
+| ``"reference"`` | the formula, differentiated by autograd | nothing; the tests compare with it |
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from maxsup.core.checks import check_choice
 IMPLEMENTATIONS = ("fused", "triton", "eager", "reference")
 # The kinds of device that Triton has a back end for; torch calls AMD's GPUs cuda too.
 TRITON_DEVICES = ("cuda", "xpu")
-# Older GPUs are not served by Triton; older versions of it were not tried with our kernels.
+# Triton does not support older GPUs; our kernels were not tried with older versions of it.
 OLDEST_CAPABILITY = (7, 0)
 OLDEST_TRITON = (3, 3)
-# The first version that brings such a Triton.
+# The first version that comes with such a Triton.
 TRACES_CONSTANTS = torch.__version__ >= "2.7"
-# A context variable: threads and asynchronous tasks choose for themselves, in whatever order they leave.
+# A context variable: each thread and asynchronous task has its own choice.
 _implementation: ContextVar[str | None] = ContextVar("implementation", default=None)
 
 
 class Form(NamedTuple):
-    """A form and why it is the one."""
+    """A form and why it was chosen."""
 
     name: str
     reason: str
@@ -47,9 +47,9 @@ class Form(NamedTuple):
 def implementation(name: str) -> Iterator[None]:
     """Choose how losses are computed in a ``with`` block, in place of the form that fits the device.
 
-    ``"fused"`` goes through blocks that fit a CPU's cache, ``"triton"`` through kernels for a GPU, ``"eager"`` through
-    few operators, ``"reference"`` through the formula. All give the same numbers; the reference is slower, larger and
-    easy to read. Each thread chooses for itself, and a compiled loss keeps to its own form.
+    ``"fused"`` uses blocks that fit a CPU's cache, ``"triton"`` kernels for a GPU, ``"eager"`` few operators and
+    ``"reference"`` the formula. All give the same numbers; the reference is slower, needs more memory and is easy to
+    read. Each thread chooses for itself, and a compiled loss keeps its own form.
 
     Example:
         >>> from maxsup.functional import implementation, maxsup_cross_entropy
@@ -66,10 +66,10 @@ def implementation(name: str) -> Iterator[None]:
 
 
 def form_for(logits: Tensor) -> str:
-    """Name of the form in force for some logits; a compiled loss has its own (``traced.py``) where no kernel is."""
+    """Name of the form for some logits; without a kernel, a compiled loss has its own form (``traced.py``)."""
     kind = logits.device.type
     if torch.compiler.is_compiling():
-        # Not every version of torch that is promised can trace a context variable, or what is taken for a constant.
+        # Not every supported version of torch can trace a context variable, or a function that is marked constant.
         return compiled_form(kind) if kind in TRITON_DEVICES and TRACES_CONSTANTS else "fused"
     chosen = _implementation.get()
     if chosen is None:
@@ -85,8 +85,8 @@ def compiled_form(device_type: str) -> str:
     return "triton" if default_form(device_type).name == "triton" else "fused"
 
 
-# A compiler takes the answer for a constant and does not look inside. torch.compiler.assume_constant_result says the
-# same, and would import the compiler at once.
+# A compiler treats the answer as a constant and does not trace the function. torch.compiler.assume_constant_result has
+# the same effect but would import the compiler at once.
 compiled_form._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

@@ -1,15 +1,15 @@
-"""One pass over the logits: the loss and its closed gradient together.
+"""One pass over the logits: the loss together with its gradient in closed form.
 
-Nothing of the size of the logits has to be kept but the gradient itself. Blocks of logits that fit the cache are read
-once; each gives its values and its part of the gradient, in single precision whatever the input is. The formula in
-``reduction.py`` stays the reference: it serves what this file does not (second derivatives, ``torch.func``, tensor
-subclasses), and the tests compare the two everywhere.
+Only the gradient itself is kept in the size of the logits. Blocks of logits that fit the cache are read once; each
+gives its values and its part of the gradient, in float32 for half-precision inputs. The formula in ``reduction.py``
+stays the reference: it serves second derivatives, ``torch.func`` and tensor subclasses, which this file does not, and
+the tests compare the two everywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,22 +17,32 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from maxsup.losses.computing.blocks import blocks, laid_as, laid_out, restored
-from maxsup.losses.computing.closed_form import Factor, FusedPenalty, Job, block_loss, stored_dtype, working_dtype
+from maxsup.losses.computing.closed_form import (
+    Factor,
+    FusedPenalty,
+    Job,
+    block_loss,
+    joined,
+    others_of,
+    stored_dtype,
+    tensors_of,
+    working_dtype,
+)
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, weighted_target
 
-# Up to here a batch is small.
+# Batches up to this number of logits are small.
 SMALL_NUMEL = 16 * 1024
-# Older compilers cannot ask whether a transform or an export is under way.
+# Older compilers cannot tell whether a transform or an export is under way.
 _KNOWS_TRANSFORMS = torch.__version__ >= "2.7"
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Formula = Callable[..., Tensor]
-"""(input, target, strength, **options) -> the same loss, as a formula that autograd can follow."""
+"""(input, target, strength, **options) -> the same loss as a formula that autograd can differentiate."""
 
 
 class Call(NamedTuple):
-    """What a loss was called with besides the logits."""
+    """The arguments of a loss besides the logits."""
 
     target: Tensor
     strength: Factor
@@ -44,27 +54,24 @@ class Call(NamedTuple):
     z_loss: float = 0.0
 
     def with_numbers_now(self) -> Call:
-        """The same with numbers in place of tensors on the host, whatever happens to those before backward."""
-        if not isinstance(self.strength, Tensor) and not isinstance(self.num_items, Tensor):
-            return self
-        return self._replace(strength=_number(self.strength), num_items=_number(self.num_items))
+        """Read tensors on the host now, so that later changes to them do not matter; device tensors stay."""
 
+        def number(value: Any) -> Any:
+            return float(value) if isinstance(value, Tensor) and value.device.type == "cpu" else value
 
-def _number(value: Any) -> Any:
-    """A number in a tensor on the host costs nothing to read; what is on a device stays there."""
-    return float(value) if isinstance(value, Tensor) and value.device.type == "cpu" else value
+        return self._replace(strength=number(self.strength), num_items=number(self.num_items))
 
 
 def is_ordinary(*values: Any) -> bool:
-    """Whether autograd functions written in Python serve these arguments.
+    """Whether there are no tensor subclasses, transforms, tracers or forward derivatives.
 
-    They do not serve tensor subclasses, transforms, tracers and forward derivatives.
+    Autograd functions written in Python do not support those.
     """
     tensors = [value for value in values if isinstance(value, Tensor)]
     if any(type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter for tensor in tensors):
         return False
     if torch.compiler.is_compiling():
-        # An exported program keeps what forward does, and leaves the gradient to autograd.
+        # An exported program keeps the forward pass and leaves the gradient to autograd.
         return not (
             _KNOWS_TRANSFORMS and (torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active())
         )
@@ -74,17 +81,17 @@ def is_ordinary(*values: Any) -> bool:
 
 
 def can_fuse(input: Tensor, *others: Any) -> bool:
-    """Whether the one-pass form serves these arguments; the formula serves all others."""
+    """Whether the one-pass form supports these arguments; the formula supports all."""
     if not is_ordinary(input, *others) or input.dtype not in DTYPES or num_classes(input) <= 1:
         return False
-    # While it is traced, the size of a batch may not be known, and an empty one needs no care.
+    # During tracing the batch size may be unknown, and an empty batch needs no special care.
     if not torch.compiler.is_compiling() and input.numel() == 0:
         return False
     return not any(isinstance(other, Tensor) and other.requires_grad for other in others)
 
 
 def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
-    """``CE + strength * penalty`` in one pass; ``formula`` is the same loss for autograd to follow."""
+    """``CE + strength * penalty`` in one pass; ``formula`` is the same loss for second derivatives."""
     if torch.compiler.is_compiling():
         job, denominator = job_of(input, call, penalty)
         return reduced(traced_values(input, job), denominator, input, call.reduction)
@@ -94,7 +101,7 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
             loss = _small_loss(input, call, penalty)
             if loss is not None:
                 return loss
-    return _EagerLoss.apply(input, call, penalty, formula)
+    return _BlockLoss.apply(input, call, penalty, formula)
 
 
 def reduced(values: Tensor, denominator: Factor | None, input: Tensor, reduction: str) -> Tensor:
@@ -108,17 +115,17 @@ def one_a_sample(values: Tensor, input: Tensor) -> Tensor:
     """Values in the shape of the samples."""
     if torch.compiler.is_compiling():
         return values.reshape(sample_shape(input))
-    # Not as a view: autograd forbids to change a view in place that a function of ours returns.
+    # Not a view: autograd forbids in-place changes of a view that a custom function returns.
     return torch.ops.aten._unsafe_view(values, sample_shape(input))
 
 
 def _may_look(input: Tensor) -> bool:
-    # On a CPU looking at a value costs nothing; elsewhere it would stop the device, and a trace cannot branch on it.
+    # Reading a value is free on a CPU; elsewhere it would stall the device, and a trace cannot branch on it.
     return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
-    """The loss in few calls where the batch is small and every sample and class counts, else None."""
+    """The loss in few calls if the batch is small and every sample and class counts, else None."""
     if penalty.small_loss is None or input.dim() != 2 or input.numel() > SMALL_NUMEL:
         return None
     target, ignore_index = call.target, call.ignore_index
@@ -133,7 +140,7 @@ def _small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | No
 
 
 def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]:
-    """What a call asks of the logits, before any factor, and the denominator of its mean."""
+    """The job of a call without the factor of its reduction, and the denominator of its mean."""
     may_look, dtype = _may_look(input), working_dtype(input)
     valid = None
     scale: Factor = 1.0
@@ -148,7 +155,7 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Facto
             valid = None
         else:
             target = target * valid
-        if call.weight is None and valid is not None and not may_look:  # ``valid`` leaves out what does not count
+        if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
         elif call.weight is not None or valid is not None:
             ones = torch.ones(target.shape[0], dtype=dtype, device=input.device)
@@ -162,22 +169,17 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Facto
     return Job(penalty, call.strength, call.z_loss, target, valid, scale, 1.0, may_look), denominator
 
 
-def _eager_job(input: Tensor, call: Call, penalty: FusedPenalty) -> Job:
-    """The job of a call with the factor of its reduction."""
+def _values_and_grad(
+    input: Tensor, call: Call, penalty: FusedPenalty, needs_grad: bool
+) -> tuple[Tensor, Tensor | None, Job]:
+    """Values of all samples, the gradient of ``factor`` times their sum in the shape of the input, and the job."""
     job, denominator = job_of(input, call, penalty)
-    if call.reduction != "mean":
-        return job
-    factor: Factor
-    if isinstance(denominator, Tensor):
-        factor = 1.0 / denominator.to(working_dtype(input))
-        factor = float(factor) if job.may_look else factor
-    else:
-        factor = 1.0 / denominator if denominator else math.nan
-    return job._replace(factor=factor)
-
-
-def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Tensor | None]:
-    """Values of all samples and, in the shape of the input, the gradient of ``factor`` times their sum."""
+    if call.reduction == "mean":
+        if isinstance(denominator, Tensor):
+            inverse = 1.0 / denominator.to(working_dtype(input))
+            job = job._replace(factor=float(inverse) if job.may_look else inverse)
+        else:
+            job = job._replace(factor=1.0 / denominator if denominator else math.nan)
     laid, is_rows = laid_out(input)
     soft = laid_as(job.target, is_rows) if job.target.is_floating_point() else None
     dtype = working_dtype(input)
@@ -190,12 +192,12 @@ def _values_and_grad(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor,
         if grad is not None and grad.dtype == dtype:
             out = grad[index]
         elif logits.dtype != laid.dtype and job.penalty.is_centred:
-            out = logits  # a copy of ours, which the gradient of such a penalty does not read
+            out = logits  # our own copy, which the gradient of a centred penalty does not read
         block_values, block_grad = block_loss(logits, part, axis, out)
         values[samples] = block_values.squeeze(axis)
         if grad is not None and grad.dtype != dtype:
             grad[index] = block_grad
-    return values, None if grad is None else restored(grad, is_rows, input)
+    return values, None if grad is None else restored(grad, is_rows, input), job
 
 
 def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
@@ -208,34 +210,29 @@ def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
     return job._replace(target=target, valid=cut(job.valid), scale=cut(job.scale))
 
 
-class _EagerLoss(torch.autograd.Function):
-    """Block by block; the gradient is ready before backward asks for it.
+class _BlockLoss(torch.autograd.Function):
+    """The loss block by block, with a gradient that is ready before backward.
 
-    All that backward reads goes through ``save_for_backward``: hooks on saved tensors see it, and a tensor that is
-    changed in place before backward raises.
+    Everything that backward reads goes through ``save_for_backward``: hooks on saved tensors see it, and changing a
+    tensor in place before backward raises.
     """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
-        job = _eager_job(input, call, penalty)
-        values, grad = _values_and_grad(input, job, ctx.needs_input_grad[0])
-        ctx.save_for_backward(input, grad, *tensors_of(call))
-        ctx.others, ctx.penalty, ctx.formula = others_of(call), penalty, formula
-        ctx.ignores, ctx.address = job.valid is not None, address_of(grad)
+        values, grad, job = _values_and_grad(input, call, penalty, ctx.needs_input_grad[0])
+        save_call(ctx, input, call, formula, (grad,))
+        ctx.penalty, ctx.ignores, ctx.address = penalty, job.valid is not None, address_of(grad)
         return one_a_sample(values, input) if call.reduction == "none" else values.sum() * job.factor
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        input, grad, *tensors = ctx.saved_tensors
-        call = Call(*joined(tensors, ctx.others))
-        if torch.is_grad_enabled():  # a second derivative is wanted: the formula has one
-            loss = ctx.formula(input, **call._asdict())
-            (grad,) = torch.autograd.grad(loss, input, upstream, create_graph=True)
-            return grad, None, None, None
-        # The buffer is given away, so that it may be scaled in place; who comes again gets it computed again.
+        if torch.is_grad_enabled():
+            return gradient_by_formula(ctx, upstream)
+        input, call, (grad,) = saved_call(ctx)
+        # The first backward gives the buffer away and may scale it in place; a later one computes it again.
         address, ctx.address = ctx.address, None
         if address is None:
-            _, grad = _values_and_grad(input, _eager_job(input, call, ctx.penalty), needs_grad=True)
+            _, grad, _ = _values_and_grad(input, call, ctx.penalty, needs_grad=True)
             address = address_of(grad)
         axis = class_axis(grad)
         scale: Tensor | None = upstream.unsqueeze(axis) if upstream.dim() > 0 else upstream
@@ -243,39 +240,48 @@ class _EagerLoss(torch.autograd.Function):
             return (grad * scale).to(input.dtype), None, None, None
         if upstream.dim() == 0 and upstream.device.type == "cpu" and float(upstream) == 1.0:
             scale = None
-        elif ctx.ignores and scale is not None:  # 0 times an upstream that is not finite is not 0
+        elif ctx.ignores and scale is not None:  # 0 times an infinite upstream gradient would be nan
             scale = scale.where((call.target.long() != call.ignore_index).unsqueeze(axis), 0)
         return scaled(grad, scale, address_of(grad) == address).to(input.dtype), None, None, None
 
 
+def save_call(ctx: Any, input: Tensor, call: Call, formula: Formula, own: tuple[Any, ...]) -> None:
+    """Keep the arguments of a loss, and values of its form, for backward."""
+    ctx.save_for_backward(input, *tensors_of(call), *tensors_of(own))
+    ctx.call, ctx.own, ctx.formula = others_of(call), others_of(own), formula
+
+
+def saved_call(ctx: Any) -> tuple[Tensor, Call, list[Any]]:
+    """What :func:`save_call` has kept."""
+    input, *saved = ctx.saved_tensors
+    size = len(ctx.call)
+    return input, Call(*joined(saved[:size], ctx.call)), list(joined(saved[size:], ctx.own))
+
+
+def gradient_by_formula(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    """A gradient that can be differentiated again, or that of many upstream gradients at once."""
+    input, call, _ = saved_call(ctx)
+    is_kept = torch.is_grad_enabled()
+    with torch.enable_grad():
+        own = input.view_as(input)
+        loss = ctx.formula(own, **call._asdict())
+    (gradient,) = torch.autograd.grad(loss, own, upstream, create_graph=is_kept)
+    return gradient, None, None, None
+
+
 def is_vectorised(upstream: Tensor) -> bool:
-    """Whether many upstreams come at once, as for a vectorised Jacobian."""
+    """Whether many upstream gradients come at once, as for a vectorised Jacobian."""
     return not torch.compiler.is_compiling() and torch._C._functorch.is_legacy_batchedtensor(upstream)
 
 
-def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:
-    """The tensors among some values, for ``save_for_backward``; None in the place of the others."""
-    return tuple(value if isinstance(value, Tensor) else None for value in values)
-
-
-def others_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What :func:`tensors_of` leaves out; None in the place of tensors."""
-    return tuple(None if isinstance(value, Tensor) else value for value in values)
-
-
-def joined(tensors: Sequence[Tensor | None], others: Sequence[Any]) -> Iterator[Any]:
-    """The values that were taken apart."""
-    return (other if tensor is None else tensor for tensor, other in zip(tensors, others, strict=True))
-
-
 def address_of(grad: Tensor | None) -> int | None:
-    """Where a gradient is; None while a compiler, which knows no addresses, looks."""
+    """Memory address of a gradient; None under a compiler, which knows no addresses."""
     return None if grad is None or torch.compiler.is_compiling() else grad.data_ptr()
 
 
 def scaled(grad: Tensor, scale: Tensor | None, is_ours: bool) -> Tensor:
-    """A stored gradient times ``scale`` (None is 1), in its own memory unless a hook on saved tensors supplied it."""
+    """A stored gradient times ``scale`` (None is 1), in place unless a hook on saved tensors supplied it."""
     if not is_ours:
         return grad if scale is None else grad * scale
-    # Of its data: autograd would take a change of what it has saved for a mistake of the user.
+    # Through .data: autograd would report an in-place change of a saved tensor as the user's mistake.
     return grad.data if scale is None else grad.data.mul_(scale)

@@ -1,4 +1,4 @@
-"""``F.cross_entropy`` itself, which every loss is at strength 0 and in evaluation."""
+"""``F.cross_entropy`` itself, which every loss becomes at strength 0 and in evaluation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from maxsup.losses.reduction import (
     HALF,
+    Reduction,
     ReductionOptions,
     at_least_one_if_zero,
     check_options,
@@ -23,19 +24,17 @@ from maxsup.losses.reduction import (
 def plain_cross_entropy(
     input: Tensor, target: Tensor, *, label_smoothing: float = 0.0, **options: Unpack[ReductionOptions]
 ) -> Tensor:
-    """``F.cross_entropy`` to the bit, with ``num_items``, ``empty``, ``z_loss``; ignored rows poison no gradient."""
+    """``F.cross_entropy`` to the bit, with ``num_items``, ``empty`` and ``z_loss``; ignored rows may hold nan."""
     input, target = whole(input), whole(target)
     check_options(input, target, **options)
-    if (z_loss := options.get("z_loss", 0.0)) != 0:
+    weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
+    if z_loss != 0:
         if label_smoothing != 0:
             raise ValueError(
                 f"label_smoothing must be 0 beside a z_loss; got {label_smoothing!r} and z_loss={z_loss!r}. "
                 "Use label_smoothing_cross_entropy, which takes both."
             )
         return reduced_loss(input, target, lambda rows, target: (-F.log_softmax(rows, dim=-1), None), **options)
-    weight, ignore_index = options.get("weight"), options.get("ignore_index", -100)
-    reduction, num_items = options.get("reduction", "mean"), options.get("num_items")
-    empty = options.get("empty", "nan")
     if not target.is_floating_point():
         target = target.long()
         if input.requires_grad:
@@ -56,18 +55,18 @@ def plain_cross_entropy(
     if reduction != "mean":
         return torch_loss(reduction)
     if num_items is not None:
-        # Summed in single precision: in fp16 a sum that is divided afterwards may overflow.
+        # Summed in float32: in fp16 the sum may overflow before it is divided.
         total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
         return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)
     if empty == "nan" or target.is_floating_point():
         return torch_loss("sum" if empty == "zero" and target.numel() == 0 else "mean")
     if target.numel() == 0:
         return torch_loss("sum")
-    # With nothing to count, all are zeros of class 0 and the result is taken 0 times: a zero that keeps the graph.
+    # If nothing counts, all rows become zeros of class 0 and the result is multiplied by 0, which keeps the graph.
     valid = target != ignore_index
     is_counted = valid.any()
     if weight is not None:
-        # A class outside is named later, by what torch says of it.
+        # Labels out of range are reported later, when torch raises.
         labels = target.where(valid, 0).clamp(0, len(weight) - 1)
         is_counted = (weight[labels] * valid).any()
         weight = weight.where(is_counted, 1)

@@ -1,4 +1,4 @@
-"""All samples as one block, for ``torch.compile`` to fuse."""
+"""All samples as one block, which ``torch.compile`` fuses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from maxsup.losses.computing.closed_form import (
     FusedPenalty,
     Job,
     block_gradient,
+    joined,
     measured_block,
+    others_of,
     stored_dtype,
+    tensors_of,
     working_dtype,
 )
 
-# Kept in the place of the exponential of a masked class.
+# Replaces the exponential of a masked class.
 MASKED = -1.0
 
 
@@ -36,9 +39,9 @@ def traced_values(input: Tensor, job: Job) -> Tensor:
 class _TracedValues(torch.autograd.Function):
     """Values of all samples, with a gradient in closed form.
 
-    What backward needs of the size of the logits is their exponentials, and it may write the gradient over them. Left
-    alone, the compiler would compute them again. It does not where a scatter stands between: one that puts a 1 where a
-    1 is. In planes, where scattering is slow and an exponential is not, it is left alone.
+    Backward needs the exponentials of the logits and may write the gradient over them. By default the compiler would
+    compute them again; a scatter that writes a 1 where a 1 already is prevents that. In planes, where scattering is
+    slow and exponentials are cheap, the compiler may recompute them.
     """
 
     @staticmethod
@@ -60,32 +63,23 @@ class _TracedValues(torch.autograd.Function):
             kept = kept.scatter(1, block.top_index, 1.0)
         small = (block.norm, block.log_norm, block.top, block.top_index, block.mean, block.num_present)
         numbers = (scale, strength)
-        ctx.save_for_backward(
-            input,
-            target,
-            valid,
-            *(value if isinstance(value, Tensor) else None for value in numbers),
-            kept,
-            penalties,
-            *small,
-        )
-        ctx.numbers = tuple(None if isinstance(value, Tensor) else value for value in numbers)
-        ctx.penalty, ctx.z_loss = penalty, z_loss
+        ctx.save_for_backward(input, target, valid, *tensors_of(numbers), kept, penalties, *small)
+        ctx.numbers, ctx.penalty, ctx.z_loss = others_of(numbers), penalty, z_loss
         return values.reshape(-1)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        input, target, valid, scale, strength, kept, penalties, *small = ctx.saved_tensors
-        scale = ctx.numbers[0] if scale is None else scale
-        strength = ctx.numbers[1] if strength is None else strength
+        input, target, valid, *numbers, kept, penalties, norm, log_norm, top, top_index, mean, present = (
+            ctx.saved_tensors
+        )
+        scale, strength = joined(numbers, ctx.numbers)
         masked, exponentials = kept == MASKED, kept.to(working_dtype(input))
         logits = exponentials
-        if not ctx.penalty.is_centred:  # it looks at both again
+        if not ctx.penalty.is_centred:  # it reads both again
             logits = _logits(input)
             logits = logits.masked_fill(logits == -math.inf, 0.0)
             exponentials = exponentials.clamp(min=0.0)
-        norm, log_norm, top, top_index, mean, num_present = small
-        block = Block(logits, exponentials, norm, log_norm, top, top_index, mean, num_present, masked, target, axis=1)
+        block = Block(logits, exponentials, norm, log_norm, top, top_index, mean, present, masked, target, axis=1)
         scale = scale * upstream.reshape(penalties.shape)
         job = Job(ctx.penalty, strength, ctx.z_loss, target, valid, scale, 1.0, may_look=False)
         grad = block_gradient(block, penalties, job).to(input.dtype).reshape(input.shape)

@@ -1,8 +1,8 @@
-"""All samples at once in few operators, for a device without kernels of ours.
+"""All samples at once in few operators, for a device without our kernels.
 
-Soft-max is taken once, in single precision whatever the input is. What backward scales is kept already corrected at the
-true and at the top class, so that half precision rounds it once. Masked classes cost a few passes more; whether there
-are any is the one thing that is looked at, where looking is possible.
+Softmax is computed once, at least in float32. Backward scales a direction that is already corrected at the true and at
+the top class, so that half precision rounds it once. Masked classes cost a few more passes; whether there are any is
+the only value that the host reads, where reading is possible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from maxsup.losses.computing.closed_form import (
     Factor,
     Job,
     add_at,
+    penalty_and_values,
     probability_share,
-    target_logit,
     working_dtype,
 )
 
-# Older versions know soft-max of bfloat16 in single precision on a GPU only, not on meta.
+# Older versions compute a float32 softmax of bfloat16 on a GPU only, not on meta.
 WIDENS_ON_META = torch.__version__ >= "2.7"
 
 
 class Kept(NamedTuple):
-    """What backward needs: the gradient without the push on every class, and what that push depends on."""
+    """What backward needs: the gradient without the push on every class, and what scales that push."""
 
     direction: Tensor
     masked: Tensor | None
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 
 def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | None]:
-    """Values of all samples, one after the other, and what backward needs."""
+    """Flat values of all samples, and what backward needs."""
     laid, is_rows = laid_out(input)
     is_soft = job.target.is_floating_point()
     job = job._replace(
@@ -48,15 +48,15 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
     block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
         values = job.scale * values
-    if job.valid is not None:  # 0 times what an ignored sample holds may not be 0
+    if job.valid is not None:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = values * job.valid if block.masked is None else torch.where(job.valid, values, 0)
     return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
 
 
 def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor, out: Tensor | None = None) -> Tensor:
-    """Gradient in the shape and type of the input; ``pull`` is what each sample, or all of them, count.
+    """Gradient in the shape and type of the input; ``pull`` is the weight of each sample, or of all.
 
-    The rows of ``out`` take it where they are given; they may be those of the input.
+    It is written to ``out`` where given, which may be the rows of the input.
     """
     laid, is_rows = laid_out(input)
     pull = _beside(pull, laid)
@@ -71,13 +71,13 @@ def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor, out: Ten
 
 
 def _beside(value: Any, laid: Tensor) -> Any:
-    """What there is one of for each sample, shaped to meet the logits."""
+    """A tensor with one entry per sample, shaped to broadcast against the logits."""
     is_one = not isinstance(value, Tensor) or value.dim() == 0
     return value if is_one else value.reshape(laid.shape[0], 1, *laid.shape[2:])
 
 
 def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
-    """What there is to know of all samples, their penalty, and their values before any weight."""
+    """The statistics of all samples, their penalty, and their values before any weight."""
     dtype = working_dtype(laid)
     present, masked = laid, None
     count: Factor = laid.shape[1]
@@ -89,36 +89,32 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
         mean = present.sum(1, keepdim=True, dtype=dtype) / count
     top, top_index = laid.max(1, keepdim=True)
     probs = _softmax(laid, dtype)
-    # The top probability is at least 1/K, so its logarithm is exact where that of the target may be -inf.
+    # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
     surprise = torch.xlogy(-1.0, probs.gather(1, top_index))
-    if not job.penalty.is_centred:  # it does arithmetic with the logits
+    if not job.penalty.is_centred:  # it computes with the logits
         present = present.to(dtype)
     is_soft = job.target.is_floating_point()
     in_few_calls = None if is_soft or job.z_loss != 0 or isinstance(job.strength, Tensor) else job.penalty.few_calls
-    # Where nobody asks for it, it is not formed.
+    # Not computed where nothing needs it.
     log_norm = top + surprise if in_few_calls is None else surprise.new_empty(0)
     block = Block(present, probs, 1.0, log_norm, top, top_index, mean, count, masked, job.target, axis=1)
     if in_few_calls is not None:
         return block, surprise, in_few_calls(surprise, block, laid.gather(1, job.target), float(job.strength))
-    penalty = job.penalty.value(block)
-    if is_soft:
-        data = job.target.sum(1, keepdim=True) * log_norm - target_logit(block)
-    else:
-        data = log_norm - laid.gather(1, job.target)
-    values = data + job.strength * penalty
-    return block, penalty, values if job.z_loss == 0 else values + job.z_loss * log_norm.square()
+    return block, *penalty_and_values(block, laid, job)
 
 
 def _is_finite(means: Tensor) -> bool:
-    """Whether no logit is masked, by a look at their means; on ``meta`` there is nothing to look at."""
+    """Whether no logit is masked, judged by the means; False where they must not be read, True on ``meta``."""
     kind = means.device.type
-    # Elsewhere a look may cost more than the passes: a lazy device would compile what it has recorded so far.
-    may_look = kind in ("cpu", "mps", "cuda") and not (kind == "cuda" and torch.cuda.is_current_stream_capturing())
+    # Elsewhere reading may cost more than the extra passes: a lazy device would compile what it has recorded so far.
+    may_look = kind in ("cpu", "mps", "cuda")
+    if kind == "cuda":  # the user may have forbidden the host to wait for the device
+        may_look = not torch.cuda.is_current_stream_capturing() and torch.cuda.get_sync_debug_mode() == 0
     return kind == "meta" or (may_look and math.isfinite(float(means.sum())))
 
 
 def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:
-    if laid.is_meta and laid.dtype != dtype and WIDENS_ON_META:  # a GPU widens on the way, without a copy
+    if laid.is_meta and laid.dtype != dtype and WIDENS_ON_META:  # a GPU converts on the fly, without a copy
         return torch.ops.aten._softmax(laid, 1, True)
     return torch.softmax(laid, 1, dtype=dtype)
 
@@ -126,7 +122,7 @@ def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:
 def _kept(block: Block, penalty: Tensor, job: Job) -> Kept:
     direction, masked = block.exponentials, block.masked
     if block.target.is_floating_point() or job.z_loss != 0 or not job.penalty.is_centred:
-        # In memory of its own, too, because a penalty that is not centred looks at probabilities while it adds.
+        # Also a copy, because a penalty that is not centred reads the probabilities while it adds.
         direction = direction * probability_share(block, job.z_loss)
     job.penalty.add_gradient(block, penalty, direction, job.strength)
     if block.target.is_floating_point():

@@ -1,15 +1,15 @@
-"""Triton kernels over samples of logits: one gives values and what the gradient needs, another the gradient.
+"""Triton kernels over samples of logits: one computes values and what the gradient needs, the other the gradient.
 
-A program takes ``ROWS`` samples and goes through their classes in tiles of ``BLOCK``. Logits are ``(planes, classes,
-positions)`` by strides: rows ``(N, K)`` are one plane with N positions, dense logits ``(N, K, H, W)`` are N planes.
-Arithmetic is in single precision at least. Only ``losses/device/rows.py`` imports this file, where Triton is present.
+A program takes ``ROWS`` samples and goes through their classes in tiles of ``BLOCK``. Strides describe the logits as
+``(planes, classes, positions)``: rows ``(N, K)`` are one plane with N positions, dense logits ``(N, K, H, W)`` are N
+planes. Arithmetic is at least in float32. Only ``losses/device/rows.py`` imports this file, where Triton is present.
 
-What a penalty is stands in device functions (``penalties.py``) and in what the true and the top
-class get; its name is a constant of the compilation. Its strength is a number that comes with the launch or is read
-from memory: a schedule neither compiles anew nor waits.
+Device functions (``penalties.py``) define a penalty, together with what the true and the top class get here; its name
+is a constant of the compilation. Its strength comes with the launch or is read from memory, so a schedule neither
+recompiles nor waits.
 
-The program of the first kernel that finishes last adds up what all of them found, in the order of the samples: the
-same batch gives the same loss, bit for bit. Which one is last says a counter in memory, which it sets back to 0.
+The last program of the first kernel adds up the sums of all programs in the order of the samples, so the same batch
+gives the same loss, bit for bit. A counter in memory identifies the last program, which resets it to 0.
 """
 
 # mypy: ignore-errors
@@ -22,13 +22,13 @@ import triton.language as tl
 
 from maxsup.losses.device.penalties import penalty_of, push_on_class
 
-# Sizes that are a multiple of this allow loads of 128 bits in every precision. Triton by itself only asks for 16.
+# Sizes that are multiples of this allow loads of 128 bits in every precision. Triton itself only checks for 16.
 VECTOR = tl.constexpr(8)
 
 
 @triton.jit
 def _sizes(num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED: tl.constexpr):
-    """Sizes as they are: an aligned one comes divided, so that the compiler sees what it is a multiple of."""
+    """The true sizes: aligned ones come divided by ``VECTOR``, so that the compiler sees what they are multiples of."""
     if ALIGNED != "none":
         plane_stride *= VECTOR
     if ALIGNED == "classes":
@@ -41,8 +41,22 @@ def _sizes(num_classes, num_positions, plane_stride, position_stride, class_stri
 
 
 @triton.jit
+def _samples(num_positions, ROWS: tl.constexpr):
+    """Plane, positions and indices of the samples of this program, and which of them exist."""
+    plane = tl.program_id(1).to(tl.int64)
+    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    return plane, position, plane * num_positions + position, position < num_positions
+
+
+@triton.jit
+def _start(pointer, plane, position, plane_stride, position_stride):
+    """Where the classes of each sample start."""
+    return pointer + plane * plane_stride + position.to(tl.int64) * position_stride
+
+
+@triton.jit
 def _number(value, IN_MEMORY: tl.constexpr, DTYPE: tl.constexpr):
-    """A number from where it is in memory, or as it came with the launch."""
+    """A number that is read from memory or came with the launch."""
     if IN_MEMORY:
         return tl.load(value).to(DTYPE)
     else:
@@ -70,25 +84,27 @@ def _target_mass(start_of_target, classes, target_stride, num_classes, is_sample
 
 
 @triton.jit
+def _weight_divisor(mass, weight):
+    """Total mass of each target where class weights move it towards heavy classes, else 1."""
+    if weight is not None:
+        return tl.where(mass == 0, 1.0, mass)
+    else:
+        return tl.full(mass.shape, 1.0, mass.dtype)
+
+
+@triton.jit
 def _store_loss(
-    partials,
-    num_programs,
-    num_items,
-    loss,
-    denominator,
-    IN_MEMORY: tl.constexpr,
-    IS_MEAN: tl.constexpr,
-    IS_ZERO_IF_EMPTY: tl.constexpr,
-    DTYPE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Sum or mean of the values, from the sums of the programs in their order."""
+    partials, num_programs, num_items, loss, denominator,
+    IN_MEMORY: tl.constexpr, IS_MEAN: tl.constexpr, IS_ZERO_IF_EMPTY: tl.constexpr,
+    DTYPE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the sum or mean of the values, from the sums of the programs in their order."""
     sums = tl.zeros([BLOCK], DTYPE)
     counts = tl.zeros([BLOCK], DTYPE)
     for first in range(0, num_programs, BLOCK):
         places = first + tl.arange(0, BLOCK)
         is_inside = places < num_programs
-        # Past the first cache, which does not see what other programs have stored.
+        # Bypass the L1 cache, which does not see what other programs have stored.
         sums += tl.load(partials + places, mask=is_inside, other=0.0, cache_modifier=".cg")
         counts += tl.load(partials + num_programs + places, mask=is_inside, other=0.0, cache_modifier=".cg")
     result = tl.sum(sums, 0)
@@ -103,53 +119,23 @@ def _store_loss(
 
 @triton.jit
 def statistics_kernel(
-    logits,
-    target,
-    weight,
-    strength,
-    num_items,
-    values,
-    scales,
-    statistics,
-    top_indices,
-    loss,
-    denominator,
-    partials,
-    num_finished,
-    num_classes,
-    num_positions,
-    plane_stride,
-    position_stride,
-    class_stride,
-    target_plane_stride,
-    target_position_stride,
-    target_class_stride,
-    ignore_index,
-    PENALTY: tl.constexpr,
-    IN_MEMORY: tl.constexpr,
-    ITEMS_IN_MEMORY: tl.constexpr,
-    REDUCTION: tl.constexpr,
-    IS_ZERO_IF_EMPTY: tl.constexpr,
-    PARTIALS: tl.constexpr,
-    MARGIN: tl.constexpr,
-    Z_LOSS: tl.constexpr,
-    IS_SOFT: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    IS_DOUBLE: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Value of each sample, or the loss of all of them, and what the gradient needs."""
+    logits, target, weight, strength, num_items,
+    values, scales, statistics, top_indices, loss, denominator, partials, num_finished,
+    num_classes, num_positions, plane_stride, position_stride, class_stride,
+    target_plane_stride, target_position_stride, target_class_stride, ignore_index,
+    PENALTY: tl.constexpr, IN_MEMORY: tl.constexpr, ITEMS_IN_MEMORY: tl.constexpr,
+    REDUCTION: tl.constexpr, IS_ZERO_IF_EMPTY: tl.constexpr, PARTIALS: tl.constexpr,
+    MARGIN: tl.constexpr, Z_LOSS: tl.constexpr, IS_SOFT: tl.constexpr, ALIGNED: tl.constexpr,
+    IS_DOUBLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Value of each sample, or the loss of all samples, and what the gradient needs."""
     DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
     num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
         num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
     )
-    plane = tl.program_id(1).to(tl.int64)
-    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    is_sample = position < num_positions
-    sample = plane * num_positions + position
-    start = logits + plane * plane_stride + position.to(tl.int64) * position_stride
-    start_of_target = target + plane * target_plane_stride + position.to(tl.int64) * target_position_stride
+    plane, position, sample, is_sample = _samples(num_positions, ROWS)
+    start = _start(logits, plane, position, plane_stride, position_stride)
+    start_of_target = _start(target, plane, position, target_plane_stride, target_position_stride)
 
     top = tl.full([ROWS], -float("inf"), DTYPE)
     top_index = tl.zeros([ROWS], tl.int32)
@@ -166,10 +152,10 @@ def statistics_kernel(
         is_present = z != -float("inf")
         present = tl.where(is_present, z, 0.0)
         block_top, block_index = tl.max(z, 1, return_indices=True, return_indices_tie_break_left=True)
-        # Strictly greater: of equal logits the first one is the top.
+        # Strictly greater: the first of equal logits is the top.
         top_index = tl.where(block_top > top, first + block_index, top_index)
         new_top = tl.maximum(top, block_top)
-        # A sample that is masked so far would be -inf minus -inf, which is nan.
+        # A sample that is masked so far would give -inf minus -inf, which is nan.
         pivot = tl.where(new_top == -float("inf"), 0.0, new_top)
         exponentials = tl.exp(z - pivot[:, None])
         shrink = tl.exp(top - pivot)
@@ -191,7 +177,7 @@ def statistics_kernel(
 
     excess = tl.zeros([ROWS], DTYPE)
     num_open = tl.zeros([ROWS], DTYPE)
-    if PENALTY == "mbls":  # what lies beyond the margin is known when the top is
+    if PENALTY == "mbls":  # distances to the top need a second pass
         for first in range(0, num_classes, BLOCK):
             classes = first + tl.arange(0, BLOCK)
             z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
@@ -203,10 +189,7 @@ def statistics_kernel(
 
     if IS_SOFT:
         scale = mass_sum if weight is not None else (mass_sum != 0).to(DTYPE)
-        # Weights move the target towards the heavy classes, and its mass becomes the weight of the sample.
-        divisor = tl.full([ROWS], 1.0, DTYPE)
-        if weight is not None:
-            divisor = tl.where(mass_sum == 0, 1.0, mass_sum)
+        divisor = _weight_divisor(mass_sum, weight)
         share = mass_sum / divisor
         true_logit = mass_logit / divisor
         is_counted = is_sample & (scale != 0)
@@ -215,7 +198,7 @@ def statistics_kernel(
         label = tl.load(start_of_target, mask=is_sample, other=0).to(tl.int64)
         is_counted = is_sample & (label != ignore_index)
         is_known = is_counted & (label >= 0) & (label < num_classes)
-        # A label that is no class makes its sample nan: nothing is read there, and nobody is made to wait.
+        # A label that is no class makes its sample nan: nothing is read there, and the host need not wait for a check.
         true_logit = tl.load(start + label * class_stride, mask=is_known, other=float("nan")).to(DTYPE)
         if weight is not None:
             scale = tl.load(weight + label, mask=is_known, other=0.0).to(DTYPE)
@@ -247,62 +230,27 @@ def statistics_kernel(
         program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
         tl.store(partials + program, tl.sum(value, 0))
         tl.store(partials + num_programs + program, tl.sum(scale, 0))
-        # What this program has stored is in memory before it counts as finished, and what the others have stored is
-        # seen by the one that finds them all finished.
+        # A program counts as finished after its stores are in memory; the last one then sees the stores of all others.
         tl.debug_barrier()
         if tl.atomic_add(num_finished, 1, sem="acq_rel") == num_programs - 1:
             tl.debug_barrier()
             is_mean: tl.constexpr = REDUCTION == "mean"
             _store_loss(
-                partials,
-                num_programs,
-                num_items,
-                loss,
-                denominator,
-                ITEMS_IN_MEMORY,
-                is_mean,
-                IS_ZERO_IF_EMPTY,
-                DTYPE,
-                PARTIALS,
-            )
+                partials, num_programs, num_items, loss, denominator,
+                ITEMS_IN_MEMORY, is_mean, IS_ZERO_IF_EMPTY, DTYPE, PARTIALS,
+            )  # fmt: skip
             tl.store(num_finished, 0)
 
 
 @triton.jit
 def gradient_kernel(
-    logits,
-    target,
-    weight,
-    strength,
-    scales,
-    statistics,
-    top_indices,
-    upstream,
-    denominator,
-    gradient,
-    num_classes,
-    num_positions,
-    plane_stride,
-    position_stride,
-    class_stride,
-    gradient_plane_stride,
-    gradient_position_stride,
-    gradient_class_stride,
-    target_plane_stride,
-    target_position_stride,
-    target_class_stride,
-    upstream_stride,
-    ignore_index,
-    PENALTY: tl.constexpr,
-    IN_MEMORY: tl.constexpr,
-    MARGIN: tl.constexpr,
-    Z_LOSS: tl.constexpr,
-    IS_SOFT: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    IS_DOUBLE: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    logits, target, weight, strength, scales, statistics, top_indices, upstream, denominator, gradient,
+    num_classes, num_positions, plane_stride, position_stride, class_stride,
+    gradient_plane_stride, gradient_position_stride, gradient_class_stride,
+    target_plane_stride, target_position_stride, target_class_stride, upstream_stride, ignore_index,
+    PENALTY: tl.constexpr, IN_MEMORY: tl.constexpr, MARGIN: tl.constexpr, Z_LOSS: tl.constexpr,
+    IS_SOFT: tl.constexpr, ALIGNED: tl.constexpr, IS_DOUBLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Gradient of ``upstream / denominator`` times the values, which may be written over the logits."""
     DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
     _, _, gradient_plane_stride, gradient_position_stride, gradient_class_stride = _sizes(
@@ -311,14 +259,11 @@ def gradient_kernel(
     num_classes, num_positions, plane_stride, position_stride, class_stride = _sizes(
         num_classes, num_positions, plane_stride, position_stride, class_stride, ALIGNED
     )
-    plane = tl.program_id(1).to(tl.int64)
-    position = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    is_sample = position < num_positions
-    sample = plane * num_positions + position
+    plane, position, sample, is_sample = _samples(num_positions, ROWS)
     num_samples = tl.num_programs(1).to(tl.int64) * num_positions
-    start = logits + plane * plane_stride + position.to(tl.int64) * position_stride
-    start_of_gradient = gradient + plane * gradient_plane_stride + position.to(tl.int64) * gradient_position_stride
-    start_of_target = target + plane * target_plane_stride + position.to(tl.int64) * target_position_stride
+    start = _start(logits, plane, position, plane_stride, position_stride)
+    start_of_gradient = _start(gradient, plane, position, gradient_plane_stride, gradient_position_stride)
+    start_of_target = _start(target, plane, position, target_plane_stride, target_position_stride)
 
     log_norm = tl.load(statistics + sample, mask=is_sample, other=0.0)
     count = tl.load(statistics + num_samples + sample, mask=is_sample, other=1.0)
@@ -336,14 +281,13 @@ def gradient_kernel(
     if IS_SOFT:
         is_counted = is_sample & (scale != 0)
         share = tl.load(statistics + 4 * num_samples + sample, mask=is_sample, other=0.0)
-        if weight is not None:
-            divisor = tl.where(share == 0, 1.0, share)
-            share = share / divisor
+        divisor = _weight_divisor(share, weight)
+        share = share / divisor
     else:
         label = tl.load(start_of_target, mask=is_sample, other=0).to(tl.int64)
         is_counted = is_sample & (label != ignore_index)
         pull = tl.where((label >= 0) & (label < num_classes), pull, float("nan"))
-    # 0 times an upstream, or a factor, that is not finite is not 0.
+    # 0 times an infinite upstream gradient or factor would be nan.
     pull = tl.where(is_counted, pull, 0.0)
     push = pull * alpha
     slope = pull * (share + 2 * Z_LOSS * log_norm) if Z_LOSS != 0 else pull * share

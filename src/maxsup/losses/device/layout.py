@@ -1,7 +1,8 @@
-"""Where the samples of some logits are, and how a kernel goes through them."""
+"""Where the samples of some logits are in memory, and how a kernel goes through them."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from torch import Tensor
@@ -10,12 +11,12 @@ from maxsup.losses.computing.blocks import laid_as
 from maxsup.losses.reduction import num_classes
 
 VECTOR = 8
-# Beyond this a class cannot be addressed in 32 bits.
+# Larger offsets of a class do not fit into 32 bits.
 MAX_OFFSET = 2**31 - 1
 
 
 class Launch(NamedTuple):
-    """How a kernel goes through the samples."""
+    """Samples and classes of a tile, and the warps that work on it."""
 
     rows: int
     block: int
@@ -23,7 +24,7 @@ class Launch(NamedTuple):
 
 
 def launch_of(num_classes: int, is_rows: bool, warp_size: int = 32) -> Launch:
-    """Samples and classes in a tile, eight logits or more to a thread; none makes the compiler spill registers.
+    """Tiles with at least eight logits per thread, small enough for the compiler not to spill registers.
 
     Example:
         >>> launch_of(10, True), launch_of(1000, True)
@@ -38,43 +39,35 @@ def launch_of(num_classes: int, is_rows: bool, warp_size: int = 32) -> Launch:
     return Launch(rows, block, (256 if block == 4096 else 128) // warp_size)
 
 
-class Samples(NamedTuple):
-    """How many planes of how many positions some logits are, and whether classes are innermost."""
+class Layout(NamedTuple):
+    """Logits in memory as planes of positions; ``is_rows`` says whether classes are innermost."""
 
+    tensor: Tensor
+    num_classes: int
     num_planes: int
     num_positions: int
     is_rows: bool
 
-
-class Layout(NamedTuple):
-    """Logits in memory, with strides of planes, positions and classes."""
-
-    tensor: Tensor
-    num_classes: int
-    samples: Samples
-    strides: tuple[int, int, int]
-
-
-def samples_of(logits: Tensor) -> Samples:
-    """How the samples of some logits are gone through."""
-    if logits.dim() == 1:
-        return Samples(1, 1, True)
-    if logits.dim() == 2:
-        return Samples(1, logits.shape[0], logits.stride(1) == 1 or logits.stride(0) != 1)
-    if logits.movedim(1, -1).is_contiguous() or logits[0].numel() > MAX_OFFSET:
-        return Samples(1, logits.numel() // num_classes(logits), True)
-    return Samples(logits.shape[0], logits[0, 0].numel(), False)
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs of a launch; at least one, because the loss of an empty batch is written too."""
+        return max(1, -(-self.num_positions // launch_of(self.num_classes, self.is_rows).rows)), self.num_planes
 
 
 def layout_of(logits: Tensor) -> Layout:
-    """Where the samples of some logits are, without a copy unless their strides are those of no plane."""
-    samples = samples_of(logits)
-    laid = laid_as(logits, samples.is_rows) if logits.dim() > 2 else logits
-    return Layout(laid, num_classes(logits), samples, strides_of(laid))
+    """The layout of some logits, without a copy unless their strides are those of no plane."""
+    size = num_classes(logits)
+    if logits.dim() == 1:
+        return Layout(logits, size, 1, 1, True)
+    if logits.dim() == 2:
+        return Layout(logits, size, 1, logits.shape[0], logits.stride(1) == 1 or logits.stride(0) != 1)
+    if logits.movedim(1, -1).is_contiguous() or logits[0].numel() > MAX_OFFSET:
+        return Layout(laid_as(logits, is_rows=True), size, 1, logits.numel() // size, True)
+    return Layout(laid_as(logits, is_rows=False), size, logits.shape[0], logits[0, 0].numel(), False)
 
 
 def strides_of(tensor: Tensor) -> tuple[int, int, int]:
-    """Strides of planes, positions and classes of what is laid out as some logits are."""
+    """Strides of planes, positions and classes of a tensor that is laid out like some logits."""
     if tensor.dim() == 1:
         return 0, 0, tensor.stride(0)
     if tensor.dim() == 2:
@@ -82,23 +75,17 @@ def strides_of(tensor: Tensor) -> tuple[int, int, int]:
     return tensor.stride(0), tensor.stride(2), tensor.stride(1)
 
 
-def sizes_of(layout: Layout, *strides: tuple[int, int, int]) -> tuple[str, list[int]]:
-    """Which sizes are multiples of ``VECTOR``, and all of them, those divided by it."""
-    every = (layout.strides, *strides)
-    sizes = [layout.num_classes, layout.samples.num_positions, *(stride for part in every for stride in part)]
-    aligned = "none"
-    if all(part[2] == 1 for part in every):
-        divided, aligned = [0, *range(2, len(sizes), 3), *range(3, len(sizes), 3)], "classes"
-    elif all(part[1] == 1 for part in every):
-        divided, aligned = [1, *range(2, len(sizes), 3), *range(4, len(sizes), 3)], "positions"
-    else:
-        divided = []
-    if any(sizes[index] % VECTOR for index in divided):
-        return "none", sizes
-    return aligned, [size // VECTOR if index in divided else size for index, size in enumerate(sizes)]
+def sizes_of(layout: Layout, out: Tensor) -> tuple[str, list[int]]:
+    """Which sizes are multiples of ``VECTOR``, and all sizes, where those multiples are divided by it.
 
-
-def grid_of(num_classes: int, samples: Samples) -> tuple[int, int]:
-    """Programs of a launch; one of them at least, because the loss of no samples is written too."""
-    rows = launch_of(num_classes, samples.is_rows).rows
-    return max(1, -(-samples.num_positions // rows)), samples.num_planes
+    The sizes are the numbers of classes and positions, then the strides of the logits and of ``out``.
+    """
+    strides = strides_of(layout.tensor), strides_of(out)
+    sizes = [layout.num_classes, layout.num_positions, *chain(*strides)]
+    for aligned, size_index, unit in (("classes", 0, 2), ("positions", 1, 1)):
+        if all(part[unit] == 1 for part in strides):
+            divided = {size_index, *(index for index in range(2, len(sizes)) if (index - 2) % 3 != unit)}
+            if any(sizes[index] % VECTOR for index in divided):
+                break
+            return aligned, [size // VECTOR if index in divided else size for index, size in enumerate(sizes)]
+    return "none", sizes

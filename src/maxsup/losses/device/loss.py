@@ -1,7 +1,7 @@
-"""All samples at once on a device, through kernels, which make the host wait for nothing, or through few operators.
+"""All samples at once on a device, through kernels, for which the host never waits, or through few operators.
 
-The gradient is made in backward, where the upstream is known: made in forward, it would be read and written once more
-to be scaled, and in fp16 it would have to be stored twice as wide until a loss scaler has met it.
+Backward computes the gradient, because it knows the upstream gradient. A gradient from forward would have to be read
+and written again to be scaled, and in fp16 it would have to be stored in float32 until a loss scaler is applied.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from maxsup.losses.computing.closed_form import FusedPenalty
 from maxsup.losses.computing.fused import (
     Call,
     Formula,
+    gradient_by_formula,
     is_vectorised,
     job_of,
-    joined,
     one_a_sample,
-    others_of,
     reduced,
-    tensors_of,
+    save_call,
+    saved_call,
 )
 from maxsup.losses.device import eager, rows
 from maxsup.losses.reduction import num_classes, raise_if_out_of_range
@@ -45,20 +45,20 @@ class _EagerLoss(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
         job, denominator = job_of(input, call, penalty)
         values, kept = eager.measured(input, job, ctx.needs_input_grad[0])
-        # The values are 0 where a sample is ignored, and backward needs zeros there. One a sample belongs to the user.
+        # Values are 0 where a sample is ignored, which backward needs. Unreduced values belong to the user.
         zeros = 0.0 if call.reduction == "none" else values
-        _save(ctx, input, call, formula, (job.valid, job.scale, denominator, zeros, *(kept or ())))
+        save_call(ctx, input, call, formula, (job.valid, job.scale, denominator, zeros, *(kept or ())))
         return reduced(values, denominator, input, call.reduction)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_vectorised(upstream):
-            return _gradient_by_formula(ctx, upstream)
-        input, call, (valid, scale, denominator, zeros, *kept) = _saved(ctx)
+            return gradient_by_formula(ctx, upstream)
+        input, call, (valid, scale, denominator, zeros, *kept) = saved_call(ctx)
         pull = upstream.reshape(-1) if upstream.dim() > 0 else upstream
         pull = pull / denominator if call.reduction == "mean" else pull
         pull = pull * scale if isinstance(scale, Tensor) else pull
-        if valid is not None:  # 0 times an upstream that is not finite is not 0
+        if valid is not None:  # 0 times an infinite upstream gradient would be nan
             pull = torch.where(valid, pull, zeros)
         return eager.gradient(input, eager.Kept(*kept), pull, call.strength), None, None, None
 
@@ -71,14 +71,14 @@ class _TritonLoss(torch.autograd.Function):
         arguments = _kernel_arguments(input, call, penalty)
         values, *kept, loss, denominator = rows.row_values(input, *arguments, *_reduction(input, call))
         divisor = denominator if call.reduction == "mean" else None
-        _save(ctx, input, call, formula, (*arguments[2:4], *kept, divisor, *arguments[4:]))
+        save_call(ctx, input, call, formula, (*arguments[2:4], *kept, divisor, *arguments[4:]))
         return one_a_sample(values, input) if call.reduction == "none" else loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_vectorised(upstream):
-            return _gradient_by_formula(ctx, upstream)
-        input, call, own = _saved(ctx)
+            return gradient_by_formula(ctx, upstream)
+        input, call, own = saved_call(ctx)
         kept, denominator, terms = own[:5], own[5], own[6:]
         upstream = upstream.reshape(-1) if upstream.dim() > 0 else upstream
         gradient = rows.row_gradient(input, call.target, call.weight, *kept, upstream, denominator, *terms)
@@ -86,37 +86,15 @@ class _TritonLoss(torch.autograd.Function):
 
 
 def _kernel_arguments(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Any, ...]:
-    """What the operators take besides the logits."""
+    """Arguments of the operators besides the logits."""
     strength = rows.number_on(input, call.strength)
     return call.target, call.weight, *strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
 
 
 def _reduction(input: Tensor, call: Call) -> tuple[Any, ...]:
-    """What the operators take to make one loss of all samples."""
+    """Arguments of the operators that reduce all samples to one loss."""
     items = call.num_items
     if items is None and call.target.is_floating_point():
         items = input.numel() // num_classes(input)
     num_items = (None, None) if items is None or call.reduction != "mean" else rows.number_on(input, items)
     return call.reduction, *num_items, call.empty == "zero"
-
-
-def _save(ctx: Any, input: Tensor, call: Call, formula: Formula, own: tuple[Any, ...]) -> None:
-    ctx.save_for_backward(input, *tensors_of(call), *tensors_of(own))
-    ctx.call, ctx.own, ctx.formula = others_of(call), others_of(own), formula
-
-
-def _saved(ctx: Any) -> tuple[Tensor, Call, list[Any]]:
-    input, *saved = ctx.saved_tensors
-    size = len(ctx.call)
-    return input, Call(*joined(saved[:size], ctx.call)), list(joined(saved[size:], ctx.own))
-
-
-def _gradient_by_formula(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    """A gradient that can be differentiated again, or of many upstreams at once."""
-    input, call, _ = _saved(ctx)
-    is_kept = torch.is_grad_enabled()
-    with torch.enable_grad():
-        own = input.view_as(input)
-        loss = ctx.formula(own, **call._asdict())
-    (gradient,) = torch.autograd.grad(loss, own, upstream, create_graph=is_kept)
-    return gradient, None, None, None

@@ -1,4 +1,4 @@
-"""What the kernels compute of a penalty: its value, and what it pushes every class by."""
+"""The penalties in the kernels: the value of each, and its push on every class."""
 
 # mypy: ignore-errors
 # ruff: noqa: RET505 - a constant chooses what is compiled, and that needs an else
@@ -28,7 +28,7 @@ def penalty_of(PENALTY: tl.constexpr, top, mean, true_logit, squares, expected, 
 
 @triton.jit
 def push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count, log_norm, penalty, top):
-    """dR/dz of every class, without what only the true or the top class gets."""
+    """dR/dz of every class, without the extra part of the true or the top class."""
     if PENALTY == "maxsup" or PENALTY == "ls":
         return -1.0 / count
     elif PENALTY == "logit_penalty":

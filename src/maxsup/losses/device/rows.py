@@ -1,12 +1,12 @@
 """The Triton kernels as operators of torch: values and gradient of the samples of a batch.
 
-Forward reads the logits once and keeps five numbers a sample; backward reads them once more and writes the gradient,
-with the upstream and the denominator taken from memory. A gradient that was made in forward would cost
-one read and one write more to be scaled, would lose digits in fp16 before a loss scaler meets it, and could not be
-exact for ``reduction="none"``.
+Forward reads the logits once and keeps five numbers per sample; backward reads them once more, takes the upstream
+gradient and the denominator from memory, and writes the gradient. Computing the gradient in forward would cost one more
+read and write to scale it, would lose digits in fp16 before a loss scaler is applied, and could not be exact for
+``reduction="none"``.
 
-As operators with fake kernels and an autograd formula of their own they are opaque to a compiler, and break no graph.
-Triton itself is imported when the first one runs.
+As operators with fake kernels and their own autograd formula they are opaque to a compiler and break no graph. Triton
+itself is imported when the first one runs.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import laid_as, restored
 from maxsup.losses.computing.closed_form import Factor, working_dtype
-from maxsup.losses.device.layout import Layout, grid_of, launch_of, layout_of, sizes_of, strides_of
+from maxsup.losses.device.layout import Layout, launch_of, layout_of, sizes_of, strides_of
 from maxsup.losses.reduction import num_classes
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
-"""Penalties that the kernels know."""
 PARTIALS_BLOCK = 1024
-"""Sums of programs that are added up at a time."""
+"""How many sums of programs are added up at a time."""
 NO_REDUCTION = ("none", None, None, False)
-"""Values of the samples are wanted, and no loss."""
+"""Arguments that ask for the values of the samples and no loss."""
 
 
 class Terms(NamedTuple):
-    """What is computed of each sample, and which samples are left out."""
+    """What is computed for each sample, and which samples are left out."""
 
     ignore_index: int
     penalty: str
@@ -40,7 +39,7 @@ class Terms(NamedTuple):
     z_loss: float
 
 
-# The strength and the number of items are in memory, or a number.
+# The strength and the number of items are tensors or plain numbers.
 _INPUTS = "Tensor logits, Tensor target, Tensor? weight, Tensor? strength, float number"
 _TERMS = "int ignore_index, str penalty, float margin, float z_loss"
 _KEPT = "Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, Tensor? denominator"
@@ -55,39 +54,31 @@ _REDUCTION = "str reduction, Tensor? num_items, float? items, bool is_zero_if_em
 def row_values(
     logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
 ) -> tuple[Tensor, ...]:
-    """Values of the samples, what the gradient needs, and the loss with its denominator.
+    """Values of the samples, what the gradient needs (weights, statistics, top classes), the loss and its denominator.
 
-    What the gradient needs is how much each sample counts, statistics, and top classes. With the reduction ``"none"``
-    there is no loss, else there are no values: their memory is empty. A mean is divided by the number of items, or by
-    how much the samples count.
+    With the reduction ``"none"`` the loss is empty, otherwise the values are. A mean is divided by the number of items,
+    or by the sum of the weights of the samples.
     """
     from maxsup.losses.device.kernels import statistics_kernel
 
     terms, (reduction, num_items, items, is_zero_if_empty) = Terms(*others[:4]), others[4:]
     layout, results = layout_of(logits), _fake_values(logits, target, weight, strength, number, *others)
-    aligned, sizes = sizes_of(layout, layout.strides)
+    aligned, sizes = sizes_of(layout, layout.tensor)
     target, target_strides = _beside(target, layout)
-    grid = grid_of(layout.num_classes, layout.samples)
+    constants = _constants(layout, target, aligned, terms) | {
+        "REDUCTION": reduction,
+        "IS_ZERO_IF_EMPTY": is_zero_if_empty,
+        "PARTIALS": PARTIALS_BLOCK,
+        "IN_MEMORY": strength is not None,
+        "ITEMS_IN_MEMORY": num_items is not None,
+    }
     with _device_of(logits):
-        statistics_kernel[grid](
-            layout.tensor,
-            target,
-            None if weight is None else weight.contiguous(),
-            number if strength is None else strength,
-            items if num_items is None else num_items,
-            *results,
-            results[0].new_empty((2, math.prod(grid))),
-            _finished_programs(logits.device),
-            *sizes[:5],
-            *target_strides,
-            terms.ignore_index,
-            REDUCTION=reduction,
-            IS_ZERO_IF_EMPTY=is_zero_if_empty,
-            PARTIALS=PARTIALS_BLOCK,
-            IN_MEMORY=strength is not None,
-            ITEMS_IN_MEMORY=num_items is not None,
-            **_constants(layout, target, aligned, terms),
-        )
+        statistics_kernel[layout.grid](
+            layout.tensor, target, None if weight is None else weight.contiguous(),
+            number if strength is None else strength, items if num_items is None else num_items,
+            *results, results[0].new_empty((2, math.prod(layout.grid))), _finished_programs(logits.device),
+            *sizes[:5], *target_strides, terms.ignore_index, **constants,
+        )  # fmt: skip
     return results
 
 
@@ -98,9 +89,9 @@ def _fake_values(
     num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), others[4] != "none"
     scales = logits.new_empty(num_samples, dtype=dtype)
     values = logits.new_empty(0 if is_reduced else num_samples, dtype=dtype)
-    # Log-sum-exp, classes present, top logit, what the penalty keeps, and the mass of probability targets.
+    # Log-sum-exp, number of classes present, top logit, a number of the penalty, and the mass of probability targets.
     statistics = logits.new_empty((5 if target.is_floating_point() else 4, num_samples), dtype=dtype)
-    # Two tensors and no view of one: who divides a loss in place must not meet what backward has saved.
+    # Two tensors and not views of one: dividing the loss in place must not change what backward has saved.
     loss, denominator = (scales.new_empty(() if is_reduced else 0) for _ in range(2))
     return values, scales, statistics, torch.empty_like(scales, dtype=torch.int32), loss, denominator
 
@@ -109,7 +100,7 @@ _FINISHED: dict[tuple[torch.device, int], Tensor] = {}
 
 
 def _finished_programs(device: torch.device) -> Tensor:
-    """A counter that is 0, and that a launch leaves at 0: one for each stream, where launches follow each other."""
+    """A counter at 0, which a launch leaves at 0; one per stream, on which launches run one after the other."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # a graph may be replayed on any stream
         return torch.zeros((), dtype=torch.int32, device=device)
     stream = 0 if device.type == "cpu" else getattr(torch, device.type).current_stream(device).stream_id
@@ -120,21 +111,18 @@ def _finished_programs(device: torch.device) -> Tensor:
 
 @torch.library.custom_op("maxsup::row_gradient", mutates_args=(), schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor")
 def row_gradient(logits: Tensor, *others: Any) -> Tensor:
-    """Gradient of ``upstream / denominator`` times the values; the upstream is one number, or one a sample."""
-    layout, out = _gradient_memory(logits)
-    write_gradient(layout, out, *others)
-    return restored(out, layout.samples.is_rows, logits) if logits.dim() > 2 else out
+    """Gradient of ``upstream / denominator`` times the values; ``upstream`` is one number, or one per sample."""
+    layout = layout_of(logits)
+    out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
+    _write_gradient(layout, out, *others)
+    return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
 
 
 @row_gradient.register_fake
 def _(logits: Tensor, *others: Any) -> Tensor:
-    layout, out = _gradient_memory(logits)
-    return restored(out, layout.samples.is_rows, logits) if logits.dim() > 2 else out
-
-
-def _gradient_memory(logits: Tensor) -> tuple[Layout, Tensor]:
     layout = layout_of(logits)
-    return layout, torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
+    out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
+    return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
 
 
 @torch.library.custom_op(
@@ -143,8 +131,8 @@ def _gradient_memory(logits: Tensor) -> tuple[Layout, Tensor]:
     schema=f"({_INPUTS.replace('Tensor logits', 'Tensor(a!) logits')}, {_KEPT}, {_TERMS}) -> ()",
 )
 def overwrite_rows(logits: Tensor, *others: Any) -> None:
-    """The same gradient, of rows, in the memory of the logits."""
-    write_gradient(layout_of(logits), logits, *others)
+    """The same gradient of rows, written over the logits."""
+    _write_gradient(layout_of(logits), logits, *others)
 
 
 @overwrite_rows.register_fake
@@ -152,44 +140,21 @@ def _(logits: Tensor, *others: Any) -> None:
     return None
 
 
-def write_gradient(
-    layout: Layout,
-    out: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    strength: Tensor | None,
-    number: float,
-    scales: Tensor,
-    statistics: Tensor,
-    top_indices: Tensor,
-    upstream: Tensor,
-    denominator: Tensor | None,
-    *terms: Any,
-) -> None:
-    """Write the gradient to ``out``: memory of the shape of the logits as they are laid out, or theirs."""
+def _write_gradient(layout: Layout, out: Tensor, *others: Any) -> None:
+    """Write the gradient to ``out``, which is laid out like the logits, or is the logits."""
     from maxsup.losses.device.kernels import gradient_kernel
 
-    aligned, sizes = sizes_of(layout, strides_of(out))
+    target, weight, strength, number, *kept, upstream, denominator, ignore_index, penalty, margin, z_loss = others
+    terms = Terms(ignore_index, penalty, margin, z_loss)
+    aligned, sizes = sizes_of(layout, out)
     target, target_strides = _beside(target, layout)
     with _device_of(out):
-        gradient_kernel[grid_of(layout.num_classes, layout.samples)](
-            layout.tensor,
-            target,
-            None if weight is None else weight.contiguous(),
-            number if strength is None else strength,
-            scales,
-            statistics,
-            top_indices,
-            upstream,
-            denominator,
-            out,
-            *sizes,
-            *target_strides,
-            upstream.stride(0) if upstream.dim() > 0 else 0,
-            terms[0],
-            IN_MEMORY=strength is not None,
-            **_constants(layout, target, aligned, Terms(*terms)),
-        )
+        gradient_kernel[layout.grid](
+            layout.tensor, target, None if weight is None else weight.contiguous(),
+            number if strength is None else strength, *kept, upstream, denominator, out,
+            *sizes, *target_strides, upstream.stride(0) if upstream.dim() > 0 else 0, ignore_index,
+            IN_MEMORY=strength is not None, **_constants(layout, target, aligned, terms),
+        )  # fmt: skip
 
 
 def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
@@ -199,12 +164,12 @@ def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
         return value.to(logits.device, dtype, non_blocking=True), 0.0
     if dtype == torch.float32 and not torch.compiler.is_compiling():
         return None, float(value)
-    # A launch takes numbers in single precision, and a compiler takes them for constants.
+    # A launch passes numbers in single precision, and a compiler treats them as constants.
     return logits.new_full((), value, dtype=dtype), 0.0
 
 
 def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:
-    """Values of rows; the gradient of their sum, in which every row counts ``mass``, takes the place of the logits."""
+    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``."""
     inputs = (labels, None, *number_on(logits, strength))
     values, *kept, _, _ = row_values(logits, *inputs, *terms, *NO_REDUCTION)
     overwrite_rows(logits, *inputs, *kept, mass, None, *terms)
@@ -230,17 +195,17 @@ row_values.register_autograd(_backward, setup_context=_keep)
 
 
 def _beside(target: Tensor, layout: Layout) -> tuple[Tensor, tuple[int, int, int]]:
-    """Targets as the logits are laid out, and their strides."""
+    """Targets laid out like the logits, and their strides."""
     if not target.is_floating_point():
-        return target.reshape(-1), (layout.samples.num_positions, 1, 0)
+        return target.reshape(-1), (layout.num_positions, 1, 0)
     if target.dim() > 2:
-        target = laid_as(target, layout.samples.is_rows)
+        target = laid_as(target, layout.is_rows)
     return target, strides_of(target)
 
 
 def _constants(layout: Layout, target: Tensor, aligned: str, terms: Terms) -> dict[str, Any]:
     # AMD's data-centre GPUs have wider warps.
-    launch = launch_of(layout.num_classes, layout.samples.is_rows, 64 if torch.version.hip else 32)
+    launch = launch_of(layout.num_classes, layout.is_rows, 64 if torch.version.hip else 32)
     return {
         "PENALTY": terms.penalty,
         "MARGIN": terms.margin,

@@ -11,23 +11,21 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.losses.computing.closed_form import Factor, working_dtype
+from maxsup.losses.computing.closed_form import Factor, joined, others_of, tensors_of, working_dtype
 from maxsup.losses.computing.forms import form_for
-from maxsup.losses.computing.fused import address_of, is_vectorised, joined, others_of, scaled, tensors_of
-from maxsup.losses.head.rows import overwritten
-from maxsup.losses.head.soft_cap import soft_capped
+from maxsup.losses.computing.fused import address_of, is_vectorised, scaled
+from maxsup.losses.head.rows import Objective, Rows, overwritten
 from maxsup.losses.head.vocabulary_parallel import Shard
-from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.reduction import raise_if_out_of_range
 
-# Thinner blocks make the matrix products slow, thicker ones only cost memory.
+# Smaller blocks slow the matrix products down, larger ones only cost memory.
 BLOCK_ROWS = 256
-# On a device a block this large keeps the products busy; what it costs does not depend on the number of rows.
+# On a device a block of this size keeps the products busy; its memory does not depend on the number of rows.
 DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
 
 
 class Head(NamedTuple):
-    """Hidden states that meet a linear head, and its parameters."""
+    """Hidden states and the parameters of a linear head."""
 
     hidden: Tensor
     weight: Tensor
@@ -35,29 +33,15 @@ class Head(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Those of a head that are wanted."""
+    """Gradients of a head; None where they are not wanted."""
 
     hidden: Tensor | None
     weight: Tensor | None
     bias: Tensor | None
 
 
-class Objective(NamedTuple):
-    """What is computed of each row: ``CE + alpha R + z_loss lse^2`` of logits that are capped softly unless it is 0."""
-
-    margin: float
-    z_loss: float
-    soft_cap: float
-
-    def of_logits(self, logits: Tensor, target: Tensor, alpha: Factor, **options: Any) -> Tensor:
-        """The same from logits that are held, for autograd to follow."""
-        if self.soft_cap != 0:
-            logits = soft_capped(logits, self.soft_cap)
-        return mbls_cross_entropy(logits, target, alpha, self.margin, z_loss=self.z_loss, **options)
-
-
 class Plan(NamedTuple):
-    """What a head was called with besides its parameters."""
+    """The arguments of a head loss besides the head."""
 
     target: Tensor
     alpha: Factor
@@ -69,18 +53,10 @@ class Plan(NamedTuple):
     shard: Shard | None
 
 
-class Rows(NamedTuple):
-    """What is known of every row: its label (0 where it has none), whether it counts, how much its gradient does."""
-
-    labels: Tensor
-    valid: Tensor
-    mass: Tensor
-
-
 def head_loss(head: Head, plan: Plan) -> Tensor:
-    """The loss of a head, as ``plan`` says."""
+    """The loss of a head."""
     if head.hidden.device.type == "cpu" and not torch.compiler.is_compiling():
-        # Numbers as they are now, whatever happens to the tensors before backward.
+        # Read the numbers now, so that later changes to the tensors do not matter.
         num_items = float(plan.num_items) if isinstance(plan.num_items, Tensor) else plan.num_items
         plan = plan._replace(alpha=float(plan.alpha), num_items=num_items)
         raise_if_out_of_range(
@@ -90,10 +66,10 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
 
 
 class _HeadLoss(torch.autograd.Function):
-    """Gradients are ready before backward asks for them, as those of logits are in ``fused.py``.
+    """The loss with gradients that are ready before backward, like those of logits in ``fused.py``.
 
-    One number multiplies all gradients of a mean or a sum, and it does so last: what has met the denominator of a mean
-    and not yet a loss scaler would underflow in fp16. A number for each row is not known before backward.
+    Gradients of a mean or a sum are multiplied by one number, at the very end: divided by the denominator of a mean
+    before a loss scaler is applied, they would underflow in fp16. A number per row is not known before backward.
     """
 
     @staticmethod
@@ -114,7 +90,7 @@ class _HeadLoss(torch.autograd.Function):
         if torch.is_grad_enabled() or is_vectorised(upstream):
             return *_gradients_by_formula(head, plan, upstream, wanted), None
         valid = _valid(plan)
-        # The buffers are given away, as the one of logits is. There are none where every row has its own upstream.
+        # The first backward gives the buffers away. There are none where every row has its own upstream gradient.
         addresses = ctx.addresses
         if not torch.compiler.is_compiling():
             ctx.addresses = None
@@ -125,7 +101,7 @@ class _HeadLoss(torch.autograd.Function):
         scales = Gradients(None, None, None)
         if plan.reduction != "none":
             scale = upstream * _factor(plan, working_dtype(head.hidden))
-            # 0 times the factor of a batch without any target is not 0.
+            # The factor of a batch without targets is infinite, and 0 times that is nan.
             total = scale.where(valid.any(), 0)
             scales = Gradients(scale.where(valid, 0).unsqueeze(1), total, total)
         ours = [now is not None and now == before for now, before in zip(_addresses(gradients), addresses, strict=True)]
@@ -137,12 +113,11 @@ class _HeadLoss(torch.autograd.Function):
 
 
 def _valid(plan: Plan) -> Tensor:
-    """Rows that count."""
     return plan.target.long() != plan.ignore_index
 
 
 def _factor(plan: Plan, dtype: torch.dtype) -> Factor:
-    """What the sum over rows is multiplied by."""
+    """The factor of the sum over rows."""
     if plan.reduction != "mean":
         return 1.0
     num_items = _valid(plan).sum() if plan.num_items is None else plan.num_items
@@ -154,7 +129,7 @@ def _addresses(gradients: Gradients) -> list[int | None]:
 
 
 def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequence[bool]) -> Iterable[Tensor | None]:
-    """Gradients that can be differentiated again, or of many upstreams at once, from logits that are held."""
+    """Gradients that can be differentiated again, or of many upstream gradients at once, from logits in memory."""
     if plan.shard is not None:
         raise RuntimeError(
             "A head that is split over processes has first derivatives only. Gather the logits and use "
@@ -162,18 +137,12 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
         )
     is_kept = torch.is_grad_enabled()
     with torch.enable_grad(), _without_autocast(head.hidden.device.type):
-        # Views, because hidden may itself depend on weight (tied embeddings), and that part is not ours.
+        # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
         own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
         hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
         logits = F.linear(hidden, weight, None if head.bias is None else bias)
-        loss = plan.objective.of_logits(
-            logits,
-            plan.target,
-            plan.alpha,
-            ignore_index=plan.ignore_index,
-            reduction=plan.reduction,
-            num_items=plan.num_items,
-        )
+        reduction = {name: getattr(plan, name) for name in ("ignore_index", "reduction", "num_items")}
+        loss = plan.objective.of_logits(logits, plan.target, plan.alpha, **reduction)
     asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
@@ -201,7 +170,7 @@ def _by_blocks(
     wanted: Sequence[bool],
     shard: Shard | None,
 ) -> list[Tensor]:
-    """Values of all rows, and those gradients of their sum that are wanted."""
+    """Values of all rows, and the wanted gradients of their sum."""
     hidden, weight, bias = head
     dtype = working_dtype(hidden)
     gradients = Gradients(
@@ -210,7 +179,7 @@ def _by_blocks(
         torch.zeros_like(bias, dtype=dtype) if bias is not None and wanted[2] else None,
     )
     values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-    # On a device logits are read and written as the products make them; elsewhere a block is in single precision.
+    # On a device logits stay in the precision of the products; elsewhere a block is in float32.
     form = form_for(hidden) if shard is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
     size = BLOCK_ROWS
@@ -228,8 +197,8 @@ def _by_blocks(
                 logits.copy_(inputs @ matrix.t())
             if bias is not None:
                 logits.add_(bias)
-            labels, valid, mass = (part[rows].unsqueeze(1) for part in all_rows)
-            values[rows] = overwritten(form, logits, labels, valid, mass, alpha, objective, shard)
+            block_rows = Rows(*(part[rows].unsqueeze(1) for part in all_rows))
+            values[rows] = overwritten(form, logits, block_rows, alpha, objective, shard)
             _add_products(gradients, logits, inputs, matrix, rows)
         if not len(hidden) and gradients.weight is not None:
             gradients.weight.zero_()
@@ -238,25 +207,15 @@ def _by_blocks(
     return [values, *(gradient for gradient in gradients if gradient is not None)]
 
 
-# For a compiler one operation: neither the number of blocks nor what happens in them is its business.
+# One operation for a compiler, which must not trace the blocks.
 @torch.library.custom_op(
     "maxsup::head_by_blocks",
     mutates_args=(),
     schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor labels, Tensor valid, Tensor mass, Tensor alpha, "
     "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
 )
-def _opaque_by_blocks(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    valid: Tensor,
-    mass: Tensor,
-    alpha: Tensor,
-    objective: Sequence[float],
-    products: torch.dtype,
-    wanted: Sequence[bool],
-) -> list[Tensor]:
+def _opaque_by_blocks(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list[Tensor]:
+    labels, valid, mass, alpha, objective, products, wanted = others
     rows = Rows(labels, valid, mass)
     return _by_blocks(Head(hidden, weight, bias), rows, alpha, Objective(*objective), products, wanted, None)
 
@@ -274,13 +233,13 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list
 
 
 def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
-    """Products in the precision of the plan; some kinds of device, ``meta`` among them, know no autocast at all."""
+    """Products in the precision of the plan; some kinds of device, such as ``meta``, have no autocast."""
     is_known = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if is_known else nullcontext()
 
 
 def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:
-    """What the gradient of a block of logits adds to those of the parameters."""
+    """Add the part of a block of logits to the gradients of the head."""
     narrow = grad.to(matrix.dtype)
     if gradients.hidden is not None:
         gradients.hidden[rows] = narrow @ matrix

@@ -1,11 +1,11 @@
 """MaxSup, and MbLS, on a linear head that never holds the logits of the whole batch.
 
-``hidden (N, D)`` times ``weight (K, D)`` is formed for some rows at a time; each block of logits gives its part of the
-loss and is overwritten by its gradient, from which the gradients of hidden, weight and bias follow at once. The peak is
-the gradient of the weight plus one block, whatever N is.
+``hidden (N, D)`` times ``weight (K, D)`` is computed for some rows at a time. Each block of logits gives its part of
+the loss and is overwritten by its gradient, which gives the gradients of hidden, weight and bias at once. The peak
+memory is the gradient of the weight plus one block, for every N.
 
 **Use it** in place of ``criterion(F.linear(hidden, weight, bias), target)`` where K is large, such as a vocabulary.
-**Interacts with** a frozen head (its gradient is not formed), tied embeddings (gradients add up as usual), bf16 and
+**Interacts with** a frozen head (its gradient is not computed), tied embeddings (gradients add up as usual), bf16 and
 autocast (products in that precision, row arithmetic and the gradient of the weight in float32), and a head whose
 classes are split over processes (``group``).
 """
@@ -22,7 +22,8 @@ from torch import Tensor
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss
 from maxsup.losses.computing.fused import is_ordinary
-from maxsup.losses.head.blocks import Head, Objective, Plan, head_loss
+from maxsup.losses.head.blocks import Head, Plan, head_loss
+from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
 from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
@@ -53,11 +54,11 @@ def linear_maxsup_cross_entropy(
         target: Class indices ``(N,)``.
         alpha: Strength.
         bias: ``(K,)`` or None.
-        ignore_index: Label of rows that count nothing.
+        ignore_index: Label of rows that do not count.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        num_items: Denominator of the mean in place of the number of targets here.
-        group: Processes that hold consecutive parts of the classes in ``weight`` and ``bias``, all with the same
-            ``hidden`` and ``target``; every one gets the loss of the whole head.
+        num_items: Denominator of the mean in place of the number of targets.
+        group: Processes that hold consecutive parts of the classes in ``weight`` and ``bias``, with the same ``hidden``
+            and ``target``; each gets the loss of the whole head.
         margin: Distance from the top logit that costs nothing, as in ``mbls``.
         z_loss: Factor of ``(log sum_k exp z_k)^2``.
         soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``; 0 leaves them as they are.
@@ -97,7 +98,7 @@ def linear_maxsup_cross_entropy(
     return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
 
 
-# A compiler does not know what processes tell each other. torch.compiler.disable would import it at once.
+# A compiler cannot trace collectives. torch.compiler.disable would import the compiler at once.
 @torch._disable_dynamo  # type: ignore[attr-defined]
 def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
     return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
@@ -117,13 +118,7 @@ class HeadLoss(AlphaLoss):
 class LinearMaxSupLoss(HeadLoss):
     """Module form of :func:`linear_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
 
-    Args:
-        alpha: Strength, or a schedule that is advanced by ``set_progress``.
-        ignore_index: Label of rows that count nothing.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        margin: Distance from the top logit that costs nothing, as in ``mbls``.
-        z_loss: Factor of ``(log sum_k exp z_k)^2``; like the penalty it is for training alone.
-        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``, in training and evaluation; 0 leaves them alone.
+    ``alpha`` may be a schedule that ``set_progress`` advances. In evaluation only ``soft_cap`` stays in force.
 
     Example:
         >>> head = torch.nn.Linear(2, 3)
@@ -148,8 +143,7 @@ class LinearMaxSupLoss(HeadLoss):
         super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss)
         check_margin(margin)
         check_number("soft_cap", soft_cap, at_low=UNCAPPED)
-        self.margin = margin
-        self.soft_cap = soft_cap
+        self.margin, self.soft_cap = margin, soft_cap
 
     def forward(  # type: ignore[override]
         self,

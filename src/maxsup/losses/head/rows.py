@@ -1,8 +1,8 @@
-"""Values of a block of rows of a linear head, whose logits are replaced by their gradient, in every form."""
+"""Values of a block of rows of a linear head, whose logits are overwritten by their gradient, in every form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,32 +11,45 @@ from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.computing.closed_form import Factor, Job, block_loss
 from maxsup.losses.device import eager
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
-from maxsup.losses.head.soft_cap import cap_in_place
+from maxsup.losses.head.soft_cap import cap_in_place, soft_capped
 from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
-from maxsup.losses.mbls import fused_penalty
-
-if TYPE_CHECKING:
-    from maxsup.losses.head.blocks import Objective
+from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
 
 NO_LABEL = -100
 
 
+class Objective(NamedTuple):
+    """``CE + alpha R + z_loss lse^2`` of each row; a ``soft_cap`` of 0 leaves the logits as they are."""
+
+    margin: float
+    z_loss: float
+    soft_cap: float
+
+    def of_logits(self, logits: Tensor, target: Tensor, alpha: Factor, **options: Any) -> Tensor:
+        """The same from logits in memory, differentiated by autograd."""
+        if self.soft_cap != 0:
+            logits = soft_capped(logits, self.soft_cap)
+        return mbls_cross_entropy(logits, target, alpha, self.margin, z_loss=self.z_loss, **options)
+
+
+class Rows(NamedTuple):
+    """Label of each row (0 where it has none), whether the row counts, and the weight of its gradient."""
+
+    labels: Tensor
+    valid: Tensor
+    mass: Tensor
+
+
 def overwritten(
-    form: str,
-    logits: Tensor,
-    labels: Tensor,
-    valid: Tensor,
-    mass: Tensor,
-    alpha: Factor,
-    objective: Objective,
-    shard: Shard | None,
+    form: str, logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, shard: Shard | None
 ) -> Tensor:
-    """Values of rows, whose logits are replaced by the gradient of the sum in which every row counts ``mass``."""
+    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``."""
     if shard is None and form in ("fused", "reference"):
-        return _overwritten_in_blocks(logits, labels, valid, mass, alpha, objective)
+        return _overwritten_in_blocks(logits, rows, alpha, objective)
+    labels, valid, mass = rows
     slope = cap_in_place(logits, valid, objective.soft_cap)
     if shard is not None:
-        values = parallel_block_loss(logits, labels, valid, mass, alpha, objective.z_loss, shard)
+        values = parallel_block_loss(logits, *rows, alpha, objective.z_loss, shard)
     elif form == "triton":
         terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
         labels = labels.where(valid, NO_LABEL).squeeze(1)
@@ -51,20 +64,18 @@ def overwritten(
     return values
 
 
-def _overwritten_in_blocks(
-    logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, objective: Objective
-) -> Tensor:
-    """In blocks that fit the cache of a CPU, each of which is capped while it is there."""
+def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective: Objective) -> Tensor:
+    """The same in blocks that fit the cache of a CPU; each is capped while it is there."""
     is_on_cpu = logits.device.type == "cpu"
-    counts = None if is_on_cpu and bool(valid.all()) else valid
+    valid = None if is_on_cpu and bool(rows.valid.all()) else rows.valid
     size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if is_on_cpu else len(logits)
     penalty = fused_penalty(objective.margin)
     values = []
     for start in range(0, len(logits), size):
         part = slice(start, start + size)
-        block, counted = logits[part], None if counts is None else counts[part]
+        block, counted = logits[part], None if valid is None else valid[part]
         slope = cap_in_place(block, counted, objective.soft_cap)
-        job = Job(penalty, alpha, objective.z_loss, labels[part], counted, mass[part], 1.0, is_on_cpu)
+        job = Job(penalty, alpha, objective.z_loss, rows.labels[part], counted, rows.mass[part], 1.0, is_on_cpu)
         out = block if penalty.is_centred else None
         block_values, grad = block_loss(block, job, 1, out)
         values.append(block_values.squeeze(1))

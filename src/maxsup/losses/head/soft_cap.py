@@ -1,4 +1,4 @@
-"""Soft cap: logits that cannot leave ``(-s, s)``, as ``s tanh(z / s)``."""
+"""Soft cap: ``s tanh(z / s)`` keeps logits within ``(-s, s)``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def soft_capped(logits: Tensor, cap: float) -> Tensor:
 def cap_in_place(logits: Tensor, valid: Tensor | None, cap: float) -> Tensor | None:
     """Cap rows of logits in their own memory and return the slope ``1 - tanh(z / cap)^2``; None where ``cap`` is 0.
 
-    The slope is 0 in rows that are not valid: what they hold may not be a number.
+    The slope is 0 in rows that are not valid, which may hold nan.
     """
     if cap == 0:
         return None

@@ -1,4 +1,4 @@
-"""A block of logits whose classes are split over processes: what they must tell each other is four numbers a row."""
+"""A block of logits whose classes are split over processes, which exchange six numbers per row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shard(NamedTuple):
         return cls(group, sum(counts[:rank]), counts[rank], sum(counts))
 
     def local(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each class is held here, and its place (0 where it is not)."""
+        """Whether this process holds each class, and its local index (0 if not)."""
         is_here = (index >= self.offset) & (index < self.offset + self.size)
         return is_here, torch.where(is_here, index - self.offset, 0)
 
@@ -39,7 +39,7 @@ class Shard(NamedTuple):
 def parallel_block_loss(
     logits: Tensor, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Factor, z_loss: float, shard: Shard
 ) -> Tensor:
-    """Values of rows of the whole head; this process's logits ``(R, size)`` are replaced by their gradient."""
+    """Values of rows of the whole head; overwrites this process's logits ``(R, size)`` with their gradient."""
     logits.masked_fill_(~valid, 0.0)
     masked = logits == -math.inf
     top = logits.amax(dim=1, keepdim=True)

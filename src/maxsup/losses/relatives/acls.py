@@ -1,20 +1,19 @@
-"""Adaptive and conditional label smoothing (ACLS): a squared penalty beyond a margin, apart for the top and the others.
+"""Adaptive and conditional label smoothing (ACLS): squared penalties beyond a margin, for the top and for the others.
 
 **Formula.** ``CE + alpha (top relu(z_max - margin)^2 + others mean_{k != top} relu(z_max - z_k - margin)^2)``, in which
 the ``z_max`` of the second term is a constant of the gradient: it raises low logits, the first term lowers the top one.
 **Use it** as the successor of MbLS in comparisons of calibration.
-**Default** ``alpha=0.1``, ``margin=10``, ``top=1``, ``others=0.1``, those of the released code, where the last two are
-called ``pos_lambda`` and ``neg_lambda``. **Source.** Park et al. 2023 (ICCV).
+**Default** ``alpha=0.1``, ``margin=10``, ``top=1``, ``others=0.1``, as in the released code, which calls the last two
+``pos_lambda`` and ``neg_lambda``. **Source.** Park et al. 2023 (ICCV).
 **Released code** counts the first term once for every class that ties for the top, and both terms for ignored rows,
 whose label it accepts and does not use. Here the first of the tied classes is the top, and ignored rows count nothing.
-**Interacts with** shifts: the first term looks at ``z_max`` itself, so a common offset of the logits matters. Mixup,
+**Interacts with** shifts: the first term depends on ``z_max`` itself, so a common offset of the logits matters. Mixup,
 class weights and masked classes as MaxSup.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor
 from typing_extensions import Unpack
@@ -30,7 +29,7 @@ def acls_penalty(rows: Tensor, margin: float, top: float, others: float) -> Tens
     """The penalty of rows of logits."""
     highest = rows.max(dim=-1).values
     masked = rows == -math.inf
-    # The distance of the top class to itself is 0, and a margin is not negative: it adds nothing to the sum.
+    # The top class adds nothing to the sum: its distance to itself is 0, and a margin is not negative.
     beyond = (highest.detach().unsqueeze(-1) - rows - margin).masked_fill(masked, 0.0).relu()
     num_others = ((~masked).sum(dim=-1) - 1).clamp(min=1)
     return top * (highest - margin).relu().square() + others * beyond.square().sum(dim=-1) / num_others
@@ -52,25 +51,23 @@ def acls_cross_entropy(
         H(y, q) + \alpha \Bigl( \lambda_1 \max(0, z_{max} - m)^2
         + \frac{\lambda_2}{K - 1} \sum_{k \ne top} \max(0, \overline{z_{max}} - z_k - m)^2 \Bigr)
 
-    Args:
-        input: Logits.
-        target: Class indices, or probabilities of the shape of ``input``.
-        alpha: Strength.
-        margin: What the top logit, and its distance to each other one, may be at no cost.
-        top: Weight of the top logit's term.
-        others: Weight of the others' term.
-        options: Those of every loss.
+    ``margin`` is what the top logit, and its distance to each other one, may be at no cost; ``top`` and ``others`` are
+    the weights of the two terms.
 
     Example:
         >>> acls_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]), margin=1.0)
         tensor(1.6876)
     """
-    check_margin(margin)
-    for name, value in (("top", top), ("others", others)):
-        check_number(name, value)
+    _check_own_options(margin, top, others)
     return penalized_cross_entropy(
-        input, target, alpha, lambda rows, log_probs, target: acls_penalty(rows, margin, top, others), **options
+        input, target, alpha, lambda rows, *_: acls_penalty(rows, margin, top, others), **options
     )
+
+
+def _check_own_options(margin: float, top: float, others: float) -> None:
+    check_margin(margin)
+    check_number("top", top)
+    check_number("others", others)
 
 
 @LOSSES.register(
@@ -83,6 +80,7 @@ class AdaptiveConditionalLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`acls_cross_entropy`."""
 
     function = staticmethod(acls_cross_entropy)
+    own_options = ("margin", "top", "others")
 
     def __init__(
         self,
@@ -94,10 +92,5 @@ class AdaptiveConditionalLabelSmoothingLoss(AlphaLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(alpha, **options)
-        check_margin(margin)
-        for name, value in (("top", top), ("others", others)):
-            check_number(name, value)
+        _check_own_options(margin, top, others)
         self.margin, self.top, self.others = margin, top, others
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return acls_cross_entropy(input, target, self._value, self.margin, top=self.top, others=self.others, **options)

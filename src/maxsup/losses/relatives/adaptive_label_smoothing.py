@@ -3,7 +3,7 @@
 **Formula.** ``H((1 - a_i) y + a_i p_teacher, q)`` with ``a_i = 1 - H(q_i) / log K``, without gradient through ``a_i``.
 **Use it** as a method of the paper's appendix; the teacher is the best validation checkpoint of the same model.
 **Needs** ``teacher_logits`` of the same inputs (same augmented view), from the teacher in evaluation mode.
-**Source.** Lee, Cheung and Zhang 2022. No code of theirs is public: formula from the literature, temperature 1.
+**Source.** Lee, Cheung and Zhang 2022. They published no code: formula from the literature, temperature 1.
 **Interacts with** mixup: the mixed label takes the place of ``y``, the teacher sees the mixed image. Late in training
 most weight is on the teacher. Class weights scale the whole sample.
 """
@@ -35,7 +35,7 @@ def adaptive_alpha(input: Tensor) -> Tensor:
 
 
 def confidence_weights(rows: Tensor, log_probs: Tensor) -> Tensor:
-    """``1 - H(q) / log K`` of rows of logits, K being the number of classes that are not masked."""
+    """``1 - H(q) / log K`` of rows of logits, where K counts the classes that are not masked."""
     count = (rows != -math.inf).sum(dim=-1)
     certain = 1.0 + expected_log(log_probs.exp(), log_probs) / count.clamp(min=2).to(rows.dtype).log()
     return torch.where(count > 1, certain, 1.0)
@@ -64,7 +64,7 @@ def adaptive_label_smoothing_cross_entropy(
 
 
 def check_teacher(teacher_logits: Tensor, input: Tensor) -> None:
-    """Raise unless a teacher has said one number for each of the student's."""
+    """Raise unless the teacher's logits have the shape of the student's."""
     if teacher_logits.shape != input.shape:
         raise ValueError(
             f"teacher_logits must have the shape of input, {tuple(input.shape)}; got {tuple(teacher_logits.shape)}. "

@@ -3,7 +3,7 @@
 **Formula.** ``CE - beta H(q)``.
 **Use it** as the label-free relative of label smoothing in the paper's appendix.
 **Default** ``beta=0.1`` (paper, appendix; the best value of Pereyra et al. 2017 for CIFAR-10 without augmentation).
-**Interacts with** mixup, ignored targets and class weights as MaxSup: the term never looks at the label.
+**Interacts with** mixup, ignored targets and class weights as MaxSup: the term does not depend on the label.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, expected_log
@@ -40,13 +40,7 @@ def confidence_penalty_cross_entropy(
         tensor(1.4538)
     """
     return penalized_cross_entropy(
-        input,
-        target,
-        beta,
-        lambda rows, log_probs, target: expected_log(log_probs.exp(), log_probs),
-        fused=FUSED,
-        name="beta",
-        **options,
+        input, target, beta, lambda _, log_q, y: expected_log(log_q.exp(), log_q), fused=FUSED, name="beta", **options
     )
 
 
@@ -56,11 +50,7 @@ class ConfidencePenaltyLoss(RegularizedLoss):
 
     function = staticmethod(confidence_penalty_cross_entropy)
     strength = "beta"
+    beta = named_strength()
 
     def __init__(self, beta: Strength = 0.1, **options: Unpack[LossOptions]) -> None:
         super().__init__(beta, **options)
-
-    @property
-    def beta(self) -> float:
-        """The strength in force now."""
-        return self.current_strength

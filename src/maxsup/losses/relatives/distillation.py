@@ -1,13 +1,13 @@
 """Distillation: learn from the labels and from the softened predictions of a teacher.
 
 **Formula.** ``(1 - alpha) CE + alpha T^2 KL(softmax(teacher / T) || softmax(z / T))``.
-**Use it** to train a small network from a large one. Teachers trained with label smoothing say less about which classes
-are alike (Mueller et al. 2019); the study ``distillation`` asks the same of MaxSup and MbLS.
+**Use it** to train a small network from a large one. Teachers trained with label smoothing reveal less about which
+classes are alike (Mueller et al. 2019); the study ``distillation`` asks the same of MaxSup and MbLS.
 **Needs** ``teacher_logits`` of the same inputs (same augmented view), from a teacher in evaluation mode.
-**Default** ``alpha=0.9``, ``temperature=4``, the usual pair on CIFAR. ``T^2`` keeps the gradient of the second term
-of one size, whatever the temperature is. **Source.** Hinton et al. 2015.
+**Default** ``alpha=0.9``, ``temperature=4``, the usual pair on CIFAR. ``T^2`` keeps the size of the second term's
+gradient independent of the temperature. **Source.** Hinton et al. 2015.
 **Interacts with** mixup: the mixed label goes into the cross-entropy, the teacher sees the mixed image. Class weights
-scale the whole sample. A class that is masked in the student counts nothing, whatever the teacher says of it.
+scale the whole sample. A class that is masked in the student does not count, whatever the teacher predicts for it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,15 @@ def distillation_cross_entropy(
 
     .. math:: (1 - \alpha) H(y, q) + \alpha T^2 \, KL(p^T_{teacher} \,\Vert\, q^T)
 
-    Args:
-        input: Logits of the student.
-        target: Class indices, or probabilities of the shape of ``input``.
-        teacher_logits: Logits of the teacher, in the shape of ``input``; no gradient goes there.
-        alpha: Share of the teacher, from 0 to 1.
-        temperature: ``T``; the larger, the more the teacher's small probabilities count.
-        options: Those of every loss.
+    ``teacher_logits`` have the shape of ``input`` and get no gradient; ``alpha`` is the share of the teacher, from 0 to
+    1. The larger the ``temperature`` ``T``, the more the teacher's small probabilities count.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
         >>> distillation_cross_entropy(logits, torch.tensor([4]), teacher_logits=torch.zeros(1, 5), alpha=0.5)
         tensor(1.0360)
     """
-    check_temperature(temperature)
+    check_number("temperature", temperature, above=True)
     check_teacher(teacher_logits, input)
     teacher = F.softmax(class_rows(teacher_logits).detach() / temperature, dim=-1)
     certainty = torch.xlogy(teacher, teacher).sum(dim=-1)
@@ -62,11 +57,6 @@ def distillation_cross_entropy(
         return temperature**2 * divergence + target_values(log_probs, target)
 
     return penalized_cross_entropy(input, target, alpha, penalty, limit=1.0, **options)
-
-
-def check_temperature(temperature: Any) -> None:
-    """Raise unless ``temperature`` is a number above 0."""
-    check_number("temperature", temperature, above=True)
 
 
 @LOSSES.register(
@@ -84,7 +74,7 @@ class DistillationLoss(AlphaLoss):
 
     def __init__(self, alpha: Strength = 0.9, temperature: float = 4.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
-        check_temperature(temperature)
+        check_number("temperature", temperature, above=True)
         self.temperature = temperature
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:

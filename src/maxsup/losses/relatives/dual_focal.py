@@ -2,13 +2,13 @@
 
 **Formula.** ``-(1 - q_gt + q_j)^gamma log q_gt`` with ``q_j`` the largest probability strictly below ``q_gt``, 0 where
 there is none.
-**Use it** for calibration: it is between cross-entropy and focal loss, which leaves a network too unsure.
+**Use it** for calibration: it lies between cross-entropy and focal loss, which leaves a network underconfident.
 **Default** ``gamma=5``, which the authors list for ResNet-50 on CIFAR-10 and CIFAR-100 (2.3 to 6.1 for others).
 **Source.** Tao et al. 2023 (ICML). The released class has ``gamma=0``, which is cross-entropy, and sums over the batch;
 a negative ``ignore_index`` is an index out of bounds there. Here ignored rows count nothing.
 **Interacts with** mixup: ``sum_k t_k (1 - q_k + q_j(k))^gamma (-log q_k)``, so that mixing labels is mixing losses.
-Class weights scale the whole sample. **Ties** with the true class do not count as lower; of several next lower ones the
-first takes the gradient.
+Class weights scale the whole sample. **Ties** with the true class do not count as lower; the first of several next
+lower classes takes the gradient.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
-from maxsup.losses.computing.plain import plain_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss, target_columns
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.reduction import ReductionOptions, target_columns
+from maxsup.losses.relatives.focal import modulated_cross_entropy
 
 
 def next_lower(log_probs: Tensor) -> Tensor:
@@ -32,7 +31,7 @@ def next_lower(log_probs: Tensor) -> Tensor:
         >>> next_lower(torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log())
         tensor([[0.2000, 0.1000, 0.1000, 0.0000]])
     """
-    # Descending and stable: of equal ones the first is the first.
+    # A stable sort keeps equal ones in their order.
     ordered, order = log_probs.detach().sort(dim=-1, descending=True, stable=True)
     place = torch.searchsorted(-ordered, -log_probs.detach().contiguous(), right=True)
     is_there = place < log_probs.shape[-1]
@@ -45,12 +44,12 @@ def dual_focal_costs(log_probs: Tensor, target: Tensor, gamma: float | Tensor) -
     own = target_columns(log_probs, target)
     if target.is_floating_point():
         lower = next_lower(log_probs)
-    else:  # one class a row needs no order of all
+    else:  # one class per row does not need all classes sorted
         lower = log_probs.masked_fill(log_probs >= own, -math.inf).max(dim=-1, keepdim=True).values.exp()
     masked = own == -math.inf
     present = own.masked_fill(masked, 0.0)
     lead = (lower - torch.expm1(present)).clamp_min(torch.finfo(log_probs.dtype).tiny)
-    return (-lead.pow(gamma) * present).masked_fill(masked, math.inf).expand_as(log_probs)
+    return (-lead.pow(gamma) * present).masked_fill(masked, math.inf)
 
 
 def dual_focal_cross_entropy(
@@ -64,14 +63,7 @@ def dual_focal_cross_entropy(
         >>> dual_focal_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.0293)
     """
-    check_strength("gamma", gamma)
-    if not isinstance(gamma, Tensor) and gamma == 0:
-        return plain_cross_entropy(input, target, **options)
-
-    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
-        return dual_focal_costs(F.log_softmax(rows, dim=-1), target, gamma), None
-
-    return reduced_loss(input, target, terms, **options)
+    return modulated_cross_entropy(input, target, gamma, lambda log_q, y: dual_focal_costs(log_q, y, gamma), **options)
 
 
 @LOSSES.register(
@@ -85,11 +77,7 @@ class DualFocalLoss(RegularizedLoss):
 
     function = staticmethod(dual_focal_cross_entropy)
     strength = "gamma"
+    gamma = named_strength()
 
     def __init__(self, gamma: Strength = 5.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(gamma, **options)
-
-    @property
-    def gamma(self) -> float:
-        """The exponent in force now."""
-        return self.current_strength

@@ -6,7 +6,7 @@ paper's view of "a loss plus a regulariser"), ``gt_modulated`` ``(1 - q_gt)^gamm
 ``-sum_k s_k (1 - q_k)^gamma log q_k`` with the smoothed target ``s``.
 **Use them** for long-tailed data (paper, ``tab:lt``). **Default** ``gamma=2``, ``alpha=0.1``, no class balancing.
 **Source.** Lin et al. 2017. Code for the paper's long-tailed table stops the gradient through ``(1 - q)^gamma``; that
-is ``detach_modulation=True``, about 2.4 times weaker at ``q_gt`` near 0.5 than the loss as written.
+is ``detach_modulation=True``, whose gradient is about 2.4 times weaker at ``q_gt`` near 0.5.
 **Interacts with** mixup: ``sum_k t_k (1 - q_k)^gamma (-log q_k)``, so that mixing labels is mixing losses. Class
 weights scale the whole sample.
 """
@@ -14,7 +14,8 @@ weights scale the whole sample.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.computing.closed_form import Factor
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.label_smoothing import target_gap
 from maxsup.losses.maxsup import top_gap
@@ -36,6 +38,7 @@ from maxsup.losses.reduction import (
 )
 
 MODES = ("additive", "gt_modulated", "per_class")
+OfTarget = Callable[[Tensor, Tensor], Tensor]
 
 
 def modulation(log_probs: Tensor, gamma: float | Tensor) -> Tensor:
@@ -51,10 +54,29 @@ def focal_costs(log_probs: Tensor, gamma: float | Tensor, detach_modulation: boo
     return (-(factor.detach() if detach_modulation else factor) * log_probs).masked_fill(masked, math.inf)
 
 
-def _focal_costs_of_target(
-    log_probs: Tensor, target: Tensor, gamma: float | Tensor, detach_modulation: bool = False
+def modulated_cross_entropy(
+    input: Tensor, target: Tensor, gamma: Factor, costs: OfTarget, **options: Unpack[ReductionOptions]
 ) -> Tensor:
-    return focal_costs(target_columns(log_probs, target), gamma, detach_modulation).expand_as(log_probs)
+    """The loss of class costs that ``gamma`` modulates; a gamma of 0 is ``F.cross_entropy`` to the bit."""
+    check_strength("gamma", gamma)
+    if not isinstance(gamma, Tensor) and gamma == 0:
+        return plain_cross_entropy(input, target, **options)
+
+    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
+        return costs(F.log_softmax(rows, dim=-1), target).expand_as(rows), None
+
+    return reduced_loss(input, target, terms, **options)
+
+
+def _focal_plus(gap: OfTarget, input: Tensor, target: Tensor, alpha: Factor, gamma: float, **options: Any) -> Tensor:
+    """Focal loss plus ``alpha`` times a gap between logits."""
+
+    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = F.log_softmax(rows, dim=-1)
+        costs = focal_costs(target_columns(log_probs, target), gamma).expand_as(rows)
+        return costs, alpha * gap(rows, target)
+
+    return reduced_loss(input, target, terms, **options)
 
 
 def focal_cross_entropy(
@@ -73,14 +95,11 @@ def focal_cross_entropy(
         >>> focal_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(0.9898)
     """
-    check_strength("gamma", gamma)
-    if not isinstance(gamma, Tensor) and gamma == 0:
-        return plain_cross_entropy(input, target, **options)
 
-    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, None]:
-        return _focal_costs_of_target(F.log_softmax(rows, dim=-1), target, gamma, detach_modulation), None
+    def costs(log_probs: Tensor, target: Tensor) -> Tensor:
+        return focal_costs(target_columns(log_probs, target), gamma, detach_modulation)
 
-    return reduced_loss(input, target, terms, **options)
+    return modulated_cross_entropy(input, target, gamma, costs, **options)
 
 
 def focal_maxsup_cross_entropy(
@@ -96,11 +115,7 @@ def focal_maxsup_cross_entropy(
     """
     if _is_plain(alpha, gamma):
         return plain_cross_entropy(input, target, **options)
-
-    def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return _focal_costs_of_target(F.log_softmax(rows, dim=-1), target, gamma), alpha * top_gap(rows)
-
-    return reduced_loss(input, target, terms, **options)
+    return _focal_plus(lambda rows, target: top_gap(rows), input, target, alpha, gamma, **options)
 
 
 def focal_label_smoothing_cross_entropy(
@@ -123,13 +138,13 @@ def focal_label_smoothing_cross_entropy(
     if _is_plain(alpha, gamma):
         return plain_cross_entropy(input, target, **options)
     check_choice("mode", mode, MODES)
+    if mode == "additive":
+        return _focal_plus(target_gap, input, target, alpha, gamma, **options)
     if mode == "gt_modulated":
         require_labels("focal_ls with mode='gt_modulated'", target)
 
     def terms(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = F.log_softmax(rows, dim=-1)
-        if mode == "additive":
-            return _focal_costs_of_target(log_probs, target, gamma), alpha * target_gap(rows, target)
         costs = focal_costs(log_probs, gamma)
         if mode == "gt_modulated":
             return costs, alpha * modulation(target_values(log_probs, target), gamma) * target_gap(rows, target)
@@ -141,7 +156,7 @@ def focal_label_smoothing_cross_entropy(
 
 
 def _is_plain(alpha: float | Tensor, gamma: float) -> bool:
-    """Whether both strengths, which are checked, are switched off."""
+    """Check both strengths, and say whether both are 0."""
     check_number("gamma", gamma)
     check_strength("alpha", alpha)
     return not isinstance(alpha, Tensor) and alpha == 0 and gamma == 0
@@ -153,20 +168,14 @@ class FocalLoss(RegularizedLoss):
 
     function = staticmethod(focal_cross_entropy)
     strength = "gamma"
+    own_options = ("detach_modulation",)
+    gamma = named_strength()
 
     def __init__(
         self, gamma: Strength = 2.0, *, detach_modulation: bool = False, **options: Unpack[LossOptions]
     ) -> None:
         super().__init__(gamma, **options)
         self.detach_modulation = detach_modulation
-
-    @property
-    def gamma(self) -> float:
-        """The exponent in force now."""
-        return self.current_strength
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return focal_cross_entropy(input, target, self._value, detach_modulation=self.detach_modulation, **options)
 
 
 @LOSSES.register(
@@ -179,14 +188,12 @@ class FocalMaxSupLoss(AlphaLoss):
     """Module form of :func:`focal_maxsup_cross_entropy`."""
 
     function = staticmethod(focal_maxsup_cross_entropy)
+    own_options: ClassVar[tuple[str, ...]] = ("gamma",)
 
     def __init__(self, alpha: Strength = 0.1, gamma: float = 2.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
         check_number("gamma", gamma)
         self.gamma = gamma
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return focal_maxsup_cross_entropy(input, target, self._value, self.gamma, **options)
 
 
 @LOSSES.register(
@@ -199,6 +206,7 @@ class FocalLabelSmoothingLoss(FocalMaxSupLoss):
     """Module form of :func:`focal_label_smoothing_cross_entropy`."""
 
     function = staticmethod(focal_label_smoothing_cross_entropy)
+    own_options = ("gamma", "mode")
 
     def __init__(
         self, alpha: Strength = 0.1, gamma: float = 2.0, *, mode: str = "additive", **options: Unpack[LossOptions]
@@ -206,6 +214,3 @@ class FocalLabelSmoothingLoss(FocalMaxSupLoss):
         super().__init__(alpha, gamma, **options)
         check_choice("mode", mode, MODES)
         self.mode = mode
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return focal_label_smoothing_cross_entropy(input, target, self._value, self.gamma, mode=self.mode, **options)

@@ -1,7 +1,7 @@
 """Logit Normalisation: train on logits of a fixed length, so that confidence cannot grow with their norm.
 
 **Formula.** ``CE(z / (tau (||z|| + 1e-7)), y)``.
-**Use it** as a comparison; it was made for detecting foreign inputs, not for accuracy.
+**Use it** as a comparison; it was made for out-of-distribution detection, not for accuracy.
 **Default** ``tau=0.04``. The authors' command line says 1.0, their released checkpoints 0.01, their later port 0.04;
 the paper says "default". At ``tau=1`` and K=1000 the loss cannot fall below 5.9.
 **Source.** Wei et al. 2022. In evaluation the raw logits are used, which ``eval()`` does.
@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
 from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss
 
 NORM_OFFSET = 1e-7
@@ -59,14 +59,10 @@ class LogitNormLoss(RegularizedLoss):
 
     function = staticmethod(logit_norm_cross_entropy)
     strength = "tau"
+    tau = named_strength()
 
     def __init__(self, tau: Strength = 0.04, **options: Unpack[LossOptions]) -> None:
         super().__init__(tau, **options)
 
     def _check_strength(self, value: Any) -> None:
         check_number("tau", value, above=True)
-
-    @property
-    def tau(self) -> float:
-        """The temperature in force now."""
-        return self.current_strength

@@ -4,7 +4,7 @@
 **Use it** as the regulariser that shrinks features most; the paper's comparison.
 **Default** ``beta=2e-3``, from the configuration released with the paper; the paper itself states no value.
 **Source.** Dauphin and Cubuk 2021; Kornblith et al. 2021.
-**Interacts with** shifts: unlike the others it is not invariant to a common offset of the logits, it pulls their mean
+**Interacts with** shifts: unlike most losses it is not invariant to a common offset of the logits but pulls their mean
 to 0. Mixup, ignored targets and class weights as MaxSup. In fp16 the sum would overflow at a typical logit of 8; it is
 computed in float32.
 """
@@ -16,15 +16,10 @@ import math
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions
-
-
-def half_squared_norm(rows: Tensor) -> Tensor:
-    """``||z||^2 / 2`` over the classes that are not masked."""
-    return rows.masked_fill(rows == -math.inf, 0.0).square().sum(dim=-1) / 2
 
 
 def _add_logits(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
@@ -50,15 +45,11 @@ def logit_penalty_cross_entropy(
         >>> logit_penalty_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.5807)
     """
-    return penalized_cross_entropy(
-        input,
-        target,
-        beta,
-        lambda rows, log_probs, target: half_squared_norm(rows),
-        fused=FUSED,
-        name="beta",
-        **options,
-    )
+
+    def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+        return rows.masked_fill(rows == -math.inf, 0.0).square().sum(dim=-1) / 2
+
+    return penalized_cross_entropy(input, target, beta, penalty, fused=FUSED, name="beta", **options)
 
 
 @LOSSES.register(
@@ -72,11 +63,7 @@ class LogitPenaltyLoss(RegularizedLoss):
 
     function = staticmethod(logit_penalty_cross_entropy)
     strength = "beta"
+    beta = named_strength()
 
     def __init__(self, beta: Strength = 2e-3, **options: Unpack[LossOptions]) -> None:
         super().__init__(beta, **options)
-
-    @property
-    def beta(self) -> float:
-        """The strength in force now."""
-        return self.current_strength

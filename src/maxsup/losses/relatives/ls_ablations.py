@@ -21,24 +21,14 @@ from maxsup.losses.base import LOSSES, AlphaLoss
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, require_labels, target_values
 
-Part = Callable[[Tensor, Tensor], Tensor]
+Gap = Callable[[Tensor, Tensor], Tensor]
 
 
-def mean_gap_below(rows: Tensor, labels: Tensor) -> Tensor:
-    """Mean distance of the true logit to those below it; 0 where there is none."""
+def _mean_gap(rows: Tensor, labels: Tensor, compare: Gap) -> Tensor:
+    """Mean of ``z_gt - z_k`` over the logits ``z_k`` that compare to ``z_gt``; 0 where there are none."""
     z_gt = target_values(rows, labels).unsqueeze(-1)
-    return _mean_where((rows < z_gt) & (rows != -math.inf), z_gt - rows)
-
-
-def mean_gap_above(rows: Tensor, labels: Tensor) -> Tensor:
-    """Mean (negative) distance of the true logit to those above it; 0 where there is none."""
-    z_gt = target_values(rows, labels).unsqueeze(-1)
-    return _mean_where(rows > z_gt, z_gt - rows)
-
-
-def max_gap_above(rows: Tensor, labels: Tensor) -> Tensor:
-    """(Negative) distance of the true logit to the top one; 0 on a correct prediction."""
-    return target_values(rows, labels) - rows.max(dim=-1).values
+    chosen = compare(rows, z_gt) & (rows != -math.inf)
+    return torch.where(chosen, z_gt - rows, 0).sum(dim=-1) / chosen.sum(dim=-1).clamp(min=1)
 
 
 def regularization_only_cross_entropy(
@@ -52,7 +42,7 @@ def regularization_only_cross_entropy(
         >>> regularization_only_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.6911)
     """
-    return _with_part("reg_only", mean_gap_below, input, target, alpha, options)
+    return _with_gap("reg_only", lambda rows, y: _mean_gap(rows, y, torch.lt), input, target, alpha, options)
 
 
 def error_amplification_mean_cross_entropy(
@@ -66,7 +56,7 @@ def error_amplification_mean_cross_entropy(
         >>> error_amplification_mean_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4744)
     """
-    return _with_part("err_amp_mean", mean_gap_above, input, target, alpha, options)
+    return _with_gap("err_amp_mean", lambda rows, y: _mean_gap(rows, y, torch.gt), input, target, alpha, options)
 
 
 def error_amplification_max_cross_entropy(
@@ -80,24 +70,18 @@ def error_amplification_max_cross_entropy(
         >>> error_amplification_max_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4744)
     """
-    return _with_part("err_amp_max", max_gap_above, input, target, alpha, options)
+
+    def gap(rows: Tensor, labels: Tensor) -> Tensor:
+        return target_values(rows, labels) - rows.max(dim=-1).values
+
+    return _with_gap("err_amp_max", gap, input, target, alpha, options)
 
 
-def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
-    return torch.where(chosen, values, 0).sum(dim=-1) / chosen.sum(dim=-1).clamp(min=1)
-
-
-def _with_part(
-    name: str, part: Part, input: Tensor, target: Tensor, alpha: float | Tensor, options: ReductionOptions
+def _with_gap(
+    name: str, gap: Gap, input: Tensor, target: Tensor, alpha: float | Tensor, options: ReductionOptions
 ) -> Tensor:
     require_labels(name, target)
-    return penalized_cross_entropy(
-        input, target, alpha, lambda rows, log_probs, labels: part(rows, labels), limit=1.0, **options
-    )
-
-
-class _PartLoss(AlphaLoss):
-    strength_limit = 1.0
+    return penalized_cross_entropy(input, target, alpha, lambda rows, _, y: gap(rows, y), limit=1.0, **options)
 
 
 @LOSSES.register(
@@ -106,10 +90,11 @@ class _PartLoss(AlphaLoss):
     formula="CE + alpha/M sum_{z_m<z_gt} (z_gt - z_m)",
     source="tab:pre",
 )
-class RegularizationOnlyLoss(_PartLoss):
+class RegularizationOnlyLoss(AlphaLoss):
     """Module form of :func:`regularization_only_cross_entropy`."""
 
     function = staticmethod(regularization_only_cross_entropy)
+    strength_limit = 1.0
 
 
 @LOSSES.register(
@@ -118,10 +103,11 @@ class RegularizationOnlyLoss(_PartLoss):
     formula="CE + alpha/N sum_{z_n>z_gt} (z_gt - z_n)",
     source="tab:pre",
 )
-class ErrorAmplificationMeanLoss(_PartLoss):
+class ErrorAmplificationMeanLoss(AlphaLoss):
     """Module form of :func:`error_amplification_mean_cross_entropy`."""
 
     function = staticmethod(error_amplification_mean_cross_entropy)
+    strength_limit = 1.0
 
 
 @LOSSES.register(
@@ -130,7 +116,8 @@ class ErrorAmplificationMeanLoss(_PartLoss):
     formula="CE + alpha (z_gt - z_max)",
     source="tab:pre",
 )
-class ErrorAmplificationMaxLoss(_PartLoss):
+class ErrorAmplificationMaxLoss(AlphaLoss):
     """Module form of :func:`error_amplification_max_cross_entropy`."""
 
     function = staticmethod(error_amplification_max_cross_entropy)
+    strength_limit = 1.0

@@ -1,10 +1,10 @@
-"""Online label smoothing (OLS): smooth towards what the network itself said of a class in the last epoch.
+"""Online label smoothing (OLS): smooth towards the network's own predictions for a class in the last epoch.
 
 **Formula.** ``(1 - alpha) CE + alpha H(S_gt, q)``. Row ``S_c`` is the mean prediction over the samples of class c that
 were predicted correctly during the previous epoch.
 **Use it** as the strongest rival of MaxSup in the paper's tables. **Default** ``alpha=0.5``.
-**Needs** ``end_epoch()`` once before the first epoch and after every epoch. Without it the matrix would never move and
-``original`` would train half a cross-entropy for ever, so a loss on which nobody has called it refuses to train.
+**Needs** ``end_epoch()`` once before the first epoch and after every epoch. Without it the matrix would never change
+and ``original`` would train half a cross-entropy for ever, so the loss refuses to train until it has been called.
 **Source.** Zhang et al. 2021. Three published behaviours, by ``variant``:
 
 ============================ ================== ======================== ====================== =====================
@@ -15,8 +15,8 @@ variant                      matrix at start    loss                     class n
 ``reimplementation``         smoothed identity  (1 - a) CE + a soft      zero row               new
 ============================ ================== ======================== ====================== =====================
 
-"Never predicted" is of one epoch: a class without a correct prediction in it loses its row, however sure that was.
-**Interacts with** mixup: the soft row is ``sum_k t_k S_k`` and only unmixed samples teach the matrix. Under
+"Never predicted" refers to one epoch: a class without a correct prediction in it loses its row, however confident that
+was. **Interacts with** mixup: the soft row is ``sum_k t_k S_k`` and only unmixed samples teach the matrix. Under
 torch.distributed the processes add up their epochs in ``end_epoch``. Class weights scale the whole sample.
 """
 
@@ -37,8 +37,8 @@ from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, class_rows, expected_log, num_classes, target_values
 
 INITIAL_SMOOTHING = 0.1
-# What this process has counted in the epoch. No buffers: DistributedDataParallel writes those of the first process over
-# those of the others before every batch.
+# What this process has counted in the epoch. Not buffers, because before every batch DistributedDataParallel overwrites
+# the buffers of all processes with those of the first.
 COUNTED = ("accumulator", "counts", "num_seen")
 
 
@@ -61,7 +61,7 @@ VARIANTS = {
 
 
 def fill_class_matrix(matrix: Tensor, kind: str) -> Tensor:
-    """Make K x K row targets: ``zeros``, ``uniform``, or ``smoothed`` (0.9 on the diagonal, the rest shared)."""
+    """Fill K x K row targets: ``zeros``, ``uniform``, or ``smoothed`` (0.9 on the diagonal, the rest shared)."""
     size = len(matrix)
     if kind == "zeros":
         return matrix.zero_()
@@ -83,12 +83,8 @@ def online_label_smoothing_cross_entropy(
 
     .. math:: (1 - \alpha) H(y, q) + \alpha H(S_{gt}, q)
 
-    Args:
-        input: Logits.
-        target: Class indices, or probabilities (the row is then the mean row under them).
-        matrix: ``(K, K)``, row c is the soft target of class c.
-        alpha: Weight of the soft part.
-        is_convex: Take alpha away from the cross-entropy; False adds the soft part on top.
+    Row c of ``matrix`` is the soft target of class c; under probability targets the rows are averaged. With
+    ``is_convex=False`` the soft part is added to the whole cross-entropy.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
@@ -98,7 +94,7 @@ def online_label_smoothing_cross_entropy(
     size = num_classes(input)
     if tuple(matrix.shape) != (size, size):
         raise ValueError(
-            f"matrix must have shape ({size}, {size}), one row a class; got {tuple(matrix.shape)}. "
+            f"matrix must have shape ({size}, {size}), one row per class; got {tuple(matrix.shape)}. "
             "Build the loss with num_classes of the model."
         )
 
@@ -125,9 +121,9 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
     """Module form of :func:`online_label_smoothing_cross_entropy` with the matrix it learns.
 
     Args:
-        alpha: Weight of the soft part; the variant's own where None.
+        alpha: Weight of the soft part; None stands for that of the variant.
         variant: One of ``original``, ``fine_grained``, ``reimplementation``.
-        num_classes: Size of the matrix; taken from the first batch where None.
+        num_classes: Size of the matrix; None takes it from the first batch.
 
     Example:
         >>> criterion = OnlineLabelSmoothingLoss(num_classes=2)
@@ -159,24 +155,23 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         check_choice("variant", variant, tuple(VARIANTS))
         super().__init__(VARIANTS[variant].alpha if alpha is None else alpha, **options)
         self.variant = variant
-        self._is_told_of_epochs = False
+        self._end_epoch_was_called = False
         self.register_buffer("matrix", torch.empty(0, 0, dtype=torch.float32))
         self._allocate(num_classes or 0, self.matrix.device)
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if self.matrix.numel() == 0:
             self._allocate(num_classes(input), input.device)
-        is_convex = VARIANTS[self.variant].is_convex
         loss = online_label_smoothing_cross_entropy(
-            input, target, self.matrix, self._value, is_convex=is_convex, **options
+            input, target, self.matrix, self._value, is_convex=VARIANTS[self.variant].is_convex, **options
         )
         self._learn(input.detach(), target)
         return loss
 
     @torch.no_grad()
     def end_epoch(self) -> None:
-        """Replace the matrix by the means of the epoch that ended, over all processes; without a new batch it stays."""
-        is_first, self._is_told_of_epochs = not self._is_told_of_epochs, True
+        """Replace the matrix by the means of the epoch over all processes; without a new batch it stays."""
+        is_first, self._end_epoch_was_called = not self._end_epoch_was_called, True
         is_distributed = dist.is_available() and dist.is_initialized()
         if self.matrix.numel() == 0:
             if is_distributed and not is_first:
@@ -201,17 +196,17 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             getattr(self, name).zero_()
 
     def reset_parameters(self) -> None:
-        """Start with the variant's matrix again, and with nothing counted."""
+        """Start again with the variant's matrix and empty counts."""
         super().reset_parameters()
-        self._is_told_of_epochs = False
+        self._end_epoch_was_called = False
         self._start()
 
     def _check_advanced(self) -> None:
         super()._check_advanced()
-        if not self._is_told_of_epochs:
+        if not self._end_epoch_was_called:
             raise RuntimeError(
                 "end_epoch must be called once before the first epoch and after every epoch, because online label "
-                "smoothing learns its targets from whole epochs; nobody has called it yet. Call criterion.end_epoch()."
+                "smoothing learns its targets from whole epochs; it was not called yet. Call criterion.end_epoch()."
             )
 
     @torch.no_grad()
@@ -227,7 +222,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             labels = labels.where(counted, 0)
         counted = counted & (rows.argmax(dim=-1) == labels)
         probs = F.softmax(rows, dim=-1).where(counted.unsqueeze(-1), 0).to(self.accumulator.dtype)
-        # A batch is summed by itself first: an epoch of pixels is so large a number that adding 1 does not change it.
+        # Each batch is summed by itself first: the sum of an epoch of pixels is too large for adding 1 to change it.
         self.accumulator += torch.zeros_like(self.accumulator).index_add_(0, labels, probs)
         self.counts += torch.zeros_like(self.counts, dtype=torch.int32).index_add_(0, labels, counted.int())
         self.num_seen += len(labels)
@@ -238,7 +233,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
 
     def _start(self) -> None:
         fill_class_matrix(self.matrix, VARIANTS[self.variant].start)
-        # On meta nothing could be counted; what is counted follows the matrix to its device later.
+        # Nothing could be counted on meta; the counts follow the matrix to its device later.
         device = "cpu" if self.matrix.is_meta else self.matrix.device
         self.accumulator = torch.zeros_like(self.matrix, device=device)
         self.counts = torch.zeros(len(self.matrix), dtype=torch.int64, device=device)
@@ -253,23 +248,13 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination.update({prefix + name: getattr(self, name) for name in COUNTED})
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _, _, missing_keys, unexpected_keys, _ = args
         saved = state_dict.get(prefix + "matrix")
         if saved is not None and self.matrix.numel() == 0 and saved.numel() > 0:
             self._allocate(len(saved), self.matrix.device)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        if prefix + "counts" in state_dict:  # 0.1.0 did not save num_seen; any number above 0 says the same
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if prefix + "counts" in state_dict:  # 0.1.0 did not save num_seen; any number above 0 means the same
             state_dict.setdefault(prefix + "num_seen", state_dict[prefix + "counts"].sum())
         for name in COUNTED:
             key = prefix + name
@@ -281,6 +266,6 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             mine = getattr(self, name)
             setattr(self, name, state_dict[key].detach().to(mine.device, mine.dtype, copy=True))
         if saved is not None and saved.numel() > 0 and not self.matrix.is_meta:
-            # A state with samples or a learnt matrix in it is that of a loop that ends its epochs.
+            # A state with samples or a learnt matrix comes from a loop that ends its epochs.
             start = fill_class_matrix(torch.empty_like(self.matrix), VARIANTS[self.variant].start)
-            self._is_told_of_epochs |= bool(self.num_seen > 0) or not torch.equal(self.matrix, start)
+            self._end_epoch_was_called |= bool(self.num_seen > 0) or not torch.equal(self.matrix, start)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength
+from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, target_values
@@ -49,15 +49,11 @@ def poly1_cross_entropy(
         >>> poly1_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(2.3673)
     """
-    return penalized_cross_entropy(
-        input,
-        target,
-        epsilon,
-        lambda rows, log_probs, target: 1 - target_values(log_probs.exp(), target),
-        fused=FUSED,
-        name="epsilon",
-        **options,
-    )
+
+    def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+        return 1 - target_values(log_probs.exp(), target)
+
+    return penalized_cross_entropy(input, target, epsilon, penalty, fused=FUSED, name="epsilon", **options)
 
 
 @LOSSES.register(
@@ -71,11 +67,7 @@ class Poly1Loss(RegularizedLoss):
 
     function = staticmethod(poly1_cross_entropy)
     strength = "epsilon"
+    epsilon = named_strength()
 
     def __init__(self, epsilon: Strength = 1.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(epsilon, **options)
-
-    @property
-    def epsilon(self) -> float:
-        """The strength in force now."""
-        return self.current_strength

@@ -1,9 +1,9 @@
 """Zipf label smoothing: a power law over the other classes, ranked by the sample itself.
 
 **Formula.** ``CE + alpha KL(p || q~)``: ``q~`` is the softmax over the K - 1 other classes, ``p_k`` is proportional to
-``rank_k^-power`` over them. The target never comes from the network's gradient, only from ranks.
-**Ranks.** ``ranking="dense"``: every position of the last feature map votes for its top class, classes are ranked by
-votes, ties share the best rank (so classes without a vote share one); give ``dense_logits`` of shape ``(N, K, ...)``.
+``rank_k^-power`` over them. Only ranks define the target, so no gradient flows through it.
+**Ranks.** ``ranking="dense"``: every position of the last feature map votes for its top class and votes rank the
+classes. Ties share the best rank, so classes without a vote share one. Give ``dense_logits`` of shape ``(N, K, ...)``.
 ``ranking="logits"``: ranks of the logits themselves. The true class keeps its rank and is then left out.
 **Default** ``alpha=0.1`` (the authors' value for CIFAR-100 and ImageNet, 1.0 for TinyImageNet and iNaturalist).
 **Source.** Liang et al. 2022; its published commands all use dense ranks.
@@ -52,12 +52,12 @@ def competition_ranks(scores: Tensor) -> Tensor:
 
 
 def zipf_divergence(rows: Tensor, labels: Tensor, scores: Tensor, power: float) -> Tensor:
-    """KL divergence from the power law over the other classes to the prediction over them, one value a row."""
+    """KL divergence from the power law over the other classes to the prediction over them, per row."""
     classes = torch.arange(rows.shape[-1], device=rows.device)
     left_out = (labels.unsqueeze(-1) == classes) | (rows == -math.inf)
     shares = competition_ranks(scores).to(rows.dtype).pow(-power).masked_fill(left_out, 0.0)
     shares = shares / shares.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    # With a single class there is no other: the row of -inf below would be nan.
+    # With a single class there is no other, and a row of -inf would be nan.
     alone = left_out.all(dim=-1, keepdim=True)
     log_probs = F.log_softmax(rows.masked_fill(left_out & ~alone, -math.inf), dim=-1)
     return torch.xlogy(shares, shares).sum(dim=-1) - expected_log(shares, log_probs)
@@ -76,12 +76,7 @@ def zipf_label_smoothing_cross_entropy(
 
     .. math:: H(y, q) + \alpha \, KL(p \,\Vert\, \tilde q), \qquad p_k \propto \mathrm{rank}_k^{-power}, \; k \ne gt
 
-    Args:
-        input: Logits.
-        target: Class indices.
-        alpha: Strength.
-        votes: Scores of the shape of ``input`` to rank classes by; the logits themselves where None.
-        power: Exponent of the power law.
+    ``votes`` are scores of the shape of ``input`` that rank the classes; without them the logits do.
 
     Example:
         >>> zipf_label_smoothing_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
@@ -92,7 +87,7 @@ def zipf_label_smoothing_cross_entropy(
     if votes is not None and votes.shape != input.shape:
         raise ValueError(
             f"votes must have the shape of input, {tuple(input.shape)}; got {tuple(votes.shape)}. "
-            "Count one number a class and sample, as dense_votes does."
+            "Count one number per class and sample, as dense_votes does."
         )
 
     def penalty(rows: Tensor, log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -120,8 +115,7 @@ class ZipfLabelSmoothingLoss(AlphaLoss):
         super().__init__(alpha, **options)
         check_choice("ranking", ranking, RANKINGS)
         check_number("power", power)
-        self.ranking = ranking
-        self.power = power
+        self.ranking, self.power = ranking, power
         self.needs = ("dense_logits",) if ranking == "dense" else ()
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Networks of other libraries, cut before their last linear layer: that layer is ``head``, the rest ``body``."""
+"""Networks of other libraries, cut before their last linear layer: that layer is the head, the rest the body."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from maxsup.models.base import Classifier
 
 
 class CutClassifier(Classifier):
-    """A network that gives features and logits, but no feature map that this package knows how to read.
+    """A network with features and logits, but without a feature map that this package can read.
 
-    ``model`` gives logits, or something with ``logits``; ``head`` is the dotted name of the linear layer behind them.
+    ``model`` returns logits, or an object with ``logits``; ``head`` is the dotted name of the linear layer that
+    computes them.
 
     Example:
         >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3))
@@ -31,7 +32,7 @@ class CutClassifier(Classifier):
         self.head_name = head
 
     def feature_map(self, images: Tensor) -> Tensor:
-        """What the cut network gives: one vector an image."""
+        """Output of the cut network: one vector per image."""
         output = self.body(images)
         return getattr(output, "logits", output)
 
@@ -40,36 +41,40 @@ class CutClassifier(Classifier):
         return feature_map
 
     def to_map(self, activations: Tensor) -> Tensor:
-        """Raises: there is no map."""
-        raise ValueError(
-            f"model must be one of ours or of timm where positions of an image are looked at; got "
-            f"{type(self.body).__name__}. Choose for instance model.name=timm:resnet50."
-        )
+        """Raises, because there is no map."""
+        raise self._no_map()
 
     def cam_layer(self) -> nn.Module:
-        """Raises: there is no map."""
-        self.to_map(Tensor())
-        raise AssertionError
+        """Raises, because there is no map."""
+        raise self._no_map()
 
     def adapted_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Names may be ours or those of the library."""
-        own = self.state_dict()
-        if any(name in own and name.startswith("body.") for name in weights):
-            return weights
-        return {self._own_parameter(name): value for name, value in weights.items()}
+        return weights if self._has_own_names(weights) else self._renamed(weights)
 
-    def _own_parameter(self, name: str) -> str:
+    def _has_own_names(self, weights: dict[str, Tensor]) -> bool:
+        own = self.state_dict()
+        return any(name in own and name.startswith("body.") for name in weights)
+
+    def _renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of the library under our names."""
         head = f"{self.head_name}."
-        return f"head.{name.removeprefix(head)}" if name.startswith(head) else f"body.{name}"
+        return {
+            f"head.{name.removeprefix(head)}" if name.startswith(head) else f"body.{name}": value
+            for name, value in weights.items()
+        }
+
+    def _no_map(self) -> ValueError:
+        return ValueError(
+            f"model must be one of ours or of timm for maps of image positions; got {type(self.body).__name__}. Choose "
+            "for instance model.name=timm:resnet50."
+        )
 
 
 def last_linear(model: nn.Module, num_classes: int) -> str:
-    """Dotted name of the last linear layer that gives so many logits."""
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module.out_features == num_classes
-    ]
+    """Dotted name of the last linear layer with ``num_classes`` outputs."""
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    names = [name for name, layer in layers.items() if layer.out_features == num_classes]
     if not names or "WithTeacher" in type(model).__name__:
         raise ValueError(
             f"model must end in one linear layer; got {type(model).__name__}. Export it with torch.export and give the "

@@ -1,4 +1,4 @@
-"""What is known of a pretrained network before it is run: how it wants images, and what its classes are called."""
+"""What is known of a pretrained network before it is run: its weights, its preprocessing, the names of its classes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from maxsup.models.base import MODELS
-from maxsup.models.libraries.hf_models import HF_PREFIX, hf_config, hf_preprocessing
-from maxsup.models.libraries.timm_models import import_timm, timm_name, timm_preprocessing
+import torch
+
+from maxsup.models.base import MODELS, Preprocessing
+from maxsup.models.libraries.hf_models import HF_PREFIX, hf_config, hf_preprocessing, hub_has
+from maxsup.models.libraries.timm_models import TIMM_PREFIX, import_timm, timm_name, timm_preprocessing
 from maxsup.models.libraries.torchvision_models import (
     TORCHVISION_PREFIX,
     torchvision_preprocessing,
     torchvision_weights,
 )
-from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import no_published_weights, read_weights
 
 _UNNAMED = re.compile(r"LABEL_\d+")  # what transformers calls a class without a name
 
 
-def published_preprocessing(name: str, pretrained: bool | str) -> Preprocessing | None:
-    """How the library that a network comes from prepares images for it; None for one of ours.
+def has_weights_here(name: str) -> bool:
+    """Whether the published weights of a model are on this machine, or the place that publishes them answers.
 
-    Args:
-        name: Of the network.
-        pretrained: True for the published weights, or a file of weights.
+    Our own models have none. A failed download would take a minute of retries to give the same answer.
+    """
+    config = None if name in MODELS else import_timm().get_pretrained_cfg(name.removeprefix(TIMM_PREFIX))
+    if config is None or not config.has_weights:
+        return False
+    if config.url and (Path(torch.hub.get_dir()) / "checkpoints" / config.url.rpartition("/")[2]).is_file():
+        return True
+    return hub_has(config.hf_hub_id, ("model.safetensors", "pytorch_model.bin"))
+
+
+def published_preprocessing(name: str, pretrained: bool | str) -> Preprocessing | None:
+    """How the library of a network prepares images for it; None for our own models.
+
+    ``pretrained`` is True for the published weights, or a file of weights.
     """
     file = None if isinstance(pretrained, bool) else pretrained
     if name.startswith(HF_PREFIX):
@@ -37,20 +49,16 @@ def published_preprocessing(name: str, pretrained: bool | str) -> Preprocessing 
 
 
 def num_classes_of(name: str, pretrained: bool | str, **options: Any) -> int:
-    """How many classes the weights of a network are for.
+    """The number of classes of the published weights of a network (True), or of a file of weights.
 
-    Args:
-        name: Of the network.
-        pretrained: True for the published weights, or a file of weights.
-        options: Of the network.
+    ``options`` are those of the network.
     """
     from maxsup.models import create_model
 
     if pretrained is not True:
         given = create_model(name, 2, **options).adapted_weights(read_weights(Path(str(pretrained))))
-        rows = given.get("head.weight")
-        # Without a linear head nothing is known; whoever loads the file says what is wrong with it.
-        return 2 if rows is None else len(rows)
+        # Without a linear head nothing is known, and loading the file will report what is wrong with it.
+        return len(given.get("head.weight", range(2)))
     if name.startswith(HF_PREFIX):
         return int(hf_config(name.removeprefix(HF_PREFIX)).num_labels)
     if name.startswith(TORCHVISION_PREFIX):
@@ -66,10 +74,10 @@ def num_classes_of(name: str, pretrained: bool | str, **options: Any) -> int:
 
 @lru_cache(maxsize=8)
 def class_names_of(name: str, num_classes: int) -> tuple[tuple[str, ...], ...]:
-    """All names by which each class of a network goes; empty where none are known.
+    """All names of each class of a network; empty if none are known.
 
-    Those that a network of Hugging Face was saved with; for as many classes as ImageNet or a known part of it has, the
-    ids and words of WordNet.
+    A network of Hugging Face has the names it was saved with. If the number of classes is that of ImageNet or of a
+    known part of it, names are the ids and words of WordNet.
 
     Example:
         >>> class_names_of("timm:resnet18", 1000)[1]

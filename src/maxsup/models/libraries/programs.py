@@ -1,6 +1,6 @@
-"""Networks of which only the outputs are known: exported programs (``.pt2``) and ONNX files.
+"""Networks that show only their outputs: exported programs (``.pt2``) and ONNX files.
 
-They are run as they are. A program of torch.export is a program: open only what you trust.
+They run as they are. A file of torch.export is a program: open only files that you trust.
 """
 
 from __future__ import annotations
@@ -21,23 +21,20 @@ PROGRAM_SUFFIXES = (".pt2", ".onnx")
 class Program(nn.Module):
     """Images to logits, in batches of the size that the file was made for.
 
-    Args:
-        run: Images ``(B, C, H, W)`` to logits.
-        shape: ``(B, C, H, W)`` that the file expects, None where any number will do.
+    ``run`` turns images into logits; ``shape`` is the ``(B, C, H, W)`` that it expects, None where it takes any number.
     """
 
     def __init__(self, run: Callable[[Tensor], Tensor], shape: tuple[int | None, ...]) -> None:
         super().__init__()
-        self.run = run
-        self.shape = shape
+        self.run, self.shape = run, shape
 
     @property
     def image_size(self) -> int | None:
-        """Side of the images, where it is fixed."""
+        """Side of the images, None if any will do."""
         return self.shape[2]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``(B, K)``; the last batch is filled up where the file knows one batch size only."""
+        """Logits ``(B, K)``; if the file takes one batch size only, the last batch is filled up."""
         size = self.shape[0]
         if size is None:
             return self.run(images)
@@ -55,10 +52,8 @@ def load_program(path: Path) -> Program:
     try:
         return _onnx(path) if path.suffix == ".onnx" else _exported(path)
     except ImportError as error:
-        raise ImportError(
-            f"An .onnx file needs onnxruntime, which is not installed. Run {install_command('onnx')}."
-        ) from error
-    except Exception as error:  # both formats have many ways to be broken
+        raise ImportError(f".onnx files need onnxruntime, which is missing. Run {install_command('onnx')}.") from error
+    except Exception as error:  # both formats break in many ways
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StorageError(
             f"model must be a readable {path.suffix} file with one input, images (B, C, H, W); got {str(path)!r} "
@@ -93,7 +88,7 @@ def _shape(sides: Any) -> tuple[int | None, ...]:
 
 
 def _logits(output: Any) -> Tensor:
-    """The logits in what a program gives: a tensor, a tuple that begins with one, or a mapping."""
+    """The logits in the output of a program: a tensor, a tuple that begins with one, or a mapping."""
     if isinstance(output, dict):
         output = output.get("logits", next(iter(output.values())))
     elif isinstance(output, tuple | list):

@@ -1,9 +1,9 @@
 """Any classification model of timm behind the interface of this package.
 
-The classifier that timm built is taken out and becomes ``head``; the rest is ``body``, with timm's own parameter names.
-Feature maps may be channels first, channels last or tokens. On tokens (ViT) ``dense_logits`` applies what follows the
-final norm to each patch token; ``cam_layer`` is the first norm of the last block, because with a class token the patch
-tokens behind that block have no gradient.
+timm's classifier becomes ``head``; the rest is ``body``, with timm's own parameter names. Feature maps may be channels
+first, channels last or tokens. For tokens (ViT) ``dense_logits`` applies all that follows the final norm to each patch
+token, and ``cam_layer`` is the first norm of the last block, because with a class token the patch tokens behind that
+block have no gradient.
 """
 
 from __future__ import annotations
@@ -20,39 +20,35 @@ from torch import Tensor, nn
 
 from maxsup.core.errors import StorageError, hint
 from maxsup.core.installation import imported
-from maxsup.models.base import MODELS
+from maxsup.models.base import MODELS, Preprocessing
 from maxsup.models.libraries.cut import CutClassifier
-from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import no_published_weights, warn_new_head
 
 TIMM_PREFIX = "timm:"
 
 
 def import_timm() -> Any:
-    """The timm package, or an error that says how to get it."""
+    """The timm package, or an error that says how to install it."""
     return imported("timm", "this model", "lab")
 
 
 def timm_name(name: str) -> str:
-    """The name that timm knows; raises where it knows none."""
+    """The name in timm; raises if timm has no such model."""
     bare = name.removeprefix(TIMM_PREFIX)
     timm = import_timm()
-    # A tag after a dot names published weights; is_model takes any tag for known.
+    # A tag after a dot names published weights; is_model accepts any tag.
     known = timm.list_pretrained() if "." in bare else timm.list_models()
     if timm.is_model(bare) and ("." not in bare or bare in known):
         return bare
     known += MODELS.names() if bare == name else []
-    # Without a near name a hint would list them all, more than a thousand.
+    # Without a similar name a hint would list more than a thousand.
     is_near = bool(get_close_matches(bare, known, n=1))
     nearest = hint(bare, known) if is_near else "See `maxsup ls models` and timm.list_models()."
     raise ValueError(f"model must be a registered name or one of timm; got {name!r}. {nearest}")
 
 
 class TimmClassifier(CutClassifier):
-    """A model of timm, cut before its classifier.
-
-    Args:
-        model: Made by timm, with a linear classifier.
+    """A model of timm, cut before its classifier, which must be linear.
 
     Example:
         >>> model = TimmClassifier(import_timm().create_model("resnet18", num_classes=10))
@@ -78,7 +74,7 @@ class TimmClassifier(CutClassifier):
         return self.body.forward_head(feature_map, pre_logits=True)
 
     def cam_layer(self) -> nn.Module:
-        """First norm of the last block of a ViT; else the layer that computes the last feature map."""
+        """The first norm of the last block of a ViT, or the layer that computes the last feature map."""
         modules = dict(self.body.named_modules())
         last_stage: str = self.body.feature_info[-1]["module"]
         if f"{last_stage}.norm1" in modules:
@@ -87,7 +83,7 @@ class TimmClassifier(CutClassifier):
         return modules["bn2"] if {"conv_head", "bn2"} <= modules.keys() else modules[last_stage]
 
     def to_map(self, activations: Tensor) -> Tensor:
-        """Channels first, whatever the layout; class and register tokens are left out."""
+        """Channels first for any layout, without class and register tokens."""
         if activations.ndim == 3:
             height, width = self._token_grid(activations.shape[1])
             patches = activations[:, activations.shape[1] - height * width :]
@@ -95,37 +91,35 @@ class TimmClassifier(CutClassifier):
         return activations.permute(0, 3, 1, 2) if self._is_channels_last(activations) else activations
 
     def from_positions(self, positions: Tensor, feature_map: Tensor) -> Tensor:
-        """One-position maps; of tokens, the vector stands for every token, so any kind of pooling gives it back."""
+        """Maps of one position; a vector fills all tokens, so that any kind of pooling returns it."""
         if feature_map.ndim == 3:
             num_tokens = feature_map.shape[1]
             height, width = self._token_grid(num_tokens)
             return positions[:, None, :].expand(-1, num_tokens - height * width + 1, -1)
-        if self._is_channels_last(feature_map):
-            return positions[:, None, None, :]
-        return positions[:, :, None, None]
+        is_last = self._is_channels_last(feature_map)
+        return positions[:, None, None, :] if is_last else super().from_positions(positions, feature_map)
 
     def adapted_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Names may be ours or timm's; timm converts old layouts and resizes position embeddings."""
-        own = self.state_dict()
-        if any(name in own and name.startswith("body.") for name in weights):
-            weights = {self._timm_parameter(name): value for name, value in weights.items()}
+        if self._has_own_names(weights):
+            weights = {
+                name.removeprefix("body.")
+                if name.startswith("body.")
+                else self.head_name + name.removeprefix("head"): value
+                for name, value in weights.items()
+            }
         convert = getattr(sys.modules[type(self.body).__module__], "checkpoint_filter_fn", None)
-        if convert is not None:
-            weights = convert(weights, self.body)
-        return {self._own_parameter(name): value for name, value in weights.items()}
-
-    def _timm_parameter(self, name: str) -> str:
-        return name.removeprefix("body.") if name.startswith("body.") else self.head_name + name.removeprefix("head")
+        return self._renamed(weights if convert is None else convert(weights, self.body))
 
     def _is_channels_last(self, feature_map: Tensor) -> bool:
         num_channels = self.body.num_features
         return feature_map.shape[1] != num_channels and feature_map.shape[3] == num_channels
 
     def _token_grid(self, num_tokens: int) -> tuple[int, int]:
-        """Height and width of the patch grid behind so many tokens."""
+        """Height and width of the patch grid of ``num_tokens`` tokens."""
         num_prefix: int = getattr(self.body, "num_prefix_tokens", 0)
         known = getattr(getattr(self.body, "patch_embed", None), "grid_size", None)
-        for num_others in (num_prefix, 0, 1):  # some families have a class token and do not say so
+        for num_others in (num_prefix, 0, 1):  # some families have a class token without declaring it
             side = math.isqrt(num_tokens - num_others)
             for height, width in (known or (side, side), (side, side)):
                 if height * width == num_tokens - num_others:
@@ -171,7 +165,7 @@ def create_timm_model(
 
 
 def timm_preprocessing(name: str) -> Preprocessing | None:
-    """What timm's ``pretrained_cfg`` says, read as timm reads it; None for a model without one.
+    """The preprocessing in timm's ``pretrained_cfg``, as timm reads it; None for a model without one.
 
     Example:
         >>> wanted = timm_preprocessing("tf_efficientnet_lite0")
@@ -197,7 +191,7 @@ def timm_preprocessing(name: str) -> Preprocessing | None:
 
 @contextmanager
 def explained_options(name: str) -> Iterator[None]:
-    """Say of an option that a class of timm does not take whose option it is."""
+    """Turn timm's error about an unknown option into a sentence that names model and class."""
     try:
         yield
     except TypeError as error:

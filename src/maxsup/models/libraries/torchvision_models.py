@@ -1,6 +1,6 @@
-"""Classifiers of torchvision by name, and what their published weights expect of an image.
+"""Classifiers of torchvision by name, and the preprocessing of their published weights.
 
-``torchvision:resnet50`` means torchvision's default weights, ``torchvision:resnet50.IMAGENET1K_V1`` others.
+``torchvision:resnet50`` has torchvision's default weights, ``torchvision:resnet50.IMAGENET1K_V1`` those of that tag.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import StorageError, hint
-from maxsup.models.base import check_rgb
+from maxsup.models.base import Preprocessing, check_rgb
 from maxsup.models.libraries.cut import CutClassifier, last_linear
-from maxsup.models.preprocessing import Preprocessing
 from maxsup.models.weights import no_published_weights, warn_new_head
 
 TORCHVISION_PREFIX = "torchvision:"
@@ -53,7 +52,7 @@ def create_torchvision_model(
 
 
 def torchvision_weights(name: str, file: str | None = None) -> Any:
-    """The published weights that a name means: by their tag, by the name of a file of them, or the default ones."""
+    """The published weights of a name: by its tag, by the name of a file of them, or else the default ones."""
     from torchvision import models
 
     bare, _, tag = name.partition(".")
@@ -71,7 +70,7 @@ def torchvision_weights(name: str, file: str | None = None) -> Any:
 
 
 def torchvision_preprocessing(name: str, file: str | None = None) -> Preprocessing | None:
-    """What the weights' own ``transforms()`` do."""
+    """The preprocessing that the weights' own ``transforms()`` do."""
     weights = torchvision_weights(name, file)
     if weights is None:
         return None

@@ -1,6 +1,6 @@
 """A network that learns CIFAR-10 in minutes on two cores.
 
-**Form.** As the airbench networks: a fixed 2x2 convolution that whitens small patches, then three groups of
+**Form.** Like the airbench networks: a fixed 2x2 convolution that whitens small patches, then three groups of
 convolution, 2x2 max-pool, batch norm, activation, convolution, batch norm, activation; global max-pooling; a linear
 head without bias whose logits are divided by 9. Convolutions start as the identity on their first channels. Batch norms
 have no scale, and their biases learn 64 times faster than weights.
@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class ScaledLinear(nn.Linear):
-    """A linear head without bias, its output scaled so that a large learning rate does not saturate the softmax."""
+    """A linear head without bias; its output is scaled so that a large learning rate does not saturate the softmax."""
 
     def __init__(self, num_features: int, num_classes: int, scale: float) -> None:
         super().__init__(num_features, num_classes, bias=False)
@@ -39,10 +39,10 @@ class ScaledLinear(nn.Linear):
 
 
 class FastBias(nn.Module):
-    """A bias a channel that learns ``factor ** 2`` times faster than its learning rate says.
+    """A bias per channel that learns ``factor ** 2`` times faster than its learning rate.
 
-    The parameter is kept divided by ``factor``: its gradient and the effect of its steps both grow by that factor, with
-    any optimiser that steps along the gradient and without a parameter group of its own.
+    The stored parameter is the bias divided by ``factor``, so that its gradient and the effect of a step both grow by
+    that factor. This works with any optimiser that steps along the gradient, and needs no parameter group of its own.
     """
 
     def __init__(self, width: int, factor: float = 8.0) -> None:
@@ -82,7 +82,7 @@ def stem(in_channels: int) -> nn.Conv2d:
     """A fixed convolution with every patch filter and its negative, which a ReLU would otherwise lose."""
     filters = patch_filters(in_channels)
     layer = nn.Conv2d(in_channels, 2 * len(filters), 2, bias=False)
-    # Without a gradient here the first learnt convolution, the dearest of all, needs none for its input.
+    # Without a gradient here the first learnt convolution, the most expensive one, needs no gradient of its input.
     layer.weight = nn.Parameter(torch.cat([filters, -filters]), requires_grad=False)
     return layer
 
@@ -94,16 +94,11 @@ def convolution(in_channels: int, out_channels: int) -> nn.Conv2d:
     return layer
 
 
-def norm(width: int) -> nn.Sequential:
-    """Batch norm without scale, with a bias that learns fast."""
-    return nn.Sequential(nn.BatchNorm2d(width, affine=False), FastBias(width))
-
-
 @MODELS.register("airnet", about="learns CIFAR-10 in minutes on two cores, 0.3 M parameters", source="Jordan 2024")
 def airnet(
     num_classes: int, in_channels: int = 3, *, widths: Sequence[int] = (32, 64, 128), activation: str = "relu"
 ) -> Classifier:
-    """A network of one group of two convolutions for each of ``widths``.
+    """A network with a group of two convolutions for each of ``widths``.
 
     Example:
         >>> airnet(10).dense_logits(torch.randn(2, 3, 32, 32)).shape
@@ -113,13 +108,13 @@ def airnet(
     for width in widths:
         check_count("width", width)
     act = ACTIVATIONS[activation]
+
+    def norm(width: int) -> nn.Sequential:
+        return nn.Sequential(nn.BatchNorm2d(width, affine=False), FastBias(width))
+
     first = stem(in_channels)
     layers = [first, nn.BatchNorm2d(first.out_channels, affine=False), act()]
     for before, width in zip((first.out_channels, *widths), widths, strict=False):
-        layers.append(
-            nn.Sequential(
-                *(convolution(before, width), nn.MaxPool2d(2), norm(width), act()),
-                *(convolution(width, width), norm(width), act()),
-            )
-        )
+        pooled = (convolution(before, width), nn.MaxPool2d(2), norm(width), act())
+        layers.append(nn.Sequential(*pooled, convolution(width, width), norm(width), act()))
     return AirNet(nn.Sequential(*layers), ScaledLinear(widths[-1], num_classes, LOGIT_SCALE), widths[-1])

@@ -1,4 +1,4 @@
-r"""The causal-norm classifier: normalised heads, and the effect of the mean feature taken out at test time.
+r"""The causal-norm classifier: normalised heads, from which the effect of the mean feature is removed at test time.
 
 **Formula.** Features and class weights are cut into ``num_heads`` parts. With ``x`` a part of the features, ``w`` the
 same part of a class weight and ``c`` the direction of the mean feature in that part:
@@ -6,7 +6,7 @@ same part of a class weight and ``c`` the direction of the mean feature in that 
 .. math:: z = \frac{\tau}{H} \sum_{h=1}^{H} \frac{w_h^T}{\lVert w_h \rVert + \gamma}
    \left( \frac{x_h}{\lVert x_h \rVert} - s \cos(x_h, c_h) \, c_h \right)
 
-In training the second term is left out; the mean is a moving sum ``0.9 m + batch mean`` (only its direction counts).
+Training leaves the second term out; the mean is a moving sum ``0.9 m + batch mean`` (only its direction matters).
 **Defaults** two heads, tau 16, gamma 1/32, s 1: the values behind the long-tail table, so ``|z| < 16`` in training.
 **Source.** Tang et al. 2020. The long-tail results of the MaxSup paper use it for every loss without saying so.
 **Interacts with** gradient accumulation: the mean moves once a forward pass, not once an update. Across processes the
@@ -35,16 +35,11 @@ def causal_norm_logits(
     gamma: float = 1 / 32,
     strength: float = 1.0,
 ) -> Tensor:
-    """Logits of normalised features and weights, less the part along the mean feature where one is given.
+    """Logits of normalised ``features (..., D)`` and ``weight (K, D)``, less the part along ``mean (D,)`` if given.
 
-    Args:
-        features: ``(..., D)``.
-        weight: ``(K, D)``.
-        mean: ``(D,)``, of any length; a part that is zero takes nothing away.
-        num_heads: Into how many parts ``D`` is cut.
-        tau: Scale of the logits, shared by the heads.
-        gamma: Added to the norm of a weight, which therefore still matters a little.
-        strength: How much of the part along the mean is taken away.
+    ``D`` is cut into ``num_heads`` parts, which share ``tau``, the scale of the logits. ``gamma`` is added to the norm
+    of a weight, which therefore still matters a little. ``strength`` is how much of the part along the mean is removed;
+    a part of the mean that is zero removes nothing.
 
     Example:
         >>> features, weight = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -92,28 +87,19 @@ class CausalNormHead(nn.Module):
         check_number("gamma", gamma)
         check_number("strength", strength)
         check_number("momentum", momentum, high=1.0)
-        self.num_heads = num_heads
-        self.tau = tau
-        self.gamma = gamma
-        self.strength = strength
         self.momentum = momentum
+        self.num_heads, self.tau, self.gamma, self.strength = num_heads, tau, gamma, strength
         bound = 1 / math.sqrt(num_features)
         self.weight = nn.Parameter(torch.empty(num_classes, num_features).uniform_(-bound, bound))
         self.register_buffer("mean", torch.zeros(num_features))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits ``(..., K)``; the effect of the mean is taken out in ``eval()`` mode only."""
+        """Logits ``(..., K)``; only in ``eval()`` mode is the effect of the mean removed."""
         if self.training and features.ndim == 2:
             self._observe(features.detach())
-        return causal_norm_logits(
-            features,
-            self.weight,
-            None if self.training else self.mean,
-            num_heads=self.num_heads,
-            tau=self.tau,
-            gamma=self.gamma,
-            strength=self.strength,
-        )
+        mean = None if self.training else self.mean
+        options = {"tau": self.tau, "gamma": self.gamma, "strength": self.strength}
+        return causal_norm_logits(features, self.weight, mean, num_heads=self.num_heads, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(model)`` shows them."""

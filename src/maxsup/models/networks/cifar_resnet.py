@@ -4,8 +4,8 @@
 pooling, a linear head. Shortcuts have no parameters: where the width doubles, every second pixel is kept and the new
 channels are zero (option A of the paper).
 **Source.** He et al. 2016, section 4.2.
-**For the long-tail table** ``num_branches=2``: the last block twice, side by side, features concatenated (Zhou et al.
-2020), as in the network those results come from.
+**For the long-tail table** ResNet-32 with ``classifier="tde"`` and ``num_branches=2``: the last block twice, side by
+side, with concatenated features (Zhou et al. 2020), as in the network those results come from.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ def cifar_resnet(num_classes: int, in_channels: int, num_blocks: int, num_branch
         269722
     """
     check_count("num_branches", num_branches)
-    layers: list[nn.Module] = [nn.Conv2d(in_channels, WIDTHS[0], 3, padding=1, bias=False)]
-    layers += [nn.BatchNorm2d(WIDTHS[0]), nn.ReLU()]
     width = WIDTHS[0]
+    layers: list[nn.Module] = [
+        nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+    ]
     for stage_width in WIDTHS:
-        blocks = [BasicBlock(width, stage_width, stride=stage_width // width)]
-        blocks += [BasicBlock(stage_width, stage_width) for _ in range(num_blocks - 1)]
-        layers += blocks
+        layers.append(BasicBlock(width, stage_width, stride=stage_width // width))
+        layers += [BasicBlock(stage_width, stage_width) for _ in range(num_blocks - 1)]
         width = stage_width
     if num_branches > 1:
         layers[-1] = Branches(BasicBlock(width, width) for _ in range(num_branches))
@@ -73,19 +75,14 @@ def cifar_resnet(num_classes: int, in_channels: int, num_blocks: int, num_branch
     return Classifier(body, nn.Linear(num_features, num_classes), num_features)
 
 
-@MODELS.register("resnet20", about="ResNet-20 for 32 px, 0.27 M parameters", source="He et al. 2016")
-def resnet20(num_classes: int, in_channels: int = 3, *, num_branches: int = 1) -> Classifier:
-    """ResNet-20 for CIFAR."""
-    return cifar_resnet(num_classes, in_channels, 3, num_branches)
+def _register(depth: int, millions: str) -> None:
+    about = f"ResNet-{depth} for 32 px, {millions} M parameters"
+
+    @MODELS.register(f"resnet{depth}", about=about, source="He et al. 2016")
+    def resnet(num_classes: int, in_channels: int = 3, *, num_branches: int = 1) -> Classifier:
+        """A ResNet for CIFAR."""
+        return cifar_resnet(num_classes, in_channels, (depth - 2) // 6, num_branches)
 
 
-@MODELS.register("resnet32", about="ResNet-32 for 32 px, 0.46 M parameters", source="He et al. 2016")
-def resnet32(num_classes: int, in_channels: int = 3, *, num_branches: int = 1) -> Classifier:
-    """ResNet-32 for CIFAR; with ``num_branches=2`` and ``classifier="tde"`` the network of the long-tail table."""
-    return cifar_resnet(num_classes, in_channels, 5, num_branches)
-
-
-@MODELS.register("resnet56", about="ResNet-56 for 32 px, 0.85 M parameters", source="He et al. 2016")
-def resnet56(num_classes: int, in_channels: int = 3, *, num_branches: int = 1) -> Classifier:
-    """ResNet-56 for CIFAR."""
-    return cifar_resnet(num_classes, in_channels, 9, num_branches)
+for _depth, _millions in ((20, "0.27"), (32, "0.46"), (56, "0.85")):
+    _register(_depth, _millions)

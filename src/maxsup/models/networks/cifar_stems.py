@@ -5,6 +5,7 @@ image is 4x4. **MobileNetV2.** The first convolution and the sixth stage with st
 **Source.** The stems of weiaicunzai/pytorch-cifar100, which the CIFAR-100 table of the MaxSup paper follows. **Not as
 there:** weights start as in timm (for ResNet the last norm of a residual branch at zero; ``zero_init_last=False`` turns
 that off), and MobileNetV2 keeps the 3x3 first convolution of its paper where that code has a 1x1 one with padding.
+**Options** are those of timm's ResNet and EfficientNet.
 """
 
 from __future__ import annotations
@@ -17,41 +18,31 @@ from maxsup.models.base import MODELS, Classifier
 from maxsup.models.libraries.timm_models import create_timm_model
 
 
-def _cifar_resnet(name: str, num_classes: int, in_channels: int, options: dict[str, Any]) -> Classifier:
-    model = create_timm_model(name, num_classes, in_channels, **options)
-    stem = nn.Conv2d(in_channels, model.body.conv1.out_channels, 3, padding=1, bias=False)
-    nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
-    model.body.conv1 = stem
-    model.body.maxpool = nn.Identity()
-    return model
+def _register(depth: int, millions: int) -> None:
+    about = f"ResNet-{depth} with a stem for 32 px, {millions} M parameters"
+
+    @MODELS.register(f"resnet{depth}_cifar", about=about, source="He et al. 2016")
+    def resnet(num_classes: int, in_channels: int = 3, **options: Any) -> Classifier:
+        """A ResNet with a 3x3 stem and no max-pool."""
+        model = create_timm_model(f"resnet{depth}", num_classes, in_channels, **options)
+        stem = nn.Conv2d(in_channels, model.body.conv1.out_channels, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
+        model.body.conv1, model.body.maxpool = stem, nn.Identity()
+        return model
 
 
-@MODELS.register("resnet18_cifar", about="ResNet-18 with a stem for 32 px, 11 M parameters", source="He et al. 2016")
-def resnet18_cifar(num_classes: int, in_channels: int = 3, **options: Any) -> Classifier:
-    """ResNet-18 with a 3x3 stem and no max-pool; ``options`` are those of timm's ResNet.
-
-    Example:
-        >>> resnet18_cifar(100).dense_logits(torch.randn(1, 3, 32, 32)).shape
-        torch.Size([1, 100, 4, 4])
-    """
-    return _cifar_resnet("resnet18", num_classes, in_channels, options)
-
-
-@MODELS.register("resnet50_cifar", about="ResNet-50 with a stem for 32 px, 24 M parameters", source="He et al. 2016")
-def resnet50_cifar(num_classes: int, in_channels: int = 3, **options: Any) -> Classifier:
-    """ResNet-50 with a 3x3 stem and no max-pool; ``options`` are those of timm's ResNet."""
-    return _cifar_resnet("resnet50", num_classes, in_channels, options)
-
-
-@MODELS.register("resnet101_cifar", about="ResNet-101 with a stem for 32 px, 43 M parameters", source="He et al. 2016")
-def resnet101_cifar(num_classes: int, in_channels: int = 3, **options: Any) -> Classifier:
-    """ResNet-101 with a 3x3 stem and no max-pool; ``options`` are those of timm's ResNet."""
-    return _cifar_resnet("resnet101", num_classes, in_channels, options)
+for _depth, _millions in ((18, 11), (50, 24), (101, 43)):
+    _register(_depth, _millions)
 
 
 @MODELS.register("mobilenetv2_cifar", about="MobileNetV2 for 32 px, 2.4 M parameters", source="Sandler et al. 2018")
 def mobilenetv2_cifar(num_classes: int, in_channels: int = 3, **options: Any) -> Classifier:
-    """MobileNetV2 that halves the image three times instead of five; ``options`` are those of timm's EfficientNet."""
+    """MobileNetV2 that halves the image three times instead of five.
+
+    Example:
+        >>> mobilenetv2_cifar(100).dense_logits(torch.randn(1, 3, 32, 32)).shape
+        torch.Size([1, 100, 4, 4])
+    """
     model = create_timm_model("mobilenetv2_100", num_classes, in_channels, **options)
     for layer in (model.body.conv_stem, model.body.blocks[5][0].conv_dw):
         layer.stride = (1, 1)

@@ -15,7 +15,7 @@ from maxsup.models.base import MODELS, Classifier, check_count
 
 @MODELS.register("small_cnn", about="three convolutions, 64 features, for 8 to 32 px", source="this package")
 def small_cnn(num_classes: int, in_channels: int = 3, *, widths: Sequence[int] = (32, 64, 64)) -> Classifier:
-    """A network of one convolution for each of ``widths``; the last is the number of features.
+    """A network with a convolution for each of ``widths``; the last is the number of features.
 
     Example:
         >>> model = small_cnn(10, in_channels=1)
@@ -28,5 +28,5 @@ def small_cnn(num_classes: int, in_channels: int = 3, *, widths: Sequence[int] =
     for before, width in zip((in_channels, *widths), widths, strict=False):
         block = nn.Sequential(nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         layers += [block, nn.MaxPool2d(2)]
-    # No pooling after the last: 8 pixels would leave a single position, and nothing to vote or to draw a map of.
+    # No pooling after the last: 8 pixels would leave a single position, and no map to draw.
     return Classifier(nn.Sequential(*layers[:-1]), nn.Linear(widths[-1], num_classes), widths[-1])

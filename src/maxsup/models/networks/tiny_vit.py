@@ -18,7 +18,7 @@ SETTINGS = {"embed_dim": 128, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0}
 def tiny_vit(num_classes: int, in_channels: int = 3, *, image_size: int | None = None, **options: Any) -> Classifier:
     """A vision transformer of four blocks for images of 32 pixels, or of ``image_size``.
 
-    ``options`` are for timm's VisionTransformer, in place of or beside the settings here.
+    ``options`` are those of timm's VisionTransformer and override the settings here.
 
     Example:
         >>> tiny_vit(10, in_channels=1, image_size=8).dense_logits(torch.randn(2, 1, 8, 8)).shape

@@ -2,15 +2,15 @@
 
 ::
 
-    README.md               the model card: Markdown under the metadata that the Hugging Face hub reads
+    README.md               the model card: metadata for the Hugging Face hub, then Markdown
     model.safetensors       the weights
-    recipe.yaml             what was trained, as maxsup train takes it
+    recipe.yaml             the recipe, for maxsup train
     results.json            all final numbers
     environment.json        versions and machine
-    class_names.txt         one a line in the order of the outputs, where the data is at hand
-    .eval_results/*.yaml    the main number, for the page of a data set of the hub, where one is named
+    class_names.txt         one per line in the order of the outputs, if the data is available
+    .eval_results/*.yaml    the main number for the hub's page of a data set, if one is given
 
-Paths of the machine stay there: of each only the last name is kept.
+Only the last name of each path of the machine is written.
 """
 
 from __future__ import annotations
@@ -33,78 +33,23 @@ from maxsup.losses import LOSSES
 from maxsup.metrics.facts import fact
 from maxsup.reports.blocks import anchor, shown
 from maxsup.reports.folders import without_paths
+from maxsup.reports.page import TEMPLATES
 from maxsup.reports.tables import markdown_text
 from maxsup.training.builders import build_data
 from maxsup.training.reading import WEIGHTS
 from maxsup.training.state.checkpoint import checkpoint_values
 
-_SHARES = ("miou", "accuracy", "class_accuracy", "accuracy_top5")
-_NUMBERS = (*_SHARES, "nll", "brier", "ece", "confidence_correct", "confidence_wrong")
-_CARD = """\
-# {name}
-
-{model} ({start}) with {num_classes} classes, trained on {data} with the loss `{loss}`.
-
-## Numbers
-
-Test split, {n} images, {weights} weights. All losses are evaluated alike: no number is a training objective.
-
-| number | value |
-|---|---:|
-{rows}
-
-## Training
-
-| | |
-|---|---|
-| loss | `{loss}`: `{formula}` ({source}) |
-| optimiser | {optimizer}, learning rate {lr:g}, weight decay {weight_decay:g}, schedule {schedule} |
-| length | {epochs} epochs, batches of {batch_size} |
-| seed | {seed} |
-| mean, deviation | {mean}, {std} of pixels between 0 and 1 |
-| environment | maxsup {maxsup}, Python {python}, torch {torch}, {device} |
-
-`recipe.yaml` holds every setting, `environment.json` all versions, `results.json` all numbers. The same training again,
-where maxsup is installed with its extra `{extra}`:
-
-```
-maxsup train recipe.yaml
-```
-
-## Use
-
-```python
-from safetensors.torch import load_file
-
-from maxsup.core.recipes import load_recipe
-from maxsup.{package} import {create}
-
-recipe = load_recipe("recipe.yaml")
-model = {create}(
-    recipe.model.name,
-    {num_classes},
-    in_channels={num_channels},
-    image_size={image_size},
-{classifier}    **recipe.model.options,
-)
-model.load_state_dict(load_file("model.safetensors"))
-model.eval()
-```
-
-Images are normalised by the mean and deviation above. Outputs are logits, in the order of {order}.
-
-## Limits
-
-- One run with one seed: how much the numbers vary from seed to seed is not in them. `maxsup compare` measures that.
-- The numbers are about the test split of {data}. Nothing was tried on other images.
-"""
-
+_TASKS = {"miou": "image-segmentation", "accuracy": "image-classification"}
+_NUMBERS = (
+    "miou", "accuracy", "class_accuracy", "accuracy_top5",
+    "nll", "brier", "ece", "confidence_correct", "confidence_wrong",
+)  # fmt: skip
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """A finished run as others may see it."""
+    """A finished run without paths of the machine."""
 
     name: str
     recipe: dict[str, Any]
@@ -116,16 +61,8 @@ class _Shared:
     image_size: int | None
 
     @property
-    def is_dense(self) -> bool:
-        return "miou" in self.numbers
-
-    @property
     def main_number(self) -> str:
-        return "miou" if self.is_dense else "accuracy"
-
-    @property
-    def task(self) -> str:
-        return "image-segmentation" if self.is_dense else "image-classification"
+        return "miou" if "miou" in self.numbers else "accuracy"
 
 
 def write_card(
@@ -137,8 +74,8 @@ def write_card(
         run: The run directory.
         output: The folder.
         weights: ``last``, or ``best`` on the validation split.
-        dataset: Identifier on the hub, ``owner/name``, of the data that the test split is from.
-        licence: Of the weights, as the hub abbreviates it.
+        dataset: The test data on the hub, ``owner/name``.
+        licence: Of the weights, in the hub's abbreviation.
     """
     check_choice("weights", weights, WEIGHTS)
     if dataset is not None and not _HUB_ID.fullmatch(dataset):
@@ -159,9 +96,10 @@ def write_card(
         trained_on = checkpoint_values(file.parent)["data"]
         recipe = run_recipe(source)
         class_names, size = known_from_data(recipe, int(trained_on["num_classes"]))
-        shared = _Shared(
-            run.resolve().name, _public(recipe), numbers, trained_on, environment, weights, class_names, size
-        )
+        public = without_paths(recipe.model_dump(mode="json"))
+        public["data"]["root"] = None
+        name = run.resolve().name
+        shared = _Shared(name, public, numbers, trained_on, environment, weights, class_names, size)
         texts = {
             "README.md": f"---\n{_yaml(_metadata(shared, dataset, licence))}---\n\n{_card(shared)}",
             "recipe.yaml": _yaml(shared.recipe),
@@ -179,14 +117,8 @@ def write_card(
     return list(files)
 
 
-def _public(recipe: Recipe) -> dict[str, Any]:
-    found: dict[str, Any] = without_paths(recipe.model_dump(mode="json"))
-    found["data"]["root"] = None
-    return found
-
-
 def known_from_data(recipe: Recipe, num_classes: int) -> tuple[Sequence[str], int | None]:
-    """Names of the classes and side of the images; what a run does not keep is left out where its data has gone."""
+    """Class names and image size; runs do not store them, so they are missing if the data is gone."""
     size = recipe.data.image_size
     try:
         bundle = build_data(recipe.model_copy(update={"data": recipe.data.model_copy(update={"download": False})}))
@@ -204,19 +136,19 @@ def _yaml(value: Any) -> str:
 
 
 def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict[str, Any]:
-    """What the hub reads above the card."""
-    data = shared.recipe["data"]["name"]
+    """The metadata that the hub reads above the card."""
+    data, task = shared.recipe["data"]["name"], _TASKS[shared.main_number]
     known = [key for key in _NUMBERS if key in shared.numbers]
     metrics = [{"type": key, "name": fact(key).full_name, "value": shared.numbers[key]} for key in known]
     results = {
-        "task": {"type": shared.task},
+        "task": {"type": task},
         "dataset": {"type": dataset or data, "name": data, "split": "test"},
         "metrics": metrics,
     }
     return {
         "library_name": "maxsup",
         **({"license": licence} if licence else {}),
-        "pipeline_tag": shared.task,
+        "pipeline_tag": task,
         "tags": ["pytorch", "safetensors", shared.recipe["loss"]["name"]],
         **({"datasets": [dataset]} if dataset else {}),
         "metrics": [shared.main_number],
@@ -234,34 +166,29 @@ def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
 
 
 def _card(shared: _Shared) -> str:
-    recipe, record, trained_on = shared.recipe, shared.environment, shared.trained_on
-    loss, options = recipe["loss"]["name"], {key: value for key, value in recipe["loss"].items() if key != "name"}
+    recipe, trained_on = shared.recipe, shared.trained_on
+    loss, options = recipe["loss"]["name"], [f"{key}={value}" for key, value in recipe["loss"].items() if key != "name"]
     rows = [(fact(key).full_name, shared.numbers[key]) for key in _NUMBERS if key in shared.numbers]
-    given = recipe["model"]["pretrained"]
-    return _CARD.format(
+    given, is_dense = recipe["model"]["pretrained"], shared.main_number == "miou"
+    template = (TEMPLATES / "card.md").read_text(encoding="utf-8")
+    return template.format(
+        run=shared,
+        recipe=recipe,
+        record={"maxsup": None, "python": None, "device": None, **shared.environment},
+        torch=shared.environment.get("packages", {}).get("torch"),
         name=markdown_text(shared.name),
         model=markdown_text(recipe["model"]["name"]),
         start=markdown_text(given) if isinstance(given, str) else "from published weights" if given else "from scratch",
         data=markdown_text(recipe["data"]["name"]),
-        loss=" ".join([loss, *(f"{key}={value}" for key, value in options.items())]),
+        loss=" ".join([loss, *options]),
         formula=LOSSES.facts(loss)["formula"].replace("|", "\\|"),
         source=LOSSES.facts(loss)["source"],
-        n=shared.numbers["n"],
         rows="\n".join(f"| {title} | {shown(value, 4)} |" for title, value in rows),
-        optimizer=recipe["optimizer"]["name"],
-        schedule=recipe["schedule"]["name"],
-        **{key: recipe["optimizer"][key] for key in ("lr", "weight_decay")},
-        **{key: recipe[key] for key in ("epochs", "batch_size", "seed")},
         **{key: ", ".join(f"{value:.4g}" for value in trained_on[key]) for key in ("mean", "std")},
-        **{key: record.get(key) for key in ("maxsup", "python", "device")},
-        torch=record.get("packages", {}).get("torch"),
-        num_classes=trained_on["num_classes"],
         num_channels=len(trained_on["mean"]),
-        weights=shared.weights,
-        image_size=shared.image_size,
         order="`class_names.txt`" if shared.class_names else "the classes of the data",
-        extra="dense" if shared.is_dense else "lab",
-        package="dense" if shared.is_dense else "models",
-        create="create_segmenter" if shared.is_dense else "create_model",
-        classifier="" if shared.is_dense else "    classifier=recipe.model.classifier,\n",
+        extra="dense" if is_dense else "lab",
+        package="dense" if is_dense else "models",
+        create="create_segmenter" if is_dense else "create_model",
+        classifier="" if is_dense else "    classifier=recipe.model.classifier,\n",
     )

@@ -1,10 +1,10 @@
-"""A logbook of comparisons and studies: a page a question, the numbers of every seed, and a list of the pages.
+"""A logbook of comparisons and studies: a page for each question, the numbers of every seed, and an index.
 
 ::
 
-    README.md      the questions and what was found
+    README.md      the questions and the findings
     NAME.md        question, verdict, command, hardware, scale, table, figure, limits
-    NAME.csv       a line for each loss and seed, one column a number, in stored units
+    NAME.csv       a line per loss and seed, a column per number, in stored units
     figures/       the figures of the pages
 """
 
@@ -21,17 +21,16 @@ from maxsup.figures.style import save
 from maxsup.reports.blocks import anchor, csv_text
 from maxsup.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
 from maxsup.reports.plots import differences_plot, seeds_plot
-from maxsup.reports.sections.tables import differences_table, results_table
-from maxsup.reports.sections.words import ERRATA_PAGE, short_verdicts
+from maxsup.reports.report import ERRATA_PAGE, short_verdicts
 from maxsup.reports.summary import Summary
-from maxsup.reports.tables import markdown_text
+from maxsup.reports.tables import differences_table, markdown_text, results_table
 
 
 def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[Path]:
-    """Write a page for each comparison or study; gives what was written, the list of pages first.
+    """Write a page for each comparison or study; returns the files, the index first.
 
     Args:
-        commands: The folders, each with a ``summary.json``, and the words of the command that makes it again.
+        commands: The folders, each with a ``summary.json``, and the words of the command that repeats it.
         output: The logbook.
     """
     target, index = RunDir(output), output / "README.md"
@@ -55,14 +54,13 @@ def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[
         for path, text in texts.items():
             target.write_text(output / path, text)
             written.append(output / path)
-        found = " ".join(_verdict(summary))
-        lines.append(f"| [{markdown_text(summary.question)}]({name}.md) | {found} |")
+        lines.append(f"| [{markdown_text(summary.question)}]({name}.md) | {_verdict(summary)} |")
     target.write_text(index, "\n".join(lines) + "\n")
     return written
 
 
 def _public(view: FolderView) -> Summary:
-    """The summary without the folders that the recipes of its runs name: its sentences may name them too."""
+    """The summary without the folders that recipes of its runs name; its sentences may name them too."""
     folders = sorted(set().union(*(folders_in(run.recipe) for run in view.runs)), key=len, reverse=True)
 
     def shortened(text: str) -> str:
@@ -74,7 +72,7 @@ def _public(view: FolderView) -> Summary:
 
 
 def seeds_csv(summary: Summary) -> str:
-    """A line for each loss and seed, one column a number."""
+    """A line per loss and seed, a column per number."""
     rows = [
         [entry.title, entry.group, seed, *(entry.number(metric).values.get(str(seed)) for metric in summary.metrics)]
         for entry in summary.losses
@@ -84,70 +82,67 @@ def seeds_csv(summary: Summary) -> str:
 
 
 def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: Sequence[str], name: str) -> str:
-    tables = (results_table, differences_table)
+    tables = [table(summary).markdown() for table in (results_table, differences_table)]
     lines = [
         f"# {markdown_text(summary.title)}",
         "",
         f"**Question.** {markdown_text(summary.question)}",
         "",
-        f"**Verdict.** {' '.join(_verdict(summary))}",
+        f"**Verdict.** {_verdict(summary)}",
         "",
         *_section("Command", ["```", shlex.join(without_paths(command)), "```"]),
-        *_section("Hardware and versions", _bullets(_hardware(view, summary))),
+        *_section("Hardware and versions", _hardware(view, summary)),
         *_section("Scale relative to the paper", [markdown_text(_scale(summary))]),
-        *_section("Results", [*(table(summary).markdown() for table in tables), markdown_text(summary.bold_rule)]),
+        *_section("Results", [*tables, markdown_text(summary.bold_rule)]),
         *_section("Figures", figures),
-        *_section(
-            "What each number shows",
-            _bullets(f"{markdown_text(title)}: {markdown_text(text)}" for title, text in short_verdicts(summary)),
-        ),
-        *_section("What was chosen", _bullets(markdown_text(f"{one.what}: {one.choice}") for one in summary.unstated)),
+        *_section("What each number shows", _bullets(f"{title}: {text}" for title, text in short_verdicts(summary))),
+        *_section("What was chosen", _bullets(f"{one.what}: {one.choice}" for one in summary.unstated)),
         *_section("Limits", _bullets(_limits(summary))),
         f"Numbers of every seed: [{name}.csv]({name}.csv).",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"## {title}", "", *found, ""] if found else []
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"## {title}", "", *lines, ""] if lines else []
 
 
 def _bullets(items: Iterable[str]) -> list[str]:
-    return [f"- {item}" for item in items]
+    return [f"- {markdown_text(item)}" for item in items]
 
 
-def _verdict(summary: Summary) -> list[str]:
-    return [markdown_text(sentence) for sentence in summary.conclusions] or ["Nothing was compared."]
+def _verdict(summary: Summary) -> str:
+    return " ".join(map(markdown_text, summary.conclusions)) or "Nothing was compared."
 
 
 def _hardware(view: FolderView, summary: Summary) -> list[str]:
     found, done = summary.environment, [RunDir(run.path).summary for run in view.runs if run.status == "done"]
     hours = sum(read_record(RunSummary, path).seconds for path in done) / 3600
+    machine = f"{found.get('cpu')}, {found.get('num_cores')} cores; device {found.get('device')}"
+    versions = f"maxsup {found.get('maxsup')}, Python {found.get('python')}, torch {found.get('torch')}"
     return [
-        markdown_text(f"{found.get('cpu')}, {found.get('num_cores')} cores; device {found.get('device')}"),
-        markdown_text(f"maxsup {found.get('maxsup')}, Python {found.get('python')}, torch {found.get('torch')}"),
-        *([f"commit `{found['git_commit']}`"] if found.get("git_commit") else []),
-        f"{summary.num_done} of {len(view.runs)} runs, {hours:.2g} hours of training in all",
+        *_bullets([machine, versions]),
+        *([f"- commit `{found['git_commit']}`"] if found.get("git_commit") else []),
+        f"- {summary.num_done} of {len(view.runs)} runs, {hours:.2g} hours of training in all",
     ]
 
 
 def _scale(summary: Summary) -> str:
-    note = summary.note.strip()
+    text = f"{summary.label} in the paper's own setting."
     if not summary.is_study:
-        return f"This is a comparison of its own and no experiment of the paper. {note}".strip()
-    if summary.is_reduced:
-        return f"{summary.label} at the scale {summary.scale}, which is not the paper's experiment. {note}".strip()
-    return f"{summary.label} in the paper's own setting. {note}".strip()
+        text = "This is a comparison of its own and no experiment of the paper."
+    elif summary.is_reduced:
+        text = f"{summary.label} at the scale {summary.scale}, which is not the paper's experiment."
+    return f"{text} {summary.note.strip()}".strip()
 
 
 def _limits(summary: Summary) -> list[str]:
     found = []
-    if num_missing := len(summary.runs) - summary.num_done:
-        found.append(f"{num_missing} of {len(summary.runs)} runs are not there; their places in the table are empty.")
+    if summary.missing:
+        found.append(f"{summary.missing}; the tables show the gaps.")
     if summary.is_reduced:
         found.append("The scale is reduced: this repeats the question of the paper and not its numbers.")
     if summary.errata:
         found.append(f"Paper and released code disagree where {ERRATA_PAGE} says: {', '.join(summary.errata)}.")
-    found.append(f"What was found holds for this data, network and budget, over {len(summary.seeds)} paired seeds.")
-    return [markdown_text(text) for text in found]
+    found.append(f"The findings hold for this data, network and budget, over {len(summary.seeds)} paired seeds.")
+    return found

@@ -53,7 +53,7 @@ let chartWidths = {};
 // lines: { loss: [[x, y], ...] }; marks: { loss: [x, y] }; guide: two points of a dashed line.
 function drawChart(id, { title, lines, xRange, yRange, xLabel, yLabel, marks = {}, guide = null }) {
   const place = byId(id);
-  // As wide as the page gives it: text keeps its size on a phone. Kept, because asking lays out the whole page.
+  // As wide as the page allows, so that text keeps its size on a phone. Cached, because asking lays out the whole page.
   chartWidths[id] ??= Math.max(place.clientWidth, 240);
   const width = chartWidths[id];
   const height = place.classList.contains("wide") ? 220 : Math.min(width, 380);

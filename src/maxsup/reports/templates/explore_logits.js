@@ -1,4 +1,4 @@
-// Panel 1: logits that can be dragged, and what each loss does with them.
+// Panel 1: logits that can be dragged, and what each loss does to them.
 const NAMES = "ABCDEFGHIJ";
 const EXAMPLES = {
   wrong: { logits: [0.8, 3.2, 0.5, -1, -0.5, 0, -2, -1.5, 0.2, -0.8], target: 0 },
@@ -18,7 +18,7 @@ function makeArrow() {
 function setArrow(svg, base, gradient, alpha) {
   const at = (slope) => ARROW.middle - (ARROW.reach * slope) / (1 + alpha);
   const [tip, side] = [at(gradient), gradient > 0 ? 1 : -1];
-  // A short arrow is all tip.
+  // A short arrow is only a tip.
   const neck = ARROW.middle - side * Math.max(side * (ARROW.middle - tip) - 8, 0);
   svg.querySelector(".shaft").setAttribute("x2", neck.toFixed(2));
   svg.querySelector(".tip").setAttribute("points", `${tip.toFixed(2)},10 ${neck.toFixed(2)},4 ${neck.toFixed(2)},16`);
@@ -128,7 +128,7 @@ function showSample() {
 }
 
 function speak() {
-  // Not while dragging: only the end of a move is worth a sentence.
+  // Screen readers hear only the end of a move, not every step of it.
   if (byId("spoken").textContent !== byId("verdict").textContent) byId("spoken").textContent = byId("verdict").textContent;
 }
 

@@ -1,6 +1,6 @@
-// Value and gradient of each loss at one row of logits, as maxsup.losses has them.
+// Value and gradient of each loss at one row of logits, as in maxsup.losses.
 function topIndex(logits) {
-  // The first of those that tie.
+  // Of equal logits the first.
   return logits.indexOf(Math.max(...logits));
 }
 

@@ -1,7 +1,7 @@
 // A network of 2 inputs, 12 tanh units, 2 features and 3 logits; full-batch gradient descent with momentum.
 const NETWORK = { inputs: 2, hidden: 12, features: 2, classes: 3, perClass: 30, rate: 0.2, momentum: 0.9 };
 
-// Small and the same everywhere, which Math.random is not.
+// A small generator that gives the same numbers everywhere, unlike Math.random.
 function makeRandom(seed) {
   let state = seed >>> 0;
   const uniform = () => {
@@ -62,7 +62,7 @@ function makeToy(loss, seed) {
   return { loss, points, layers, velocity, steps: 0 };
 }
 
-// One step; gives the loss before it.
+// One step; returns the loss before it.
 function trainToy(toy, alpha) {
   const slopes = toy.layers.map((layer) => layer.map((row) => row.map(() => 0)));
   let total = 0;

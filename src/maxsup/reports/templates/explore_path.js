@@ -1,4 +1,4 @@
-// Panel 3: where gradient descent takes the logits of panel 1 under each loss.
+// Panel 2: where gradient descent takes the logits of panel 1 under each loss.
 const PATH = { steps: 160, size: 0.1 };
 let isPathDue = false;
 
@@ -65,7 +65,7 @@ function showPath() {
   fillTable("path-table", rows);
 }
 
-// Once a frame is enough, however many handles moved.
+// Draw at most once per frame, however many handles moved.
 function requestPath() {
   if (isPathDue) return;
   isPathDue = true;

@@ -1,4 +1,4 @@
-// Panel 2: three losses train the same network side by side.
+// Panel 3: three losses train the same network side by side.
 const TRAINING = { limit: 600, perFrame: 4, measureEvery: 10 };
 const TOY_LOSSES = ["ce", "ls", "maxsup"];
 let toys = [];
@@ -92,7 +92,7 @@ function setTraining(wanted, status = "") {
 
 function trainFrame() {
   if (!isTraining) return;
-  // A frame ends where a measurement is due, so that the chart has one every so many steps.
+  // A frame ends when a measurement is due, so that the chart's points are evenly spaced.
   const { perFrame, measureEvery, limit } = TRAINING;
   stepToys(Math.min(perFrame, measureEvery - (toys[0].steps % measureEvery)));
   if (toys[0].steps >= limit) setTraining(false, "Trained.");

@@ -1,5 +1,5 @@
 "use strict";
-// Without this script every table is still there, in the order it came in.
+// Without this script tables are still readable, in their original order.
 const collator = new Intl.Collator("en", { numeric: true });
 
 function keyOf(row, column) {
@@ -10,7 +10,7 @@ function keyOf(row, column) {
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") {
-    // What is missing comes last, whichever way is up.
+    // Missing values come last in both directions.
     return Number.isNaN(a) || Number.isNaN(b) ? Number.isNaN(a) - Number.isNaN(b) : a - b;
   }
   return collator.compare(a, b);

@@ -1,4 +1,4 @@
-"""Evidence: what the rule of the protocol makes of the numbers of pools.
+"""Evidence: what the rule of the protocol makes of the numbers of pools, and all pools at a glance.
 
 A folder of evidence holds::
 
@@ -27,16 +27,19 @@ from maxsup.studies.tuning import best_trial
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 
 SWEEPS = {"digits_w": "drawn digits", "c10_w": "CIFAR-10", "c100_w": "CIFAR-100"}
-"""What the pools of a sweep are called before their width, and what readers call it."""
+"""Sweeps over widths: the prefix of their pools, and the title for readers."""
 
 SWEPT_LOSSES = ("maxsup alpha=0.2", "ls alpha=0.2")
 TRAINING_ACCURACY = "collapse.train_accuracy"
+
+NUMBERS = ("test.accuracy", "test.nll", "test.ece", "test.confidence_wrong", "collapse.train_within")
+"""Shown for every pool that has them, beside the numbers that claims about it use."""
 
 Word = Literal["confirmed", "contradicted", "undecided"]
 
 
 class Claim(Section):
-    """A claim as a number: ``claim`` minus ``than``, seed by seed, and the sign that is claimed of it."""
+    """A claim as a number: ``claim`` minus ``than``, seed by seed, and the sign that is claimed for it."""
 
     label: str
     states: str
@@ -60,9 +63,9 @@ class Setting(Section):
 
 
 class Verdict(NamedTuple):
-    """What the rule of the protocol says of a claim; numbers are in printed units, nan without enough pairs.
+    """What the rule of the protocol says about a claim; numbers are in printed units, nan without enough pairs.
 
-    ``values`` are a seed and the numbers of both losses each.
+    ``values`` are, for each pair, the seed and the numbers of both losses.
     """
 
     word: Word
@@ -82,7 +85,7 @@ def read_claims(folder: Path) -> dict[str, Claim]:
 
 
 def verdicts(folder: Path) -> dict[str, Verdict]:
-    """What the results of a folder of evidence say of each of its claims."""
+    """The verdict on each claim of a folder of evidence."""
     tables = read_tables(folder / RESULTS)
     return {name: verdict(claim, tables) for name, claim in read_claims(folder).items()}
 
@@ -119,29 +122,14 @@ def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:
     return claim.model_copy(update={"claim": chosen[0], "than": chosen[1]})
 
 
-def sweep_entries(folder: Path) -> list[dict[str, Any]]:
-    """Sweeps of widths as plain values: a point is the training error, then mean and interval of the difference."""
-    tables, entries = read_tables(folder / RESULTS), []
-    for prefix, title in SWEEPS.items():
-        found = width_sweep(tables, prefix)
-        points = [
-            (point.training_error, fmean(point.differences), *student_interval(point.differences))
-            for point in found.points
-        ]
-        lines = {"slope": found.slope[0], "slope_interval": found.slope[1:], "intercept": found.intercept[0]}
-        lines |= {"intercept_interval": found.intercept[1:], "word": found.word, "num_seeds": found.num_seeds}
-        entries.append({"title": title, "points": points, **lines})
-    return entries
-
-
 def verdict(claim: Claim, tables: Tables) -> Verdict:
-    """The verdict of a claim by the rule of the protocol; of several pools a seed's differences are averaged first."""
+    """The verdict on a claim by the rule of the protocol; differences of several pools are averaged within a seed."""
     values = [paired_values(tables.get(pool, []), claim.number, (claim.claim, claim.than)) for pool in claim.pools]
     seeds = sorted(set.intersection(*(set(found) for found in values)))
     own, other = ([fmean(found[seed][side] for found in values) for seed in seeds] for side in (0, 1))
     found = paired_comparison(own, other, margin=claim.margin / claim.factor)
     word, reason = _judged(found, claim)
-    mean, low, high = (value * claim.factor for value in _ends(found))
+    mean, low, high = (value * claim.factor for value in (found.mean_difference, found.low, found.high))
     pairs = tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True))
     return Verdict(word, reason, mean, low, high, found.p_value, found.num_pairs, pairs)
 
@@ -167,55 +155,104 @@ def _judged(found: PairedComparison, claim: Claim) -> tuple[Word, str]:
     return "undecided", "the interval holds 0 and reaches beyond the margin"
 
 
-class SweepPoint(NamedTuple):
-    """A width of a sweep: how many training images label smoothing leaves wrong, and the difference of each seed."""
-
-    training_error: float
-    differences: tuple[float, ...]
-
-
-class Sweep(NamedTuple):
-    """A sweep of widths: its points, and the line through those of each seed; nan without enough seeds."""
-
-    points: tuple[SweepPoint, ...]
-    word: Word
-    slope: tuple[float, float, float]
-    intercept: tuple[float, float, float]
-    num_seeds: int
+def sweep_entries(folder: Path) -> list[dict[str, Any]]:
+    """The sweeps over widths of a folder of evidence as plain values."""
+    tables = read_tables(folder / RESULTS)
+    return [{"title": title, **width_sweep(tables, prefix)} for prefix, title in SWEEPS.items()]
 
 
-def width_sweep(tables: Tables, prefix: str, number: str = "test.accuracy") -> Sweep:
-    """The difference of MaxSup to label smoothing against the training error, over the pools of a sweep.
+def width_sweep(tables: Tables, prefix: str) -> dict[str, Any]:
+    """Accuracy of MaxSup minus label smoothing against the training error, over the pools with a prefix (``c10_w``).
 
-    Args:
-        tables: Rows of all pools.
-        prefix: What the pools of the sweep are called before their width, ``c10_w`` for instance.
-        number: Which number differs.
+    A point is a width: training error of label smoothing, then mean and interval of the difference. Each seed has a
+    line; slope and intercept are nan without enough seeds.
     """
     widths: list[dict[int, tuple[float, float]]] = []  # by seed: training error, and difference
     for rows in (rows for pool, rows in tables.items() if pool.startswith(prefix)):
-        numbers, fitted = (paired_values(rows, key, SWEPT_LOSSES) for key in (number, TRAINING_ACCURACY))
+        numbers, fitted = (paired_values(rows, key, SWEPT_LOSSES) for key in ("test.accuracy", TRAINING_ACCURACY))
         shared = sorted(numbers.keys() & fitted.keys())
         widths.append({seed: (1 - fitted[seed][1], numbers[seed][0] - numbers[seed][1]) for seed in shared})
-    columns = [tuple(zip(*found.values(), strict=True)) for found in widths if found]
-    points = sorted(SweepPoint(fmean(wrong), differences) for wrong, differences in columns)
+    columns = (zip(*found.values(), strict=True) for found in widths if found)
+    points = sorted((fmean(wrong), differences) for wrong, differences in columns)
     seeds = sorted(set(widths[0]).intersection(*widths)) if len(widths) > 1 else []
     lines = [linear_regression(*zip(*(found[seed] for found in widths), strict=True)) for seed in seeds]
     slope, intercept = (paired_comparison([line[side] for line in lines], [0.0] * len(lines)) for side in (0, 1))
     word: Word = "undecided"
     if len(lines) >= MIN_SEEDS and slope.excludes_zero:
         word = "confirmed" if slope.low > 0 else "contradicted"
-    return Sweep(tuple(points), word, _ends(slope), _ends(intercept), len(lines))
-
-
-def _ends(found: PairedComparison) -> tuple[float, float, float]:
-    return found.mean_difference, found.low, found.high
+    return {
+        "points": [(wrong, fmean(differences), *student_interval(differences)) for wrong, differences in points],
+        "slope": slope.mean_difference,
+        "slope_interval": (slope.low, slope.high),
+        "intercept": intercept.mean_difference,
+        "intercept_interval": (intercept.low, intercept.high),
+        "word": word,
+        "num_seeds": len(lines),
+    }
 
 
 def paired_values(rows: Sequence[Row], number: str, losses: tuple[str, str]) -> dict[int, tuple[float, float]]:
     """The number of two losses for every seed that has both."""
-    found = {(row["loss"], row["seed"]): row.get(number, math.nan) for row in rows}
-    pairs = {
-        seed: (found.get((losses[0], seed), math.nan), found.get((losses[1], seed), math.nan)) for _, seed in found
+    first, second = ({row["seed"]: row.get(number, math.nan) for row in rows if row["loss"] == loss} for loss in losses)
+    pairs = {seed: (first[seed], second[seed]) for seed in first if seed in second}
+    return {seed: pair for seed, pair in pairs.items() if all(map(math.isfinite, pair))}
+
+
+def pool_entries(folder: Path) -> list[dict[str, Any]]:
+    """The pools of a folder of evidence as plain values: a row per loss, and ``contrast``, MaxSup minus LS."""
+    tables, asked = read_tables(folder / RESULTS), dict[str, list[str]]()
+    for claim in read_claims(folder).values():
+        for pool in claim.pools:
+            # Times are compared within a pool only, on the page of the claim.
+            if not claim.number.startswith("timing."):
+                asked.setdefault(pool, []).append(claim.number)
+    return [pool_entry(pool, rows, asked.get(pool, [])) for pool, rows in tables.items()]
+
+
+def pool_entry(pool: str, rows: list[Row], asked: list[str]) -> dict[str, Any]:
+    """What is shown for a pool; numbers that no run of it has are left out."""
+    numbers = [name for name in dict.fromkeys([*NUMBERS, *asked]) if _finite(rows, name)]
+    maxsup, smoothing = _contrasted(rows)
+    losses = sorted(
+        {row["loss"] for row in rows}, key=lambda loss: (loss.split()[0] not in ("ce", "ls", "maxsup"), loss)
+    )
+    return {
+        "pool": pool,
+        "numbers": numbers,
+        "rows": [
+            {
+                "loss": loss,
+                "num_seeds": sum(row["loss"] == loss for row in rows),
+                "means": [fmean(found) if (found := _finite(rows, number, loss)) else None for number in numbers],
+                "difference": _difference(rows, "test.accuracy", loss, smoothing),
+            }
+            for loss in losses
+        ],
+        "smoothing": smoothing,
+        "contrast": {number: _difference(rows, number, maxsup, smoothing) for number in numbers},
     }
-    return {seed: pair for seed, pair in pairs.items() if all(math.isfinite(value) for value in pair)}
+
+
+def _contrasted(rows: list[Row]) -> tuple[str, str]:
+    """MaxSup without a schedule, and the label smoothing of the same strength."""
+    losses = {row["loss"] for row in rows}
+    for alpha in ("0.1", "0.2"):
+        smoothing = sorted(loss for loss in losses if loss.startswith(f"ls alpha={alpha}") and ".." not in loss)
+        if smoothing and f"maxsup alpha={alpha}" in losses:
+            return f"maxsup alpha={alpha}", smoothing[0]
+    return "", ""
+
+
+def _difference(rows: list[Row], number: str, loss: str, than: str) -> tuple[float, float, float, int] | None:
+    """Mean of paired differences, the ends of its 95 % interval, and the number of pairs."""
+    pairs = paired_values(rows, number, (loss, than)).values()
+    if loss == than or not pairs:
+        return None
+    differences = [own - other for own, other in pairs]
+    return fmean(differences), *student_interval(differences), len(differences)
+
+
+def _finite(rows: list[Row], number: str, loss: str | None = None) -> list[float]:
+    """The numbers of the runs of a loss, or of all runs, that have one."""
+    found = (row.get(number, math.nan) for row in rows if loss in (None, row["loss"]))
+    return [value for value in found if math.isfinite(value)]

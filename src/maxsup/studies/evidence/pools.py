@@ -1,9 +1,9 @@
-"""The numbers of pools of runs, one CSV each: what is small enough to be kept for ever, and enough to judge by.
+"""The numbers of pools of runs, one CSV each: small enough to keep for ever, and enough to judge claims by.
 
 ::
 
-    POOL.csv          a line a run: its loss, its seed, one column a number
-    trials/POOL.csv   a line a trial of tuning: its loss, its seed, accuracy and NLL on validation images
+    POOL.csv          a line per run: its loss, its seed, one column per number
+    trials/POOL.csv   a line per trial of tuning: its loss, its seed, accuracy and NLL on validation images
     origin.json       commit, versions, machine and hours of each pool
 """
 
@@ -22,7 +22,7 @@ from maxsup.core.files.reading import as_written, read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.studies.execution.study_folder import request_path
-from maxsup.studies.execution.worker import JOB, read_job
+from maxsup.studies.execution.worker import JOB
 from maxsup.studies.tuning import TUNING_SEEDS, Score, validation_score
 
 ORIGIN, TRIALS = "origin.json", "trials"
@@ -55,16 +55,13 @@ def loss_label(loss: LossConfig) -> str:
 def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     """Write the numbers of every finished run of a pool, and those of trials apart; gives the lines of each pool.
 
-    Args:
-        runs: The folder of runs that studies share.
-        output: Gets ``POOL.csv`` and ``origin.json``.
-        keep: Whether lines that are there already stay, for losses and seeds of which ``runs`` holds no run: a pool
-            may be trained on several machines, one after another.
+    ``runs`` is the folder of runs that studies share; ``output`` gets ``POOL.csv`` and ``origin.json``. With ``keep``,
+    existing lines stay for losses and seeds without a run in ``runs``: a pool may be trained on several machines.
     """
     tables, trials, origins = Tables(), Tables(), dict[str, list[RunDir]]()
     for file in sorted(runs.glob(f"*/{JOB}")):
-        run, job = RunDir(file.parent), read_job(file.parent)
-        # Not the whole recipe: runs of an older version stay readable whatever keys it has gained since.
+        run, job = RunDir(file.parent), read_json(file)
+        # Not the whole recipe: runs of older versions stay readable whatever keys recipes have gained since.
         loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
         row = {"loss": loss_label(loss), "seed": seed}
         if not run.summary.is_file():
@@ -106,7 +103,7 @@ def _add_kept(rows: list[Row], before: Sequence[Row]) -> bool:
 
 
 def read_tables(results: Path) -> Tables:
-    """The rows of every ``POOL.csv`` of a folder; a number that is not there is nan."""
+    """The rows of every ``POOL.csv`` of a folder; missing numbers are nan."""
     tables = {}
     for path in sorted(results.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
@@ -127,11 +124,25 @@ def trial_scores(trials: Tables, pools: Iterable[str], name: str) -> dict[str, l
     return found
 
 
+def strength_entries(results: Path) -> list[dict[str, Any]]:
+    """Trials as plain values, one entry per pool: ``lines`` has ``(strength, accuracies of seeds)`` for each loss."""
+    trials, entries = read_tables(results / TRIALS), []
+    for pool, rows in trials.items():
+        lines = {}
+        for name in dict.fromkeys(row["loss"].split()[0] for row in rows):
+            scores = trial_scores(trials, [pool], name)
+            # The strength comes first among the options: 0.2 in "ls alpha=0.2 convention=k-1".
+            strengths = {loss: float(loss.split()[1].partition("=")[2]) for loss in scores}
+            lines[name] = sorted((strengths[loss], [accuracy for accuracy, _ in scores[loss]]) for loss in scores)
+        entries.append({"pool": pool, "lines": lines})
+    return entries
+
+
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
     """All numbers of a run: of the test split, of its analyses, and its times."""
     tested = read_record(RunSummary, run.summary).test.get("last") or {}
     numbers = {f"test.{key}": value for key, value in tested.items()}
-    # Also what was analysed by hand afterwards, without options.
+    # Also analyses that were made by hand afterwards, without options.
     others = [{"name": what, "what": what, "split": "test", "weights": "last", "options": {}} for what in _BY_HAND]
     for request in [*job["analyses"], *others]:
         path, name = request_path(run.path, request), _analysis_name(request)
@@ -139,7 +150,7 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
         numbers |= {f"{name}.{key}": entry.value for key, entry in found.items()}
     epochs = read_json_lines(run.timing) if run.timing.is_file() else []
     if epochs:
-        # Other programs on the machine stretch the time on the wall far more than that of the processor.
+        # Other programs on the machine stretch wall time far more than processor time.
         fastest = min(epoch.get("cpu_seconds", epoch["seconds"]) for epoch in epochs)
         numbers |= {"timing.seconds": sum(epoch["seconds"] for epoch in epochs), "timing.fastest_seconds": fastest}
     return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
@@ -160,7 +171,7 @@ def _analysis_name(request: Mapping[str, Any]) -> str:
 
 
 def _add_relative_time(rows: Sequence[Row]) -> None:
-    """The fastest epoch as a share of that of cross-entropy with the same seed: other load can only slow epochs."""
+    """The fastest epoch relative to that of cross-entropy with the same seed; the fastest is the least disturbed."""
     plain = {row["seed"]: row.get("timing.fastest_seconds") for row in rows if row["loss"] == "ce"}
     for row in rows:
         if row.get("timing.fastest_seconds") and plain.get(row["seed"]):
@@ -173,12 +184,13 @@ def _csv_text(rows: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["loss", "seed", *names])
     for row in sorted(rows, key=lambda row: (row["loss"], row["seed"])):
-        writer.writerow([row["loss"], row["seed"], *(_cell(row.get(name)) for name in names)])
+        values = (row.get(name, math.nan) for name in names)
+        writer.writerow([row["loss"], row["seed"], *("" if math.isnan(value) else f"{value:.6g}" for value in values)])
     return text.getvalue()
 
 
 def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
-    """Where the runs of a pool come from, every value that occurs, and the hours of training."""
+    """Where the runs of a pool come from (all values that occur), and the hours of training."""
     found: dict[str, set[str]] = {}
     seconds = 0.0
     for run in runs:
@@ -193,10 +205,6 @@ def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
 
 
 def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int) -> dict[str, Any]:
-    """The origin of a pool whose runs come from several collections; hours are those of every run ever made for it."""
+    """The origin of a pool whose runs come from several collections; hours count every run ever made for it."""
     joint = {key: sorted({*value, *old.get(key, [])}) for key, value in new.items() if isinstance(value, list)}
     return joint | {"num_runs": num_runs, "hours": round(new["hours"] + old.get("hours", 0.0), 2)}
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""How far a run is between two epochs: its worker writes it down every second or two, a launcher reads it."""
+"""Progress of a run between two epochs: its worker writes it every second or two, a launcher reads it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,17 @@ _SECONDS = 1.0
 class Pulse:
     """What a run does at the moment."""
 
-    epoch: int = 0  # the one that runs, counted from 0
-    step: int = 0  # the last one that is finished
+    epoch: int = 0  # the current one, counted from 0
+    step: int = 0  # the last finished one
     num_steps: int = 0  # of an epoch; 0 before the first
     images_per_second: float | None = None
-    seconds_left: float | None = None  # until the last epoch is over, going on as since the worker began
+    seconds_left: float | None = None  # until the last epoch ends, at the speed since the worker began
     doing: str = ""  # besides training
     age: float = field(default=0.0, compare=False)  # seconds since it was written
 
 
 class PulseReporter(Reporter):
-    """Lines for the log of a worker, and a file that says how far it is.
-
-    ``on_pulse`` is called when the file was written, for whoever watches from the same process.
-    """
+    """Lines for the log of a worker, and a file with its progress; ``on_pulse`` is called when the file was written."""
 
     def __init__(self, stream: TextIO, folder: Path, on_pulse: Callable[[], None] | None = None) -> None:
         super().__init__(LineDisplay(stream))
@@ -46,13 +43,13 @@ class PulseReporter(Reporter):
         self._first = 0
 
     def start_epoch(self, epoch: int, num_epochs: int, done: int, num_steps: int) -> None:
-        """Note where the epoch begins; the first one also what an earlier attempt has done."""
+        """Note where the epoch begins, and at the first one what an earlier attempt has done."""
         if not self._num_steps:
             self._first, self._start = epoch * num_steps + done, time.monotonic()
         super().start_epoch(epoch, num_epochs, done, num_steps)
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
-        """Write at most once a second, and at the end of an epoch."""
+        """Write at most once per second, and at the end of an epoch."""
         now = time.monotonic()
         if now - self._written < _SECONDS and done < self._num_steps:
             return
@@ -62,7 +59,7 @@ class PulseReporter(Reporter):
         self._write(Pulse(self._epoch, done, self._num_steps, clock.images_per_second(), left))
 
     def work_on(self, what: str) -> None:
-        """Say what is done besides training."""
+        """Report work besides training."""
         self.say(what)
         self._write(Pulse(doing=what))
 
@@ -74,13 +71,13 @@ class PulseReporter(Reporter):
             part.write_text(json.dumps(values))
             os.replace(part, self._path)
         except OSError:
-            return  # a run that can be saved need not fail because nobody can watch it
+            return  # a run must not fail because its progress cannot be shown
         if self._on_pulse is not None:
             self._on_pulse()
 
 
 def read_pulse(folder: Path, started: Path) -> Pulse:
-    """What the worker of a run wrote last; one that has written nothing since it started is as old as its start."""
+    """What the worker of a run wrote last; if it wrote nothing since it started, the age counts from its start."""
     path, values = folder / FILE, dict[str, Any]()
     try:
         latest = started.stat().st_mtime

@@ -1,7 +1,7 @@
 """Many runs at once: one interface for processes on this machine, Ray, and SLURM.
 
-An engine only starts workers and hears of their end. How far a run is, and whether it is done, is read from its folder,
-so it is the same for every engine.
+A launcher only starts workers and learns when they end. Progress and results of a run are read from its folder, the
+same way for every launcher.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,14 +27,14 @@ from maxsup.studies.execution.heartbeat import Pulse, read_pulse
 from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
 
 LOOK_SECONDS = 0.4  # between two looks at the folders
-SETTLE_SECONDS = 30.0  # that a file system may take to show what another machine has written
+SETTLE_SECONDS = 30.0  # that a file system may take to show what another machine wrote
 
 Status = Literal["queued", "running", "done", "failed"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made in a folder that holds its ``job.json``, and how many epochs it trains."""
+    """A run to make in a folder that holds its ``job.json``, and how many epochs it trains."""
 
     name: str
     folder: Path
@@ -49,23 +48,24 @@ class JobState:
     job: Job
     status: Status
     epoch: int = 0  # finished
-    seconds: float | None = None  # spent on training, in all attempts
-    seconds_left: float | None = None  # of training, as far as one can tell
+    seconds: float | None = None  # of training, in all attempts
+    seconds_left: float | None = None  # of training, estimated
     sentence: str = ""  # why it failed, or what it does besides training
     log: Path | None = None  # what its worker printed
     pulse: Pulse = field(default_factory=Pulse)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more happens to it in this launch."""
+        """Whether its worker has ended for good."""
         return self.status in ("done", "failed")
 
 
 OnChange = Callable[[Sequence[JobState]], None]
+FollowUp = Callable[[Sequence[JobState]], Sequence[Job]]
 
 
 def read_state(job: Job, *, ended: str = "") -> JobState:
-    """How far a run is, from its folder alone; ``ended`` says how its worker did: what is not done then has failed."""
+    """Progress of a run, from its folder alone; if its worker ``ended``, it is done or has failed."""
     folder, run = job.folder, RunDir(job.folder)
     log = folder / LOG if (folder / LOG).exists() else None
     with as_written(run.timing):
@@ -82,7 +82,7 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
     left = None
     if spent is not None:
         each, age = spent / len(seconds), max(time.time() - run.timing.stat().st_mtime, 0.0)
-        # Never less than the epochs after the one that runs: it may only be slow.
+        # Never less than the epochs after the current one, which may just be slow.
         left = max(each * (job.epochs - epoch) - age, each * (job.epochs - epoch - 1), 0.0)
     pulse = read_pulse(folder, folder / STARTED)
     if pulse.seconds_left is not None:
@@ -92,61 +92,54 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
 
 
 class Launcher(ABC):
-    """Starts a worker a run and stays until all have ended; one that fails does not stop the others."""
+    """Starts a worker for each run and waits for all of them; one that fails does not stop the others."""
 
-    num_retries = 2
-    """How often a run whose worker was killed is begun again; it goes on from its checkpoint."""
-
-    num_workers: int | None = None
-    """How many runs at once; None where somebody else decides."""
-
-    is_elsewhere = False
-    """Whether runs may be made on other machines, which may have data that this one lacks."""
+    num_retries = 2  # of a run whose worker was killed; it continues from its checkpoint
+    num_workers: int | None = None  # how many runs at once; None if the cluster decides
+    is_elsewhere = False  # whether runs may be made on other machines, which may have data that this one lacks
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
-        """What is asked for each run, for people to read, if no run has more loader processes than these."""
+        """What is requested for each run, for people to read, if a run has at most so many loader processes."""
         return {}
 
-    def check_machine(self) -> None:  # noqa: B027 (most launchers need nothing)
-        """Raise where this machine lacks what the launcher needs to start runs; a dry run does without."""
+    def check_machine(self) -> None:  # noqa: B027 (some launchers need nothing)
+        """Raise if this machine lacks what the launcher needs to start runs; a dry run needs nothing."""
 
-    def launch(self, jobs: Sequence[Job], on_change: OnChange | None = None) -> list[JobState]:
-        """Make all runs that are not there yet.
+    def launch(
+        self, jobs: Sequence[Job], on_change: OnChange | None = None, then: FollowUp | None = None
+    ) -> list[JobState]:
+        """Make all runs that are missing; gives how each one ended.
 
         Args:
             jobs: The runs.
-            on_change: Called with the state of all of them, a few times a second.
-
-        Returns:
-            How each one ended.
+            on_change: Called with the state of all runs, a few times a second.
+            then: Called once with the states when all runs have ended; gives further jobs, for the same workers.
 
         Raises:
-            Interruption: After Ctrl-C or SIGTERM. Workers had the time to save; the same call goes on.
+            Interruption: After Ctrl-C or SIGTERM. Workers had the time to save; the same call continues.
         """
-        if len({job.folder.resolve() for job in jobs}) < len(jobs):
-            raise ValueError("Each job must have a folder of its own, and two of these share one. Drop the duplicate.")
         self.check_machine()
-        states = {job.folder: read_state(job) for job in jobs}
-        left = [job for job in jobs if states[job.folder].status != "done"]
+        states: dict[Path, JobState] = {}
+        left = _missing(jobs, states)
+        if then is not None and not left:
+            left, then = _missing(then([*states.values()]), states), None
 
         def show() -> None:
             if on_change is not None:
-                on_change([states[job.folder] for job in jobs])
+                on_change([*states.values()])
 
-        for job in left:
-            for name in (FAILURE, STARTED):
-                (job.folder / name).unlink(missing_ok=True)
-            states[job.folder] = read_state(job)
         show()
         if left:
-            self._run(left, states, show)
-        return [states[job.folder] for job in jobs]
+            self._run(left, states, show, then)
+        return [*states.values()]
 
-    def _run(self, jobs: Sequence[Job], states: dict[Path, JobState], show: Callable[[], None]) -> None:
+    def _run(
+        self, jobs: Sequence[Job], states: dict[Path, JobState], show: Callable[[], None], then: FollowUp | None
+    ) -> None:
         left, deaths = {job.folder: job for job in jobs}, Counter[Path]()
         try:
             self._open(len(jobs))
-            # After opening: engines may install handlers of their own.
+            # After opening, because Ray installs handlers of its own.
             with SignalGuard() as guard:
                 guard.is_deferring = True
                 self._submit(jobs)
@@ -162,6 +155,10 @@ class Launcher(ABC):
                             continue
                         del left[job.folder]
                         states[job.folder] = state
+                    if not left and then is not None and guard.received is None:
+                        more, then = _missing(then([*states.values()]), states), None
+                        left = {job.folder: job for job in more}
+                        self._submit(more)
                     states |= {folder: _unfinished(read_state(job)) for folder, job in left.items()}
                     show()
                     if guard.received is not None and left:
@@ -170,73 +167,43 @@ class Launcher(ABC):
         finally:
             self._close()
 
-    @abstractmethod
-    def _open(self, num_jobs: int) -> None:
+    def _open(self, num_jobs: int) -> None:  # noqa: B027 (some launchers need nothing)
         """Get ready for so many jobs."""
 
     @abstractmethod
     def _submit(self, jobs: Sequence[Job]) -> None:
-        """Let jobs be done as soon as there is room."""
+        """Start jobs as soon as there is room."""
 
     @abstractmethod
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
-        """Jobs whose worker has ended, each with how as :func:`ending` says, after waiting at most so long for one."""
+        """Wait at most so long for a worker to end; gives jobs whose worker has, with how (see :func:`ending`)."""
 
-    @abstractmethod
-    def _stop(self) -> None:
-        """Ask all workers to save and leave, and give them the time to."""
+    def _stop(self) -> None:  # noqa: B027 (some launchers need nothing)
+        """Ask all workers to save and exit, and give them the time to."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Leave nothing behind, whatever happened."""
+        """Clean up, whatever happened."""
 
 
-LAUNCHERS: Registry[type[Launcher]] = Registry("launcher")
-
-_MODULES = ("launch_local", "launch_ray", "launch_slurm")
-
-
-def launcher_names() -> list[str]:
-    """Names that :func:`create_launcher` knows.
-
-    Example:
-        >>> launcher_names()
-        ['local', 'ray', 'slurm']
-    """
-    for module in _MODULES:
-        import_module(f"maxsup.studies.execution.{module}")
-    return LAUNCHERS.names()
+LAUNCHERS: Registry[type[Launcher]] = Registry("launcher", package="maxsup.studies.execution")
 
 
 def create_launcher(name: str = "local", **options: Any) -> Launcher:
-    """A launcher by name.
-
-    Args:
-        name: ``local``, ``ray`` or ``slurm``.
-        options: Those of its class.
-
-    Example:
-        >>> create_launcher("local", num_workers=2).num_workers
-        2
-        >>> create_launcher("local", workers=2)
-        Traceback (most recent call last):
-        TypeError: option of launcher 'local' must be one it has; got 'workers'. Did you mean 'num_workers'?
-    """
-    launcher_names()
+    """A launcher by name (``local``, ``ray`` or ``slurm``) with the options of its class."""
     LAUNCHERS.check_options(name, options)
     return LAUNCHERS[name](**options)
 
 
 def missing_extra(package: str, extra: str) -> ImportError:
-    """The sentence about an engine that is not installed."""
+    """The error for a launcher whose package is not installed."""
     return ImportError(
-        f"launcher {extra!r} must have {package} installed; got none. Run {install_command(extra)}, or use the "
-        "launcher 'local'."
+        f"launcher {extra!r} must have {package} installed. Run {install_command(extra)}, or use the launcher 'local'."
     )
 
 
 def ending(code: int) -> str:
-    """How a worker ended, from its exit code; nothing where it did what it should.
+    """How a worker ended, from its exit code; "" if it succeeded.
 
     Example:
         >>> ending(-9), ending(143), ending(1), ending(0)
@@ -251,8 +218,23 @@ def ending(code: int) -> str:
     return f"worker ended with exit code {code}"
 
 
+def _missing(jobs: Sequence[Job], states: dict[Path, JobState]) -> list[Job]:
+    """The jobs that are not done, made ready to start; the states of all are added."""
+    if len({job.folder.resolve() for job in jobs}) < len(jobs):
+        raise ValueError("Each job must have a folder of its own, and two of these share one. Drop the duplicate.")
+    missing = []
+    for job in jobs:
+        states[job.folder] = read_state(job)
+        if states[job.folder].status != "done":
+            for name in (FAILURE, STARTED):
+                (job.folder / name).unlink(missing_ok=True)
+            states[job.folder] = read_state(job)
+            missing.append(job)
+    return missing
+
+
 def _settled(job: Job, how: str) -> JobState:
-    """The last state of a run whose worker has ended; files of another machine may be seen a while later."""
+    """The last state of a run whose worker has ended; files of another machine may appear a while later."""
     end = time.monotonic() + SETTLE_SECONDS
     while not how and not read_state(job).is_final and time.monotonic() < end:
         time.sleep(LOOK_SECONDS)
@@ -260,7 +242,7 @@ def _settled(job: Job, how: str) -> JobState:
 
 
 def _unfinished(state: JobState) -> JobState:
-    """What files say of a run whose worker has not ended: a failure is final only when the worker has."""
+    """The state of a run whose worker has not ended: until then a failure is not final."""
     return state if not state.is_final else JobState(state.job, "running", state.epoch, state.seconds, log=state.log)
 
 

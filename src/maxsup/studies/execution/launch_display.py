@@ -24,8 +24,8 @@ _ORDER: tuple[Status, ...] = ("running", "failed", "queued", "done")
 _STYLES = {"running": "bold", "failed": "red", "queued": "dim", "done": "green"}
 _BAR_WIDTH = 20
 
-LINE_SECONDS = 15.0  # between two lines about how far a run is
-STILL_SECONDS = 60.0  # that a run may stand still before it is named
+LINE_SECONDS = 15.0  # between two lines about the progress of a run
+STILL_SECONDS = 60.0  # without progress before a run is named
 
 
 class View(Display):
@@ -36,10 +36,7 @@ class View(Display):
 
 
 class LineView(View):
-    """One line when a run starts or ends, and now and then how far it is; a run that does not move is named.
-
-    Lines go to standard error, or to another stream; ``clock`` gives seconds.
-    """
+    """One line when a run starts or ends, and now and then its progress; a run that does not move is named."""
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._lines, self._clock = LineDisplay(stream), clock
@@ -51,8 +48,7 @@ class LineView(View):
         """Print what has changed."""
         num_over = sum(state.is_final for state in states)
         for state in states:
-            text = self._news(state)
-            if text:
+            if text := self._news(state):
                 self._lines.say(f"[{num_over}/{len(states)}] {state.job.name} {text}")
 
     def _news(self, state: JobState) -> str:
@@ -60,13 +56,13 @@ class LineView(View):
         before, self._known[name] = self._known.get(name), state.status
         if state.status != before and not (state.status == "queued" and before is None):
             self._told[name] = now, standing(state)
-            return "is there already" if before is None and state.status == "done" else _news(state)
+            return "is there already" if before is None and state.status == "done" else _change_text(state)
         if state.status != "running":
             return ""
-        # Again after twice the time, so that a night's log stays short.
+        # Again after twice the time, so that the log of a night stays short.
         if state.pulse.age >= max(STILL_SECONDS, 2 * self._still.get(name, 0.0)):
             self._still[name] = state.pulse.age
-            return f"{stillness(state)}: {standing(state)}{f'. Log: {state.log}' if state.log else ''}"
+            return f"{_stillness(state)}{f'. Log: {state.log}' if state.log else ''}"
         if state.pulse.age < STILL_SECONDS:
             self._still.pop(name, None)
         told, words = self._told.get(name, (now, ""))
@@ -77,7 +73,7 @@ class LineView(View):
 
 
 class TableView(View):
-    """A table of all runs, twice a second; where they do not fit, those that run and those that failed come first."""
+    """A table of all runs, twice a second; if they do not fit, running and failed ones come first."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
@@ -99,48 +95,49 @@ class TableView(View):
 
 
 class NotebookView(View):
-    """The same table below the cell of a notebook, as text that is drawn anew in its place."""
+    """The same table below the cell of a notebook, as text that is redrawn in place."""
 
     def __init__(self) -> None:
         self._shown: Any = None
         self._text = ""
 
     def update(self, states: Sequence[JobState]) -> None:
-        """Redraw where something has changed."""
+        """Redraw if something has changed."""
         from rich.console import Console
 
         console = Console(file=StringIO(), width=100, force_jupyter=False, force_terminal=False, color_system=None)
         console.print(state_table(states))
         text = console.file.getvalue()  # type: ignore[attr-defined]
-        if text == self._text:
-            return
-        self._text, content = text, {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+        content = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
         if self._shown is None:
             self._shown = import_module("IPython.display").display(content, raw=True, display_id=True)
-        else:
+        elif text != self._text:
             self._shown.update(content, raw=True)
+        self._text = text
 
 
 def create_view() -> View:
     """A table on a terminal and in a notebook, lines elsewhere."""
-    # Nothing is imported to find out whether this process is the kernel of a notebook.
+    # IPython is only asked if it was imported already, as in the kernel of a notebook.
     if hasattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel"):
         return NotebookView()
     return TableView() if sys.stderr.isatty() else LineView()
 
 
 def state_table(states: Sequence[JobState], height: int = 25) -> Table:
-    """The runs as a table of at most so many lines."""
+    """The runs as a table of at most ``height`` lines."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    room = max(height - 5, 1)
-    shown = list(states)
+    room, shown = max(height - 5, 1), list(states)
     if len(shown) > room:
-        # Python's sort keeps the order of equals.
         shown = sorted(shown, key=lambda state: _ORDER.index(state.status))[: max(room - 1, 1)]
-    table = Table(title=_title(states), title_justify="left", title_style="", box=None, pad_edge=False)
+    counts, left = Counter(state.status for state in states), total_seconds_left(states)
+    words = [f"{counts[status]} {status}" for status in ("done", "running", "queued", "failed") if counts[status]]
+    words += [] if left is None else [f"about {duration(left)} left"]
+    title = f"{len(states)} runs: {', '.join(words)}"
+    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("status")
     table.add_column("", width=_BAR_WIDTH)
@@ -153,20 +150,17 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
         # A job that trains nothing has no epochs.
         has_bar = state.job.epochs and (is_running or (state.epoch and not state.is_final))
         bar: Any = ProgressBar(state.job.epochs, done, width=_BAR_WIDTH) if has_bar else ""
-        left = "" if not is_running or state.seconds_left is None else duration(state.seconds_left)
+        time_left = "" if not is_running or state.seconds_left is None else duration(state.seconds_left)
         epoch = f"{state.epoch}/{state.job.epochs}" if state.job.epochs else ""
         rate = f"{pulse.images_per_second:.0f}" if is_running and pulse.images_per_second is not None else ""
-        is_still = is_running and pulse.age >= STILL_SECONDS
-        sentence = f"{stillness(state)}: {standing(state)}" if is_still else state.sentence
+        sentence = _stillness(state) if is_running and pulse.age >= STILL_SECONDS else state.sentence
         # Text, not strings: names and sentences may hold what rich takes for markup.
-        style = _STYLES[state.status]
-        cells = [Text(state.job.name), Text(state.status, style=style), bar, epoch, left, rate, Text(sentence)]
-        table.add_row(*cells)
+        status = Text(state.status, style=_STYLES[state.status])
+        table.add_row(Text(state.job.name), status, bar, epoch, time_left, rate, Text(sentence))
     if len(shown) < len(states):
-        hidden = Counter(state.status for state in states)
-        hidden.subtract(state.status for state in shown)
-        words = ", ".join(f"{hidden[status]} {status}" for status in _ORDER if hidden[status])
-        table.add_row(Text(f"and {words}", style="dim"))
+        hidden = counts - Counter(state.status for state in shown)
+        words = [f"{hidden[status]} {status}" for status in _ORDER if hidden[status]]
+        table.add_row(Text(f"and {', '.join(words)}", style="dim"))
     return table
 
 
@@ -176,10 +170,7 @@ def standing(state: JobState) -> str:
     Example:
         >>> from pathlib import Path
         >>> from maxsup.studies.execution.launch import Job
-        >>> from maxsup.studies.execution.heartbeat import Pulse
         >>> job = Job("ce-s0", Path("runs/ce-s0"), 10)
-        >>> standing(JobState(job, "running", 2, seconds_left=90.0, pulse=Pulse(2, 30, 45, 512.3)))
-        'is in epoch 3/10, step 30/45, 512 images/s, 1 min 30 s left'
         >>> standing(JobState(job, "running", 10, sentence="analysis collapse"))
         'is at: analysis collapse'
         >>> standing(JobState(job, "running"))
@@ -199,13 +190,12 @@ def standing(state: JobState) -> str:
     return ", ".join(words)
 
 
-def stillness(state: JobState) -> str:
-    """That a run does not move, and for how long."""
-    return f"has not moved for {duration(state.pulse.age)}"
+def _stillness(state: JobState) -> str:
+    return f"has not moved for {duration(state.pulse.age)}: {standing(state)}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Seconds in words.
 
     Example:
         >>> duration(7.4), duration(90), duration(3700)
@@ -219,28 +209,19 @@ def duration(seconds: float) -> str:
 
 
 def total_seconds_left(states: Sequence[JobState]) -> float | None:
-    """When all runs will have been trained, going on as now; None before the first epoch is over."""
+    """Seconds until all runs are trained, at the present speed; None before the first epoch is over."""
     epochs = [(state.seconds, state.epoch) for state in states if state.seconds is not None and state.epoch]
     running = [state for state in states if state.status == "running"]
     if not epochs or not running:
         return None
     each = sum(seconds for seconds, _ in epochs) / sum(epoch for _, epoch in epochs)
-    waiting = sum(state.job.epochs - state.epoch for state in states if state.status == "queued")
-    unknown = [each * (state.job.epochs - state.epoch) for state in running if state.seconds_left is None]
     known = [state.seconds_left for state in running if state.seconds_left is not None]
-    return (waiting * each + sum(unknown) + sum(known)) / len(running)
+    unknown = [state for state in running if state.seconds_left is None]
+    unknown += [state for state in states if state.status == "queued"]
+    return (sum(known) + each * sum(state.job.epochs - state.epoch for state in unknown)) / len(running)
 
 
-def _title(states: Sequence[JobState]) -> str:
-    counts = Counter(state.status for state in states)
-    words = [f"{counts[status]} {status}" for status in ("done", "running", "queued", "failed") if counts[status]]
-    left = total_seconds_left(states)
-    if left is not None:
-        words.append(f"about {duration(left)} left")
-    return f"{len(states)} runs: {', '.join(words)}"
-
-
-def _news(state: JobState) -> str:
+def _change_text(state: JobState) -> str:
     if state.status == "running":
         return f"goes on after epoch {state.epoch}" if state.epoch else "has started"
     if state.status == "queued":

@@ -1,8 +1,8 @@
-"""Runs on this machine: processes of one thread each, which together do more than one run with all threads.
+"""Runs on this machine: processes of one thread each, which together are faster than one run with all threads.
 
-A process takes one run after another, so that torch is imported once a process. What is killed with one is the run it
-works on, back to that run's last checkpoint. Neither ``concurrent.futures`` nor loky can do that: when one worker is
-killed they give up the whole pool, they cannot ask a running job to save and leave, and they keep no log a run.
+A process takes one run after another, so that it imports torch once. If it is killed, its current run falls back to the
+last checkpoint. Neither ``concurrent.futures`` nor loky can do that: when one worker is killed they give up the
+whole pool, they cannot ask a running job to save and exit, and they keep no log for each run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from maxsup.studies.execution.launch import LAUNCHERS, Job, JobState, Launcher, ending, read_state
+from maxsup.studies.execution.launch import LAUNCHERS, FollowUp, Job, JobState, Launcher, ending, read_state
 from maxsup.studies.execution.worker import LOG, ORDERS, SAVE_SECONDS, attempt
 
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -37,11 +37,7 @@ class _Worker:
 
 @LAUNCHERS.register("local", summary="processes of one thread each on this machine")
 class LocalLauncher(Launcher):
-    """Worker processes on this machine.
-
-    Args:
-        num_workers: How many at once; one a processor by default.
-    """
+    """Worker processes on this machine: ``num_workers`` at once, by default one per processor."""
 
     _command = (sys.executable, "-m", "maxsup.studies.execution.worker")
 
@@ -58,7 +54,6 @@ class LocalLauncher(Launcher):
         return {"num_workers": self.num_workers}
 
     def _open(self, num_jobs: int) -> None:
-        self._waiting.clear()
         self._selector = DefaultSelector()
 
     def _submit(self, jobs: Sequence[Job]) -> None:
@@ -68,7 +63,7 @@ class LocalLauncher(Launcher):
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
         ended = []
         heard: list[_Worker] = [key.data for key, _ in self._selector.select(seconds)]
-        # The pipe of a dead worker stays open as long as its data processes live.
+        # The pipe of a dead worker stays open as long as its data loaders live.
         dead = [worker for worker in self._workers if worker not in heard and worker.process.poll() is not None]
         for worker in heard + dead:
             assert worker.process.stdout is not None
@@ -81,21 +76,21 @@ class LocalLauncher(Launcher):
         return ended
 
     def _feed(self) -> None:
-        """Give a job to each worker that has none, and start workers as long as there are jobs for them."""
+        """Give a job to each idle worker, and start workers as long as there are jobs for them."""
         idle = [worker for worker in self._workers if worker.job is None]
         while self._waiting and (idle or len(self._workers) < self.num_workers):
             job = self._waiting.popleft()
             worker = idle.pop() if idle else self._start(job)
             worker.job = job
-            # Broken where it was killed while it waited: the next look says so, and the job is begun again.
+            # Broken if the worker was killed while idle: the next look notices, and the job is started again.
             with suppress(BrokenPipeError):
                 worker.orders.write(json.dumps(str(job.folder.resolve())).encode() + b"\n")
 
     def _start(self, job: Job) -> _Worker:
-        # Not standard input: a worker forks processes that load data, and these would wait for the lock of a stream
-        # that a thread of the worker was reading.
+        # Not standard input: a worker forks data loaders, which would wait for the lock of a stream that a thread of
+        # the worker was reading.
         orders, write_end = os.pipe()
-        # Its first job's log also takes what it says before it knows of the job.
+        # The log of its first job also gets what it prints before it knows the job.
         with FileIO(orders), (job.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
                 [*self._command, ORDERS, str(orders)],
@@ -103,9 +98,9 @@ class LocalLauncher(Launcher):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=[orders],
-                # The path of a script does not have the current folder in it either.
+                # As with a script, the current folder is not on the path.
                 env=os.environ | _ONE_THREAD | {"PYTHONSAFEPATH": "1"},
-                # Ctrl-C on a terminal is for the launcher alone, which then tells the workers.
+                # Ctrl-C on a terminal reaches the launcher alone, which then tells the workers.
                 start_new_session=True,
             )
         worker = _Worker(process, FileIO(write_end, "w"))
@@ -114,7 +109,7 @@ class LocalLauncher(Launcher):
         return worker
 
     def _forget(self, worker: _Worker) -> str:
-        """Take leave of a worker that has ended, and of all that it started; gives how it ended."""
+        """Clean up after a worker that has ended; gives how it ended."""
         process = worker.process
         assert process.stdout is not None
         self._selector.unregister(process.stdout)
@@ -127,7 +122,7 @@ class LocalLauncher(Launcher):
 
     def _stop(self) -> None:
         self._waiting.clear()
-        # The end of its orders tells a worker to save and leave, as the death of this process would.
+        # The end of its orders tells a worker to save and exit, as the death of this process would.
         for worker in self._workers:
             worker.orders.close()
         end = time.monotonic() + SAVE_SECONDS
@@ -139,14 +134,15 @@ class LocalLauncher(Launcher):
 
     def _close(self) -> None:
         for worker in list(self._workers):
-            # One without a job has nothing to lose, and one with a job has had its time.
+            # An idle one has nothing to lose, and one with a job has had its time.
             _kill_group(worker)
             self._forget(worker)
         self._selector.close()
+        self._waiting.clear()
 
 
 class HereLauncher(Launcher):
-    """This process, one run after another: for losses and networks that no other process can import."""
+    """This process, one run after another, for losses and networks that no other process can import."""
 
     num_retries = 0
     num_workers = 1
@@ -155,16 +151,15 @@ class HereLauncher(Launcher):
         self._waiting: deque[Job] = deque()
         self._look: Callable[[], None] | None = None
 
-    def _run(self, jobs: Sequence[Job], states: dict[Path, JobState], show: Callable[[], None]) -> None:
+    def _run(
+        self, jobs: Sequence[Job], states: dict[Path, JobState], show: Callable[[], None], then: FollowUp | None
+    ) -> None:
         def look() -> None:
-            states.update({job.folder: read_state(job) for job in jobs})
+            states.update({folder: read_state(state.job) for folder, state in states.items()})
             show()
 
         self._look = look
-        super()._run(jobs, states, show)
-
-    def _open(self, num_jobs: int) -> None:
-        self._waiting.clear()
+        super()._run(jobs, states, show, then)
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         self._waiting.extend(jobs)
@@ -172,11 +167,8 @@ class HereLauncher(Launcher):
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
         job = self._waiting.popleft()
         code = attempt(job.folder, on_pulse=self._look)
-        # After a signal it is not over, which the guard of this launch knows too.
+        # After a signal it has not ended, which the guard of this launch knows too.
         return [] if code in (130, 143) else [(job, ending(code))]
-
-    def _stop(self) -> None:
-        """Nothing runs any more."""
 
     def _close(self) -> None:
         self._waiting.clear()
@@ -184,13 +176,11 @@ class HereLauncher(Launcher):
 
 def num_processors() -> int:
     """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _kill_group(worker: _Worker) -> None:
-    """Kill a worker and the processes that load its data, which are in its group."""
-    # macOS answers EPERM where all that is left of a group has ended.
+    """Kill a worker and its data loaders, which are in its process group."""
+    # macOS answers EPERM if all processes of a group have ended.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(worker.process.pid, signal.SIGKILL)

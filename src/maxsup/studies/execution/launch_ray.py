@@ -1,7 +1,7 @@
-"""Runs on Ray: a cluster of this machine's processors, or one that is there already.
+"""Runs on Ray: a new cluster on this machine, or one that runs already.
 
-Folders must be on a file system that all nodes share, and maxsup installed on each of them. A run whose node or process
-dies is begun again elsewhere by Ray and goes on from its checkpoint.
+Folders must be on a file system that all nodes share, and maxsup must be installed on each node. Ray restarts a run
+whose node or process dies elsewhere, and the run continues from its checkpoint.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class RayLauncher(Launcher):
     """Ray tasks.
 
     Args:
-        address: Of a cluster, for instance ``auto`` or ``ray://host:10001``; a new one on this machine by default.
-        num_workers: How many runs at once on a new one; one a processor by default. A cluster has what it has.
-        num_gpus: What a run asks for.
-        num_cpus: What a run asks for; give one more for each of its loader processes.
-        max_retries: How often a run is begun again after its node or process died.
+        address: Of a cluster, for instance ``auto`` or ``ray://host:10001``; by default a new one on this machine.
+        num_workers: How many runs at once on a new cluster; by default one per processor.
+        num_gpus: GPUs per run.
+        num_cpus: Processors per run; give one more for each of its loader processes.
+        max_retries: How often a run is restarted after its node or process died.
     """
 
-    num_retries = 0  # Ray's business
+    num_retries = 0  # Ray retries itself
     is_elsewhere = True
 
     def __init__(
@@ -53,15 +53,13 @@ class RayLauncher(Launcher):
         self._ray: Any = ray
         self.address = address
         self.num_workers: int = num_workers or num_processors()
-        self.num_gpus = num_gpus
-        self.num_cpus = num_cpus
-        self.max_retries = max_retries
+        self.num_gpus, self.num_cpus, self.max_retries = num_gpus, num_cpus, max_retries
         self._tasks: dict[Any, Job] = {}
         self._is_ours = False
         self._handler: Any = None
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
-        """Where, and what is asked for each run."""
+        """The cluster, and what is requested for each run."""
         place = {"num_workers": self.num_workers} if self.address is None else {"address": self.address}
         return {**place, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
 
@@ -83,20 +81,18 @@ class RayLauncher(Launcher):
             ) from error
         if self.address is None and self._ray.cluster_resources().get("GPU", 0.0) < self.num_gpus:
             raise MaxsupError(
-                f"num_gpus must be what this machine has; got {self.num_gpus:g} a run, and Ray sees none so large. "
+                f"num_gpus must be at most what this machine has; got {self.num_gpus:g} per run, and Ray sees fewer. "
                 "Leave num_gpus out, or give the address of a cluster."
             )
 
     def _submit(self, jobs: Sequence[Job]) -> None:
-        # A task of one processor gets one thread from Ray, and a process does one task after another.
-        task = self._ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.max_retries)(
-            _attempt_on_node
-        )
+        # Ray gives a task of one processor one thread, and a process does one task after another.
+        needs = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "max_retries": self.max_retries}
+        task = self._ray.remote(**needs)(_attempt_on_node)
         for job in jobs:
             self._tasks[task.remote(str(job.folder.resolve()), os.getcwd())] = job
 
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
-        # Also when they have been over for long: a look costs a wait, not a loop.
         over, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=seconds)
         return [(self._tasks.pop(reference), self._how(reference)) for reference in over]
 
@@ -108,7 +104,7 @@ class RayLauncher(Launcher):
 
     def _stop(self) -> None:
         for reference in self._tasks:
-            # As Ctrl-C in the worker, which saves.
+            # Like Ctrl-C in the worker, which saves.
             self._ray.cancel(reference, force=False)
         self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=SAVE_SECONDS)
 
@@ -117,13 +113,13 @@ class RayLauncher(Launcher):
             self._ray.shutdown()
             self._is_ours = False
             if threading.current_thread() is threading.main_thread():
-                # Ray installs one of its own and leaves it.
+                # Ray installs a handler of its own and leaves it.
                 signal.signal(signal.SIGTERM, self._handler)
         self._tasks = {}
 
 
 def _attempt_on_node(folder: str, current: str) -> int:
-    """What a node does; paths in a recipe mean what they mean where the launcher is."""
+    """What a node does; relative paths in a recipe start at the launcher's folder."""
     if os.path.isdir(current):
         os.chdir(current)
     return attempt(folder)

@@ -1,7 +1,7 @@
-"""Runs on SLURM through submitit: one job array for all runs, each of its jobs one run.
+"""Runs on SLURM through submitit: one job array, each of its jobs one run.
 
-Folders must be on a file system that all nodes share. A job that reaches its time limit, or is preempted, saves, is put
-into the queue again by submitit and goes on from where it was.
+Folders must be on a file system that all nodes share. A job that reaches its time limit, or is preempted, saves;
+submitit puts it into the queue again, and it continues where it was.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from types import FrameType
 from typing import Any
 
 from maxsup.core.errors import MaxsupError
+from maxsup.core.files.reading import read_json
 from maxsup.core.registry import check_known_options
 from maxsup.studies.execution.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
-from maxsup.studies.execution.worker import SAVE_SECONDS, attempt, read_job
+from maxsup.studies.execution.worker import JOB, SAVE_SECONDS, attempt
 
 _LOOK_SECONDS = 0.2
-_MAX_TIMEOUTS = 100  # how often a run may reach the time limit and go on
+_MAX_TIMEOUTS = 100  # how often a run may reach the time limit and continue
 
 
 class Task:
-    """What a node does; submitit asks it for its own continuation when the time is up."""
+    """What a node does; submitit asks it for a continuation when the time is up."""
 
     def __init__(self, wait_seconds: float) -> None:
         self.wait_seconds = wait_seconds
@@ -33,7 +34,7 @@ class Task:
     def __call__(self, folder: str) -> int:
         """One attempt; gives the exit code."""
         number = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
-        # Of submitit: it puts the job into the queue again and ends this process, whatever that is at.
+        # Submitit's handler puts the job into the queue again and ends this process at once.
         requeue = signal.getsignal(number)
         is_over = False
 
@@ -52,7 +53,7 @@ class Task:
         return code
 
     def checkpoint(self, folder: str) -> Any:
-        """The same again: what was done is in the folder."""
+        """The same task again: what was done is in the folder."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, folder)
@@ -63,15 +64,15 @@ class SlurmLauncher(Launcher):
     """A job array.
 
     Args:
-        folder: Of submitit's own files; ``slurm`` beside the folder of the runs by default.
+        folder: For submitit's own files; by default ``slurm`` beside the folder of the runs.
         cluster: ``slurm``; ``local`` and ``debug`` for tests.
-        timeout_min: Time limit of a job; a longer run goes on in a further one.
-        num_gpus: What a run asks for.
-        num_cpus: What a run asks for; one, and one for each of its loader processes, by default.
-        num_workers: How many at once; as many as SLURM gives by default.
-        python: Command that starts Python on a node, for instance in a container; the one that runs now by default.
+        timeout_min: Time limit of a job; a longer run continues in another job.
+        num_gpus: GPUs per run.
+        num_cpus: Processors per run; by default one, and one for each of its loader processes.
+        num_workers: How many runs at once; by default as many as SLURM allows.
+        python: Command that starts Python on a node, for instance in a container; by default the current one.
         setup: Shell commands before it, for instance ``module load cuda``.
-        parameters: Others of ``sbatch`` by the names that submitit gives them: ``partition``, ``account``, ``qos``,
+        parameters: Other options of ``sbatch`` by submitit's names: ``partition``, ``account``, ``qos``,
             ``constraint``, ``mem_gb`` and so on.
     """
 
@@ -94,16 +95,13 @@ class SlurmLauncher(Launcher):
         except ImportError as error:
             raise missing_extra("submitit", "slurm") from error
         self._submitit: Any = submitit
-        self.folder = folder
-        self.cluster = cluster
-        self.num_cpus = num_cpus
-        self.num_workers = num_workers
-        self.python = python
+        self.folder, self.cluster, self.python = folder, cluster, python
+        self.num_cpus, self.num_workers = num_cpus, num_workers
         given = {
             "gpus_per_node": num_gpus,
             "slurm_array_parallelism": num_workers,
             "slurm_setup": [setup] if isinstance(setup, str) else setup,
-            # Else a cluster may refuse to take a job that was cut off.
+            # Otherwise a cluster may refuse to requeue a job that reached its time limit.
             "slurm_additional_parameters": {"requeue": True},
         }
         self.parameters: dict[str, Any] = {
@@ -116,7 +114,7 @@ class SlurmLauncher(Launcher):
         self._jobs: list[tuple[Any, Job]] = []
 
     def _parameter(self, name: str) -> str:
-        """The name of a parameter as submitit's executor of any kind knows it."""
+        """A parameter as submitit's AutoExecutor names it."""
         shared = self._submitit.AutoExecutor._valid_parameters()
         own = self._submitit.SlurmExecutor._valid_parameters()
         bare = name.removeprefix("slurm_")
@@ -124,7 +122,7 @@ class SlurmLauncher(Launcher):
         return bare if bare in shared else f"slurm_{bare}"
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
-        """What is asked of SLURM for each run."""
+        """What is requested from SLURM for each run."""
         python = {} if self.python is None else {"python": self.python}
         return {"cpus_per_task": self.num_cpus or 1 + num_loaders, **self.parameters, **python}
 
@@ -143,7 +141,7 @@ class SlurmLauncher(Launcher):
     def _submit(self, jobs: Sequence[Job]) -> None:
         if self._executor is None:
             self._executor = self._create_executor(jobs)
-        # Jobs of an earlier launch may still be in the queue or at work: what they do need not be done again.
+        # Jobs of an earlier launch may still be queued or running; their work need not be done again.
         task = Task(wait_seconds=60.0 * self.parameters["timeout_min"])
         submitted = self._executor.map_array(task, [str(job.folder.resolve()) for job in jobs])
         self._jobs += zip(submitted, jobs, strict=True)
@@ -155,9 +153,10 @@ class SlurmLauncher(Launcher):
             slurm_max_num_timeout=_MAX_TIMEOUTS,
             slurm_python=self.python,
         )
-        num_loaders = max(int(read_job(job.folder)["recipe"]["data"].get("num_workers", 0)) for job in jobs)
-        settings = self.settings(num_loaders)
-        executor.update_parameters(**{name: value for name, value in settings.items() if name != "python"})
+        recipes = [read_json(job.folder / JOB)["recipe"] for job in jobs]
+        settings = self.settings(max(int(recipe["data"].get("num_workers", 0)) for recipe in recipes))
+        settings.pop("python", None)
+        executor.update_parameters(**settings)
         return executor
 
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
@@ -165,13 +164,7 @@ class SlurmLauncher(Launcher):
         while not (over := [pair for pair in self._jobs if pair[0].done()]) and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
         self._jobs = [pair for pair in self._jobs if pair not in over]
-        return [(job, self._how(submitted)) for submitted, job in over]
-
-    def _how(self, submitted: Any) -> str:
-        error = submitted.exception()
-        if error is None:
-            return ending(submitted.result())
-        return f"SLURM job {submitted.job_id} ended: {str(error).strip().splitlines()[0]}"
+        return [(job, _how_it_ended(submitted)) for submitted, job in over]
 
     def _stop(self) -> None:
         for submitted, _ in self._jobs:
@@ -181,7 +174,13 @@ class SlurmLauncher(Launcher):
             time.sleep(_LOOK_SECONDS)
 
     def _close(self) -> None:
-        # Jobs that are left belong to a launch that was broken off.
+        # Jobs that are left belong to a launch that was aborted.
         for submitted, _ in self._jobs:
             submitted.cancel(check=False)
         self._jobs = []
+
+
+def _how_it_ended(submitted: Any) -> str:
+    if (error := submitted.exception()) is None:
+        return ending(submitted.result())
+    return f"SLURM job {submitted.job_id} ended: {str(error).strip().splitlines()[0]}"

@@ -1,10 +1,10 @@
-"""From a study to its folder: what has to be trained and analysed, done by a launcher, and what came of it.
+"""The folder of a study: what has to be trained and analysed, and its execution by a launcher.
 
 ::
 
     OUT/study.json      the study, the scale, and every run with its place in the table
-    OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe: no run is trained twice
-    OUT/../runs/NAME/   run directories of a pool, which studies beside one another share
+    OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe, so that no run is trained twice
+    OUT/../runs/NAME/   run directories of a pool, shared by studies in neighbouring folders
     OUT/joint/NAME/     jobs that analyse all runs of a seed at once
     OUT/summary.json    the numbers (see ``results``)
 """
@@ -24,14 +24,14 @@ from maxsup import __version__
 from maxsup.analysis import ANALYSES, data_label, result_path
 from maxsup.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.core.files.reading import as_written
+from maxsup.core.files.reading import as_written, read_json
 from maxsup.core.files.records import Record, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import load_recipe
 from maxsup.data import DATASETS, load_data
 from maxsup.studies.entries import Cell, DataChoice
 from maxsup.studies.execution.launch import Job, JobState, Launcher, OnChange
-from maxsup.studies.execution.worker import JOB, is_done, read_job
+from maxsup.studies.execution.worker import JOB, is_done
 from maxsup.studies.expansion import PlannedAnalysis, PlannedRun, expand, planned_analyses
 from maxsup.studies.imports import imports_of
 from maxsup.studies.schema import ScaleName, Study
@@ -42,7 +42,7 @@ _RUNS, _JOINT = "runs", "joint"
 
 
 class RunRecord(Record):
-    """A planned run in ``study.json``: what it is compared as, and its cells of the table."""
+    """A planned run in ``study.json``: its arm and its cells of the table."""
 
     arm: str
     seed: int
@@ -64,10 +64,7 @@ class StudyRecord(Record):
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study laid out on disk: which run is where.
-
-    ``missing`` are sentences about analyses that are left out because their data is not there.
-    """
+    """A study laid out on disk; ``missing`` are sentences about analyses that are left out for lack of data."""
 
     path: Path
     study: Study
@@ -77,32 +74,32 @@ class StudyFolder:
     missing: tuple[str, ...] = ()
 
     def folder(self, name: str) -> Path:
-        """The run directory of that name; runs of a pool are beside the folders of the studies that share them."""
+        """The directory of a run; runs of a pool are beside the folders of the studies that share them."""
         return (self.path.parent if self.runs[name].pool else self.path) / _RUNS / name
 
     def job(self, name: str) -> dict[str, Any]:
         """What a worker is asked to do for a run: the content of its ``job.json``."""
-        single = [analysis for analysis in self.analyses if not _is_joint(analysis)]
-        return self._order(self.runs[name].recipe, self.runs[name].pool or self.study.name, single)
+        run = self.runs[name]
+        return self._job_content(run.recipe, run.pool or self.study.name, is_joint=False)
 
     def joint_job(self, names: Sequence[str], folder: Path) -> dict[str, Any]:
-        """What a worker is asked to do for several runs at once; their paths are seen from the folder of the job."""
-        joint = [analysis for analysis in self.analyses if _is_joint(analysis)]
+        """What a worker is asked to do for several runs at once; paths are relative to the folder of the job."""
         runs = [os.path.relpath(self.folder(name).resolve(), folder.resolve()) for name in names]
-        return {"runs": runs, **self._order(self.runs[names[0]].recipe, self.study.name, joint)}
+        return {"runs": runs, **self._job_content(self.runs[names[0]].recipe, self.study.name, is_joint=True)}
 
-    def _order(self, recipe: Recipe, name: str, analyses: Sequence[PlannedAnalysis]) -> dict[str, Any]:
+    def _job_content(self, recipe: Recipe, name: str, *, is_joint: bool) -> dict[str, Any]:
+        analyses = [analysis for analysis in self.analyses if ANALYSES[analysis.what].is_joint == is_joint]
         calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in analyses]
-        order = {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
+        content = {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
         imports = imports_of(recipe)
-        return order | ({"imports": imports} if imports else {})
+        return content | ({"imports": imports} if imports else {})
 
     def open_runs(self) -> dict[str, PlannedRun]:
         """Runs that are not trained yet, or not analysed."""
         return {name: run for name, run in self.runs.items() if not is_done(self.folder(name), self.job(name))}
 
     def jobs(self) -> list[Job]:
-        """One job a run."""
+        """One job per run."""
         return [Job(name, self.folder(name), run.recipe.epochs) for name, run in self.runs.items()]
 
 
@@ -114,10 +111,10 @@ def plan_folder(
     overrides: Iterable[str] = (),
     data_root: str | Path | None = None,
 ) -> StudyFolder:
-    """What a study needs and where it goes; nothing is written.
+    """What a study needs and where it goes; nothing is written. Overrides are for every recipe.
 
-    A folder that already holds this study is taken up again: finished runs stay, also where seeds or losses were added.
-    One that holds runs with other settings is refused. Overrides are for every recipe.
+    A folder that already holds this study is continued: finished runs stay, even if seeds or losses were added. One
+    that holds runs with other settings is refused.
     """
     words = [*overrides, *([f"data.root={Path(data_root).resolve()}"] if data_root else [])]
     for word in words:
@@ -133,7 +130,6 @@ def plan_folder(
     def is_available(choice: DataChoice) -> bool:
         return not obstacle(choice)
 
-    planned = expand(study, scale, is_available=is_available, overrides=words)
     analyses, missing = list[PlannedAnalysis](), list[str]()
     for analysis in planned_analyses(study, scale, is_available=is_available):
         data = _data_of(analysis) if scale == "small" else None
@@ -141,7 +137,7 @@ def plan_folder(
             missing.append(f"{analysis.name} is left out: {sentence}")
         else:
             analyses.append(analysis)
-    runs = {_run_name(run): run for run in planned}
+    runs = {_run_name(run): run for run in expand(study, scale, is_available=is_available, overrides=words)}
     folder = StudyFolder(Path(output), study, scale, runs, tuple(analyses), tuple(missing))
     _require_same_study(folder)
     return folder
@@ -152,37 +148,34 @@ def write_folder(folder: StudyFolder) -> None:
     for name, run in folder.runs.items():
         directory, job = RunDir(folder.folder(name)), folder.job(name)
         if run.pool and (directory.path / JOB).is_file():
-            # What another study asks of the same run stays asked for.
-            others = read_job(directory.path)["analyses"]
+            # Analyses that another study requests of the same run stay requested.
+            others = read_json(directory.path / JOB)["analyses"]
             job["analyses"] += [request for request in others if request not in job["analyses"]]
         directory.write_json(directory.path / JOB, job)
     runs = folder.runs.items()
     record = StudyRecord(
         version=__version__,
-        study=folder.study,
-        scale=folder.scale,
         runs={name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool) for name, run in runs},
         recipes={name: run.recipe.model_dump(mode="json") for name, run in runs},
-        analyses=folder.analyses,
-        missing=folder.missing,
+        **{key: getattr(folder, key) for key in ("study", "scale", "analyses", "missing")},
     )
     RunDir(folder.path).write_json(folder.path / STUDY_FILE, record.model_dump(mode="json"))
 
 
 def lay_out(study: Study, output: str | Path, scale: ScaleName = "tiny", **options: Any) -> StudyFolder:
-    """:func:`plan_folder`, written down; the options are the same."""
+    """:func:`plan_folder` and :func:`write_folder` with the same options."""
     folder = plan_folder(study, output, scale, **options)
     write_folder(folder)
     return folder
 
 
 def read_folder(path: str | Path) -> StudyFolder:
-    """A folder that :func:`lay_out` made."""
+    """A folder that :func:`write_folder` made."""
     file = Path(path) / STUDY_FILE
     if not file.is_file():
         raise MaxsupError(
             f"folder must be one that maxsup compare or maxsup study run made; got {str(path)!r}, which has no "
-            f"{STUDY_FILE}. Give its --output."
+            f"{STUDY_FILE}. Give its output folder."
         )
     record = read_record(StudyRecord, file)
     with as_written(file):
@@ -194,18 +187,20 @@ def read_folder(path: str | Path) -> StudyFolder:
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
-    """Train and analyse everything that is not there yet; a run that fails does not stop the others.
+    """Train and analyse everything that is missing; a run that fails does not stop the others.
 
-    Analyses of several runs at once are jobs of the launcher too, and wait until these runs are there.
+    Analyses of several runs at once are jobs too, launched when these runs are done.
     """
-    states = launcher.launch(folder.jobs(), on_change)
-    done = {state.job.name for state in states if state.status == "done"}
-    joint = _joint_jobs(folder, [name for name in folder.runs if name in done])
-    return [*states, *launcher.launch(joint, lambda others: on_change([*states, *others]))]
+
+    def joint_jobs(states: Sequence[JobState]) -> list[Job]:
+        done = {state.job.name for state in states if state.status == "done"}
+        return _joint_jobs(folder, [name for name in folder.runs if name in done])
+
+    return launcher.launch(folder.jobs(), on_change, joint_jobs)
 
 
 def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
-    """What a worker is asked to do for a planned analysis of a run."""
+    """A planned analysis of a run as ``job.json`` has it."""
     options, data = dict(analysis.options), analysis.data
     if data is not None and "target" in ANALYSES.options(analysis.what):  # other data beside the run's own
         options["target"], data = data.name, None
@@ -222,21 +217,16 @@ def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> di
 
 
 def request_path(run: Path, request: Mapping[str, Any]) -> Path:
-    """The file that holds the result of a request of ``job.json``."""
+    """The file with the result of a request of ``job.json``."""
     data, names = request.get("data"), ("split", "weights", "options")
     label = data_label(data["name"], data["options"]) if data else None
     return result_path(run, request["what"], data=label, **{name: request[name] for name in names})
 
 
-def _is_joint(analysis: PlannedAnalysis) -> bool:
-    """Whether runs that are compared must agree on something first, such as the classes to show."""
-    return ANALYSES[analysis.what].is_joint
-
-
 def _joint_jobs(folder: StudyFolder, names: Sequence[str]) -> list[Job]:
-    """A job for all runs of a seed on the same data, written down; none where no analysis asks for several runs."""
+    """A job, written down, for all runs of a seed on the same data; none if no analysis needs several runs."""
     groups: dict[tuple[int, str], list[str]] = {}
-    for name in names if any(map(_is_joint, folder.analyses)) else ():
+    for name in names if any(ANALYSES[analysis.what].is_joint for analysis in folder.analyses) else ():
         run = folder.runs[name]
         groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
     jobs = []
@@ -249,51 +239,48 @@ def _joint_jobs(folder: StudyFolder, names: Sequence[str]) -> list[Job]:
 
 
 def _require_same_study(folder: StudyFolder) -> None:
-    """Another study or another scale in the same folder would mix two tables."""
-    file = folder.path / STUDY_FILE
-    if not file.is_file():
+    """Raise if the folder holds another study or scale, which would mix two tables."""
+    if not (folder.path / STUDY_FILE).is_file():
         return
-    record = read_record(StudyRecord, file)
-    with as_written(file):
-        recorded = [parse_recipe(values, source=str(file)) for values in record.recipes.values()]
-    for key, own, other in (("name", folder.study.name, record.study.name), ("scale", folder.scale, record.scale)):
+    held = read_folder(folder.path)
+    for key, own, other in (("name", folder.study.name, held.study.name), ("scale", folder.scale, held.scale)):
         if own != other:
             raise MaxsupError(
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
-                "Choose another --output."
+                "Choose another output."
             )
-    before, now = _settings(recorded), _settings([run.recipe for run in folder.runs.values()])
+    before, now = _settings(held), _settings(folder)
     if before.keys() <= now.keys() or now.keys() <= before.keys():
         return
-    left, right = (
-        next(found[key] for key in found if key not in other) for found, other in ((before, now), (now, before))
-    )
+    left = next(recipe for key, recipe in before.items() if key not in now)
+    right = next(recipe for key, recipe in now.items() if key not in before)
     key, (old, new) = next(iter(differing_settings(left, right).items()))
     raise MaxsupError(
         f"output must hold runs that differ in loss and seed alone; got {str(folder.path)!r}, which was made with "
-        f"{key}={old!r}, for {key}={new!r}. Choose another --output."
+        f"{key}={old!r}, for {key}={new!r}. Choose another output."
     )
 
 
 def differing_settings(left: Recipe, right: Recipe) -> dict[str, tuple[Any, Any]]:
-    """Keys, losses and seeds aside, in which two recipes differ, with both values."""
+    """Keys in which two recipes differ, apart from loss and seed, with both values."""
     found = differing_keys(left, right).items()
     return {key: pair for key, pair in found if key != "seed" and not key.startswith("loss.")}
 
 
-def _settings(recipes: Iterable[Recipe]) -> dict[str, Recipe]:
-    """An example of every setting, losses and seeds aside, by a word that stands for it."""
-    return {recipe_digest(recipe.model_copy(update={"loss": LossConfig(), "seed": 0})): recipe for recipe in recipes}
+def _settings(folder: StudyFolder) -> dict[str, Recipe]:
+    """One recipe for every setting, apart from loss and seed, by its digest."""
+    recipes, neutral = [run.recipe for run in folder.runs.values()], {"loss": LossConfig(), "seed": 0}
+    return {recipe_digest(recipe.model_copy(update=neutral)): recipe for recipe in recipes}
 
 
 def _run_name(run: PlannedRun) -> str:
-    """A run of a pool is named after its loss, because studies call it by different names."""
-    words = [run.pool, run.recipe.loss.name] if run.pool else [run.arm]
-    return "-".join([*words, f"s{run.seed}", recipe_digest(run.recipe)])
+    """A run of a pool is named after its loss, because its arm differs between studies."""
+    name = f"{run.pool}-{run.recipe.loss.name}" if run.pool else run.arm
+    return f"{name}-s{run.seed}-{recipe_digest(run.recipe)}"
 
 
 def _data_of(analysis: PlannedAnalysis) -> DataChoice | None:
-    """The data that an analysis needs besides that of the run: its own, or that of the recipe it fine-tunes with."""
+    """The data that an analysis needs besides the run's: its own, or that of the recipe it fine-tunes with."""
     if analysis.data is None and "recipe" in analysis.options:
         data = load_recipe(analysis.options["recipe"], analysis.options.get("overrides", ())).data
         return DataChoice(name=data.name, options=data.options)
@@ -302,7 +289,7 @@ def _data_of(analysis: PlannedAnalysis) -> DataChoice | None:
 
 @lru_cache(maxsize=64)
 def _obstacle(name: str, options: str, root: str | None) -> str:
-    """Why data cannot be used, found out by loading it; empty where it can."""
+    """Why loading the data fails; "" if it does not."""
     if name.partition(":")[0] not in DATASETS.names():
         return f"{name!r} is no data set."
     try:

@@ -1,18 +1,18 @@
-"""What a worker does for one run: train it, then analyse it; what is there already is not done again.
+"""What a worker does for one run: train it, then analyse it; nothing is done twice.
 
 A job that names ``runs`` trains nothing: it makes analyses that need several finished runs at once.
 
 ``python -m maxsup.studies.execution.worker FOLDER`` does one job and exits with the code of what went wrong.
-``--orders N`` takes jobs from file descriptor ``N``, one folder in JSON a line, and answers each with a line. When the
-orders end, also because whoever writes them has died, it saves and leaves.
+``--orders N`` reads jobs from file descriptor ``N``, one folder per line as JSON, and answers each with a line. When
+the orders end, also because their writer has died, the worker saves and exits.
 
-A run's folder is all that is needed::
+The folder of a run holds everything that is needed::
 
-    job.json       recipe, name and analyses, perhaps the folders of other runs: what is to be done
-    started.json   an attempt has begun; process and host, for people
-    failure.json   why the last attempt failed: sentence and exit code
-    worker.log     all that attempts have printed
-    analysis/.done/  one file an analysis that is over: what was asked for, what was written
+    job.json         what is to be done: recipe, name and analyses, perhaps the folders of other runs
+    started.json     an attempt has begun; process and host, for people
+    failure.json     why the last attempt failed: sentence and exit code
+    worker.log       everything that attempts have printed
+    analysis/.done/  one file per finished analysis: what was asked for, what was written
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -39,26 +40,20 @@ from maxsup.core.files.rundir import RunDir
 from maxsup.core.interrupt import SignalGuard
 
 if TYPE_CHECKING:
+    from maxsup.analysis.outputs import RunOutputs
     from maxsup.studies.execution.heartbeat import PulseReporter
 
 JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker.log"
 
 ORDERS = "--orders"
 
-# How long workers may take to save before they are killed; their last checkpoint holds.
-SAVE_SECONDS = 60.0
-# How long a worker waits for another one to leave its folder: one whose launcher has died saves first.
-WAIT_SECONDS = 120.0
+SAVE_SECONDS = 60.0  # that workers may take to save before they are killed; their last checkpoint stays valid
+WAIT_SECONDS = 120.0  # for another worker to leave the folder: one whose launcher has died saves first
 _LOOK_SECONDS = 0.2
 
 
-def read_job(folder: Path) -> dict[str, Any]:
-    """What ``job.json`` asks for."""
-    return read_json(folder / JOB)
-
-
 def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
-    """The file that says that an analysis of a job is over, and what it wrote.
+    """The file that marks an analysis of a job as finished and lists what it wrote.
 
     Example:
         >>> analysis_marker(Path("run"), {"what": "collapse", "split": "test"}).as_posix()
@@ -70,63 +65,21 @@ def analysis_marker(folder: Path, request: Mapping[str, Any]) -> Path:
 
 
 def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
-    """Whether a run is trained, where it is to be, and all analyses of its job, or of another ``job``, are over."""
+    """Whether a run is trained, if it has to be, and all analyses of its job, or of another ``job``, are finished."""
     has_summary = RunDir(folder).summary.exists()
     if job is None and not has_summary and not (folder / JOB).exists():
         return False
-    asked = read_job(folder) if job is None else job
+    asked = read_json(folder / JOB) if job is None else job
     return (has_summary or "runs" in asked) and not _open_requests(folder, asked)
-
-
-def run_job(folder: str | Path, reporter: PulseReporter | None = None) -> None:
-    """Train what ``job.json`` says, then do the analyses that are not there yet.
-
-    An analysis that fails does not keep the others from being made; the first error is raised at the end.
-    """
-    import torch
-
-    from maxsup.core.config import parse_recipe
-    from maxsup.studies.imports import import_all
-    from maxsup.training import train
-    from maxsup.training.progress import Reporter
-
-    folder = Path(folder)
-    job, num_threads = read_job(folder), torch.get_num_threads()
-    import_all(job.get("imports", ()))
-    run = RunDir(folder)
-    runs = [folder / other for other in job.get("runs", ())]
-    if not runs and not run.summary.exists():
-        with as_written(folder / JOB):
-            recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
-        train(recipe, folder, name=name, reporter=reporter or Reporter())
-    errors: list[Exception] = []
-    for request in _open_requests(folder, job):
-        if _is_analyzed(folder, request):  # meanwhile, under another name
-            continue
-        if reporter is not None:
-            reporter.work_on(f"analysis {request['what']}")
-        try:
-            done = _analyzed(folder, request, runs or [folder])
-            for same in job["analyses"]:
-                if same | {"name": None} == request | {"name": None}:
-                    run.write_json(analysis_marker(folder, same), {"request": same, **done})
-        except Exception as error:
-            # To the log: a process that watches itself shows other things.
-            print(traceback.format_exc(), file=sys.stderr) if reporter is None else reporter.say(traceback.format_exc())
-            errors.append(error)
-        # Training may have asked for more; analyses are a worker's business like everything else.
-        torch.set_num_threads(num_threads)
-    if errors:
-        raise errors[0]
 
 
 def attempt(
     folder: str | Path, *, wait_seconds: float = WAIT_SECONDS, on_pulse: Callable[[], None] | None = None
 ) -> int:
-    """:func:`run_job` on one thread, with its log, alone in its folder; what goes wrong is left in ``failure.json``.
+    """Do what ``job.json`` says, on one thread, with a log, alone in the folder; an error goes to ``failure.json``.
 
-    Where another process works there, it is waited for. ``on_pulse`` is called every second or so; a process that
-    watches itself is not the worker's own: what it prints and the number of its threads stay as they are.
+    If another process works in the folder, this one waits. ``on_pulse`` is called about every second and means that
+    this process is not a worker's own: its output and its number of threads stay as they are.
 
     Returns:
         The exit code: 0, that of the error, or 130 or 143 after a signal, which is no failure: the run is saved.
@@ -138,10 +91,19 @@ def attempt(
         if on_pulse is None:
             stack.enter_context(_redirected(log))
         try:
-            with SignalGuard(), _claimed(run, wait_seconds, log):
+            with SignalGuard():
+                stack.callback(_locked(run, wait_seconds, log))
                 (run.path / FAILURE).unlink(missing_ok=True)
                 run.write_json(run.path / STARTED, {"process": os.getpid(), "host": socket.gethostname()})
-                _run(run.path, log, on_pulse)
+                # Imported here, so that a signal or an error during the imports is dealt with too.
+                import torch
+
+                from maxsup.studies.execution.heartbeat import PulseReporter
+
+                stack.callback(torch.set_num_threads, torch.get_num_threads())
+                if on_pulse is None:
+                    torch.set_num_threads(1)
+                _run_job(run.path, PulseReporter(log, run.path, on_pulse))
         except Interruption as stop:
             print(stop, file=log)
             return stop.exit_code
@@ -157,18 +119,49 @@ def attempt(
     return 0
 
 
-def _run(folder: Path, log: TextIO, on_pulse: Callable[[], None] | None) -> None:
+def _run_job(folder: Path, reporter: PulseReporter) -> None:
+    """Train what ``job.json`` says, then make the analyses that are missing.
+
+    An analysis that fails does not stop the others; the first error is raised at the end.
+    """
     import torch
 
-    from maxsup.studies.execution.heartbeat import PulseReporter
+    from maxsup.core.config import parse_recipe
+    from maxsup.studies.imports import import_all
+    from maxsup.training import train
 
-    before = torch.get_num_threads()
-    if on_pulse is None:
-        torch.set_num_threads(1)
-    try:
-        run_job(folder, PulseReporter(log, folder, on_pulse))
-    finally:
-        torch.set_num_threads(before)
+    job, num_threads = read_json(folder / JOB), torch.get_num_threads()
+    import_all(job.get("imports", ()))
+    run = RunDir(folder)
+    runs = [folder / other for other in job.get("runs", ())]
+    if not runs and not run.summary.exists():
+        with as_written(folder / JOB):
+            recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
+        train(recipe, folder, name=name, reporter=reporter)
+
+    @lru_cache(maxsize=1)
+    def opened(weights: str, *overrides: str) -> list[RunOutputs]:
+        """The runs with data and model, which analyses share; one set of them, because data may be large."""
+        from maxsup.analysis.outputs import RunOutputs
+
+        return [RunOutputs(path, weights=weights, overrides=overrides) for path in runs or [folder]]
+
+    errors: list[Exception] = []
+    for request in _open_requests(folder, job):
+        if _is_analyzed(folder, request):  # meanwhile, under another name
+            continue
+        reporter.work_on(f"analysis {request['what']}")
+        try:
+            done = _analyzed(folder, request, opened)
+            for same in job["analyses"]:
+                if same | {"name": None} == request | {"name": None}:
+                    run.write_json(analysis_marker(folder, same), {"request": same, **done})
+        except Exception as error:
+            reporter.say(traceback.format_exc())
+            errors.append(error)
+        torch.set_num_threads(num_threads)  # training within an analysis may have changed it
+    if errors:
+        raise errors[0]
 
 
 def _open_requests(folder: Path, job: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -184,18 +177,17 @@ def _is_analyzed(folder: Path, request: Mapping[str, Any]) -> bool:
         return False
 
 
-def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) -> dict[str, Any]:
-    """Make an analysis of runs; gives what its marker says of it."""
+def _analyzed(folder: Path, request: Mapping[str, Any], opened: Callable[..., list[RunOutputs]]) -> dict[str, Any]:
+    """Analyse runs; gives the content of the marker."""
     from maxsup.analysis import analyze
     from maxsup.core.display import Display
 
     name, data = request["what"], request.get("data") or {}
+    overrides = (f"data.{key}={json.dumps(value)}" for key, value in data.items() if value not in (None, {}))
     done = analyze(
-        runs,
+        opened(request.get("weights") or "last", *overrides),
         [name],
         split=request.get("split") or "test",
-        weights=request.get("weights") or "last",
-        overrides=[f"data.{key}={json.dumps(value)}" for key, value in data.items() if value not in (None, {})],
         options={name: request.get("options") or {}},
         with_figures=False,
         progress=Display(),
@@ -204,16 +196,14 @@ def _analyzed(folder: Path, request: Mapping[str, Any], runs: Sequence[Path]) ->
     return {"files": [os.path.relpath(file.resolve(), base) for file in done.files], "skipped": done.skipped}
 
 
-@contextmanager
-def _claimed(run: RunDir, seconds: float, log: TextIO) -> Iterator[None]:
-    """Be the only worker of a run; wait for another one, since what it does need not be done again."""
-    # Beside the lock of training, which is let go of when analyses begin.
+def _locked(run: RunDir, seconds: float, log: TextIO) -> Callable[[], None]:
+    """Become the only worker of a run, after waiting for another one; gives the function that releases the folder."""
+    # Not the lock of training, which is released when analyses begin.
     place = RunDir(run.path / ".worker")
     end, is_told = time.monotonic() + seconds, False
     while True:
         try:
-            release = place.lock()
-            break
+            return place.lock()
         except MaxsupError as refusal:
             if time.monotonic() >= end:
                 raise
@@ -221,15 +211,11 @@ def _claimed(run: RunDir, seconds: float, log: TextIO) -> Iterator[None]:
                 print(f"waiting for at most {seconds:.0f} s: {refusal}", file=log)
             is_told = True
             time.sleep(_LOOK_SECONDS)
-    try:
-        yield
-    finally:
-        release()
 
 
 @contextmanager
 def _redirected(log: TextIO) -> Iterator[None]:
-    """All that this process prints goes to a file, also what libraries print past Python."""
+    """Send everything that this process prints to a file, also what libraries print past Python."""
     kept = {number: os.dup(number) for number in (1, 2)}
     _flush()
     for number in kept:
@@ -250,7 +236,7 @@ def _flush() -> None:
 
 
 def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
-    """Do jobs as their folders come in; a failure ends the process, so that the next job finds a fresh one."""
+    """Do jobs as their folders come in; a failure ends the process, so that the next job gets a fresh one."""
     folders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     is_busy = threading.Event()
 
@@ -260,16 +246,15 @@ def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
             folders.put(json.loads(line))
         folders.put(None)
         if is_busy.is_set():
-            # Whoever wanted the job is gone or wants to stop: save and leave.
+            # The launcher is gone or wants to stop: save and exit.
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(SAVE_SECONDS)
-            # This process hangs, and nobody else may be left to end it and the processes that load its data.
+            # This process hangs, and nobody else may be left to end it and its data loaders.
             os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=listen, daemon=True).start()
     while (folder := folders.get()) is not None:
-        code = attempt(folder)
-        if code:
+        if code := attempt(folder):
             return code
         is_busy.clear()
         answer("done")
@@ -292,5 +277,5 @@ def main(words: Sequence[str]) -> int:
 if __name__ == "__main__":
     _code = main(sys.argv[1:])
     _flush()
-    # All is written, and Python would spend seconds on taking torch apart.
+    # Everything is written, and Python would spend seconds on unloading torch.
     os._exit(_code)

@@ -1,7 +1,7 @@
-"""What runs need before they are made: GPU-hours, disk and data, reckoned from their recipes alone.
+"""What runs will need: GPU-hours, disk and data, estimated from their recipes alone.
 
-Operations of one forward pass are counted by torch on a model without storage. Training takes three times as many: one
-for the outputs, two for the gradients. How fast a GPU does them is an assumption, stated with the number.
+Torch counts the operations of one forward pass on a model without storage. Training takes three times as many: one for
+the outputs, two for the gradients. The speed of the GPU is an assumption, stated with the number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATIONS_PER_SECOND = 30e12
 _BACKWARD = 3
 _NUM_SPLITS = 3
 _FLOAT_BYTES = 4
-# Archives, in GB; what is missing here fits into memory or is your own.
+# Archives, in GB; data sets that are missing here fit into memory or are your own.
 _ARCHIVES = {
     "ade20k": 1.0, "cifar10": 0.2, "cifar100": 0.2, "cifar10_c": 2.9, "cifar10_lt": 0.2, "cub200": 1.2,
     "fashion_mnist": 0.1, "flowers102": 0.4, "food101": 5.0, "imagenet": 145.0, "pets": 0.8, "stanford_cars": 1.9,
@@ -37,10 +37,10 @@ _ARCHIVES = {
 class Cost:
     """What some runs need."""
 
-    gpu_hours: float  # of training, at OPERATIONS_PER_SECOND; of runs whose data is known
-    disk_gb: float  # checkpoints and outputs of all these runs
-    data: dict[str, float | None]  # GB of each data set to be fetched; None where that is not known
-    num_unknown: int  # runs that are not counted: the size of their data or network is not known
+    gpu_hours: float  # of training, at OPERATIONS_PER_SECOND
+    disk_gb: float  # checkpoints and outputs
+    data: dict[str, float | None]  # GB of each data set to be fetched; None if unknown
+    num_unknown: int  # runs that are not counted, because the size of their data or network is unknown
 
     def lines(self) -> list[str]:
         """The same in words."""
@@ -59,7 +59,7 @@ class Cost:
 
 
 def study_cost(study: Study, scale: ScaleName) -> Cost:
-    """What a study needs at a scale, with the data it asks for first, whether or not that is here."""
+    """What a study needs at a scale with its first choice of data, whether or not that is here."""
     runs = expand(study, scale, is_available=lambda choice: True)
     analyses = planned_analyses(study, scale, is_available=lambda choice: True)
     other = [analysis.data.name for analysis in analyses if analysis.data is not None]
@@ -68,7 +68,7 @@ def study_cost(study: Study, scale: ScaleName) -> Cost:
 
 
 def expected_cost(recipes: Iterable[Recipe], other_data: Iterable[str] = ()) -> Cost:
-    """GPU-hours, disk and data of runs with these recipes, and other data that only analyses need.
+    """GPU-hours, disk and data of runs with these recipes, and data that only analyses need.
 
     Example:
         >>> from maxsup.core.recipes import load_recipe
@@ -76,23 +76,18 @@ def expected_cost(recipes: Iterable[Recipe], other_data: Iterable[str] = ()) -> 
         >>> round(cost.gpu_hours), cost.data
         (26, {'imagenet': 145.0})
     """
-    seconds, size, num_unknown, names = 0.0, 0.0, 0, list[str]()
-    for recipe in recipes:
-        names.append(recipe.data.name)
-        one = _one(recipe.model_dump_json(exclude={"loss", "seed"}))
-        if one is None:
-            num_unknown += 1
-            continue
-        seconds += one[0]
-        size += one[1]
-    wanted = [name for name in dict.fromkeys([*names, *other_data]) if not DataChoice(name=name).is_embedded]
-    data = {name: _ARCHIVES.get(name) for name in wanted}
-    return Cost(seconds / 3600, size / 1e9, data, num_unknown)
+    recipes = list(recipes)
+    costs = [_run_cost(recipe.model_dump_json(exclude={"loss", "seed"})) for recipe in recipes]
+    known = [cost for cost in costs if cost is not None]
+    names = dict.fromkeys([*(recipe.data.name for recipe in recipes), *other_data])
+    data = {name: _ARCHIVES.get(name) for name in names if not DataChoice(name=name).is_embedded}
+    seconds, size = (sum((cost[side] for cost in known), 0.0) for side in (0, 1))
+    return Cost(seconds / 3600, size / 1e9, data, len(costs) - len(known))
 
 
 @lru_cache(maxsize=64)
-def _one(text: str) -> tuple[float, float] | None:
-    """Seconds and bytes of one run; None where its data or network says too little."""
+def _run_cost(text: str) -> tuple[float, float] | None:
+    """Seconds and bytes of one run; None if the size of its data or network is unknown."""
     from torch import device, zeros
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -123,7 +118,7 @@ def _one(text: str) -> tuple[float, float] | None:
 
 
 def _rounded(number: float) -> str:
-    """Two digits that count: more would promise too much.
+    """Two significant digits: more would promise too much.
 
     Example:
         >>> _rounded(1834.2), _rounded(0.0314)

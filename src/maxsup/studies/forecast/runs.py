@@ -1,4 +1,4 @@
-"""What is said of runs before they are made: how many, how long, which of them fail, and what the seeds can show."""
+"""What is known about runs before they are made: how many, how long, which will fail, and what the seeds can show."""
 
 from __future__ import annotations
 
@@ -29,13 +29,10 @@ Names = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Preview:
-    """What a few steps of each setting tell.
+    """What a few steps of each setting show."""
 
-    ``seconds`` are those of training all runs that can be made here, one after another; None where none can.
-    """
-
-    seconds: float | None
-    missing: Names  # runs by the sentence about their data, where that cannot be used
+    seconds: float | None  # of training all runs that can be made here, one after another; None if none can
+    missing: Names  # runs whose data cannot be used, by the sentence about it
     failing: Names  # runs that fail at their first step, by the sentence about it
     analyses: dict[str, str]  # what goes wrong with analyses, by their name
 
@@ -46,12 +43,12 @@ def preview(
     analyses: Mapping[str, Mapping[str, Any]] | None = None,
     is_elsewhere: bool = False,
 ) -> Preview:
-    """Make the first step of every loss, and every analysis, whose options are given by name, of a few images.
+    """Make the first step of every loss, and every analysis (options by name) of a few images.
 
-    Runs that are made elsewhere may have data there which this machine lacks.
+    Runs that are made elsewhere may have data there that this machine lacks.
 
     Raises:
-        Exception: What the first step raised, where no run can be made: there is nothing to begin with.
+        Exception: What the first step raised, if no run can be made.
     """
     seconds, missing, failing, errors = 0.0, Names(), Names(), list[Exception]()
     problems: dict[str, str] | None = None
@@ -65,12 +62,10 @@ def preview(
                     each = estimated_seconds(recipe, bundle)
                 else:
                     try_step(recipe, bundle)
-            except DataError as error:
+            except Exception as error:  # a run that cannot even begin does not stop the others
                 errors.append(error)
-                missing.setdefault(str(error), []).extend(names)
-            except Exception as error:  # a run that cannot even begin is not the end of the others
-                errors.append(error)
-                failing.setdefault(str(error) or type(error).__name__, []).extend(names)
+                refused = missing if isinstance(error, DataError) else failing
+                refused.setdefault(str(error) or type(error).__name__, []).extend(names)
             else:
                 seconds += len(names) * each
                 if problems is None:
@@ -84,9 +79,9 @@ def preview(
 def settled_overrides(
     recipe: str, overrides: Sequence[str], data_root: Path | None = None
 ) -> tuple[list[str], list[str]]:
-    """Overrides that also say what the recipe leaves to its data, and sentences about what was chosen.
+    """Overrides that also state what the recipe leaves to its data, and sentences about what was chosen.
 
-    All runs of a comparison then have it from their recipe, and a later one with the same words finds the same.
+    All runs of a comparison then have it from their recipe, and a later comparison with the same words gets the same.
     """
     place = [f"data.root={data_root.resolve()}"] if data_root else []
     base = load_recipe(recipe, [*overrides, *place])
@@ -99,16 +94,15 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     """How many runs there are, how many are done, and how long training the others may take.
 
     Raises:
-        Exception: Where no open run can be made, what its first step raised.
+        Exception: What the first step raised, if no missing run can be made.
     """
-    open_runs = folder.open_runs()
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
-    text = f"{len(folder.runs)} run{_s(len(folder.runs))} ({num_seeds} seed{_s(num_seeds)})"
+    open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
+    text = f"{_counted(len(folder.runs), 'run')} ({_counted(num_seeds, 'seed')})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
         return "\n".join([text, *folder.missing])
-    # One that fine-tunes by a recipe of its own is a training, not a few images.
+    # An analysis with a recipe of its own is a training, which a few images cannot try.
     tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
     found = preview(
         {name: run.recipe for name, run in open_runs.items()},
@@ -121,10 +115,9 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     else:
         time = duration(found.seconds / num_workers)
         text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
-    for sentence, names in found.missing.items():
-        text += f"\n{len(names)} of them cannot be trained here ({', '.join(names)}): {sentence}"
-    for sentence, names in found.failing.items():
-        text += f"\n{len(names)} of them will fail ({', '.join(names)}): {sentence}"
+    for what, refused in (("cannot be trained here", found.missing), ("will fail", found.failing)):
+        for sentence, names in refused.items():
+            text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"
     for analysis, sentence in found.analyses.items():
         text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
     return "\n".join([text, *folder.missing])
@@ -136,8 +129,8 @@ def power_text(folder: StudyFolder) -> str:
     if num_seeds < MIN_SEEDS:
         fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
         return (
-            f"{num_seeds} seed{_s(num_seeds)} cannot show a difference of any size: the smallest p that can come of "
-            f"it is above 0.05.{fix}"
+            f"{_counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
+            f"0.05.{fix}"
         )
     size = detectable_difference(1.0, num_seeds)
     return (
@@ -148,26 +141,25 @@ def power_text(folder: StudyFolder) -> str:
 
 
 def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launcher) -> str:
-    """One sentence on all runs of several studies that are open, each counted once however many share it."""
-    runs = {folder.folder(name): run.recipe for folder in folders for name, run in folder.open_runs().items()}
-    seen = preview({str(path): recipe for path, recipe in runs.items()}, is_elsewhere=True)
+    """One sentence on all missing runs of several studies; a run that studies share counts once."""
+    runs = {str(folder.folder(name)): run.recipe for folder in folders for name, run in folder.open_runs().items()}
+    seen = preview(runs, is_elsewhere=True)
     num_workers = launcher.num_workers or num_processors()
-    num_missing = sum(map(len, seen.missing.values()))
     text = f"{num_studies} studies need {len(runs)} more runs"
-    if num_missing:
-        text += f", of which {num_missing} lack their data"
+    if seen.missing:
+        text += f", of which {sum(map(len, seen.missing.values()))} lack their data"
     if seen.seconds:
         text += f"; about {duration(seen.seconds / num_workers)} of training with {num_workers} at a time"
     return f"{text}, analyses and runs with tuned strengths not counted"
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
-    """Names of runs that differ in the seed alone, in lists of those that differ in the loss besides."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Names of runs, grouped by everything but loss and seed, then by loss."""
+    found: dict[str, Names] = {}
     for name, recipe in recipes.items():
         losses = found.setdefault(recipe.model_dump_json(exclude={"loss", "seed"}), {})
         losses.setdefault(recipe.loss.model_dump_json(), []).append(name)
@@ -175,7 +167,7 @@ def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
 
 
 def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Sentences of analyses that raise after one step on a few images."""
+    """Errors of analyses that raise after one step on a few images."""
     if not analyses or bundle.is_dense:
         return {}
     few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
@@ -197,9 +189,8 @@ def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str,
 
 def _few(split: Split) -> Split:
     """Some images of some classes."""
-    labels: Sequence[int] = split.labels.tolist()
     kept, counts = [], dict[int, int]()
-    for index, label in enumerate(labels):
+    for index, label in enumerate(split.labels.tolist()):
         if len(counts) < _NUM_CLASSES or label in counts:
             counts[label] = counts.get(label, 0) + 1
             if counts[label] <= _PER_CLASS:

@@ -1,14 +1,14 @@
 """Paired statistics: what a number of seeds can and cannot show about losses trained with the same seeds.
 
 Seed for seed, every loss gets the same data order and the same initial weights, so the difference to a baseline is
-taken within each seed. Three things are said of the differences:
+taken within each seed. Each comparison reports
 
-- Student's 95 % interval of their mean;
-- p of the exact sign-flip test, which assumes nothing but that equal losses give differences symmetric about 0;
-- on request, whether they are equivalent within a margin (two one-sided t tests).
+- Student's 95 % interval of the mean difference;
+- p of the exact sign-flip test, which assumes only that equal losses give differences symmetric about 0;
+- on request, whether the losses are equivalent within a margin (two one-sided t tests).
 
-**When a result is bold.** At least 6 seeds, and the interval excludes 0. The interval keeps its promise where seeds are
-few: over 20,000 simulated comparisons it covered the true mean in this share of cases.
+**When a result is bold.** At least 6 seeds, and the interval excludes 0. The interval holds its level even for few
+seeds: over 20,000 simulated comparisons it covered the true mean in this share of cases.
 
 =====================  ======  ======  ======  ======  ======
 differences, seeds          4       6       8      10      12
@@ -19,35 +19,42 @@ skewed (exponential)   88.1 %  88.8 %  89.7 %  89.8 %  90.5 %
 =====================  ======  ======  ======  ======  ======
 
 A bootstrap (BCa) covers 85.5 % at 6 seeds of normal differences. The interval that inverts the sign-flip test covers
-96.9 % there, but is infinite below 6 seeds, and does no better where differences are skewed (93.4 % at 6 seeds, 90.2 %
-at 10). Differences of runs that share all but the loss are seldom skewed; p, which stands beside the interval, and the
-single differences in the report show where they are. ``tests/unit/studies/statistics/test_paired.py`` simulates it.
+96.9 % there, but it is infinite below 6 seeds and no better where differences are skewed (93.4 % at 6 seeds, 90.2 % at
+10). Differences of runs that share everything but the loss are seldom skewed; p and the single differences in the
+report show where they are. ``tests/unit/studies/statistics/test_paired.py`` simulates this.
 
-**Several losses.** Holm's correction is printed beside each p and does not decide what is bold, because it cannot be
-passed at 6 seeds: the smallest p there is 2/64 = 0.031, and two comparisons double it. ``seeds_needed`` says how many
+**Several losses.** Holm's correction is printed beside each p and does not decide what is bold, because no result can
+pass it at 6 seeds: the smallest p there is 2/64 = 0.031, and two comparisons double it. ``seeds_needed`` says how many
 seeds a corrected claim takes; the sentences under a table say which findings hold after correction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.metrics.facts import DIRECTIONS, Direction
 from maxsup.studies.statistics.power import LEVEL, MIN_SEEDS
-from maxsup.studies.statistics.sign_flips import sign_flip_p_values
+
+# Up to this many seeds every sign flip is made, so that p is exact; beyond, flips are drawn with a fixed seed.
+_MAX_EXACT_FLIPS = 16
+_NUM_FLIPS, _FLIP_SEED = 100_000, 20250
+# Sums of the same numbers in another order differ in the last bits; this share of their size counts as equal.
+_TIE = 1e-12
 
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """A loss against a baseline over paired seeds; every number is nan where it does not exist.
+    """A loss against a baseline over paired seeds; numbers that do not exist are nan.
 
     ``mean`` and ``std`` are over all finite values of the loss; everything else is over the ``num_pairs`` seeds for
     which both values are finite.
@@ -70,13 +77,13 @@ class PairedComparison:
 
     @property
     def num_pairs(self) -> int:
-        """Seeds for which both values are there."""
+        """Seeds with both values."""
         return len(self.differences)
 
     @property
     def std_difference(self) -> float:
         """Spread of the paired differences: what decides how much a number of seeds can show."""
-        return _std(self.differences)
+        return spread(self.differences)[1]
 
     @property
     def excludes_zero(self) -> bool:
@@ -90,12 +97,12 @@ class PairedComparison:
 
     @property
     def holds_after_correction(self) -> bool:
-        """Whether the difference is conclusive, and its exact p small enough for all comparisons of its table."""
+        """Whether the difference is conclusive and its corrected p is small enough."""
         return self.is_conclusive and self.adjusted_p <= LEVEL
 
     @property
     def is_better(self) -> bool:
-        """Whether the mean difference is in the wanted direction; False where none is wanted."""
+        """Whether the mean difference is in the wanted direction; False if no direction is wanted."""
         sign = {"higher": 1, "lower": -1, "none": 0}[self.direction]
         return sign * self.mean_difference > 0
 
@@ -105,7 +112,7 @@ class PairedComparison:
         return self.equivalence_p <= LEVEL
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, None in the place of nan."""
+        """Plain values for JSON, None instead of nan."""
         facts = ("num_pairs", "std_difference", "is_conclusive", "holds_after_correction", "is_equivalent")
         values = {**asdict(self), **{fact: getattr(self, fact) for fact in facts}}
         values["differences"] = list(self.differences)
@@ -113,19 +120,15 @@ class PairedComparison:
 
 
 def paired_comparison(
-    values: Sequence[float],
-    baseline: Sequence[float],
-    *,
-    direction: Direction = "higher",
-    margin: float | None = None,
+    values: Sequence[float], baseline: Sequence[float], *, direction: Direction = "higher", margin: float | None = None
 ) -> PairedComparison:
     """Compare a loss with a baseline, seed by seed.
 
     Args:
-        values: One number a seed; nan (or infinity) for a run that failed. Its pair is left out and counted.
+        values: One number per seed; nan or infinity for a run that failed. Its pair is left out and counted.
         baseline: The baseline's numbers, same seeds in the same order.
         direction: Which numbers are good: ``"higher"``, ``"lower"`` or ``"none"``.
-        margin: Differences smaller than this do not matter; given one, equivalence is tested.
+        margin: Differences smaller than this do not matter; if given, equivalence is tested.
 
     Example:
         >>> found = paired_comparison([3.0, 2.5, 3.5, 4.0, 3.0, 3.2], [2.0, 2.0, 2.1, 2.5, 1.9, 2.2])
@@ -137,32 +140,31 @@ def paired_comparison(
     check_choice("direction", direction, DIRECTIONS)
     if len(values) != len(baseline):
         raise ValueError(
-            f"values must be one a seed of the baseline; got {len(values)} and {len(baseline)}. "
+            f"values must have one number for each seed of the baseline; got {len(values)} and {len(baseline)}. "
             "Put nan where a run is missing."
         )
     if margin is not None and not 0 < margin < math.inf:
         raise ValueError(f"margin must be above 0; got {margin!r}. Leave it out to test no equivalence.")
-    own, other = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
-    is_pair = np.isfinite(own) & np.isfinite(other)
-    differences = (own - other)[is_pair]
-    num = len(differences)
-    low, high = student_interval(differences.tolist())
-    p_value = float(sign_flip_p_values(differences[None])[0]) if num else math.nan
+    pairs = [(float(own), float(other)) for own, other in zip(values, baseline, strict=True)]
+    differences = [own - other for own, other in pairs if math.isfinite(own) and math.isfinite(other)]
+    p_value = _sign_flip_p(differences) if differences else math.nan
+    low, high = student_interval(differences)
+    (mean, std), (baseline_mean, baseline_std) = (spread(pair[side] for pair in pairs) for side in (0, 1))
     return PairedComparison(
-        mean=_mean(own[np.isfinite(own)].tolist()),
-        std=_std(own[np.isfinite(own)].tolist()),
-        baseline_mean=_mean(other[np.isfinite(other)].tolist()),
-        baseline_std=_std(other[np.isfinite(other)].tolist()),
-        differences=tuple(differences.tolist()),
-        mean_difference=_mean(differences.tolist()),
+        mean=mean,
+        std=std,
+        baseline_mean=baseline_mean,
+        baseline_std=baseline_std,
+        differences=tuple(differences),
+        mean_difference=spread(differences)[0],
         low=low,
         high=high,
         p_value=p_value,
         adjusted_p=p_value,
         direction=direction,
-        num_missing=len(values) - num,
+        num_missing=len(values) - len(differences),
         margin=margin,
-        equivalence_p=math.nan if margin is None else _equivalence_p(differences.tolist(), margin),
+        equivalence_p=math.nan if margin is None else _equivalence_p(differences, margin),
     )
 
 
@@ -175,11 +177,7 @@ def compare_losses(
 ) -> dict[str, PairedComparison]:
     """Every other loss against the baseline, with p adjusted by Holm over these comparisons.
 
-    Args:
-        values: Per-seed numbers of each loss, same seeds in the same order.
-        baseline: Name of the loss to compare with.
-        direction: Which numbers are good.
-        margin: As in :func:`paired_comparison`.
+    ``values`` has the numbers of each loss, one per seed; the other arguments are those of :func:`paired_comparison`.
 
     Example:
         >>> seeds = {"ce": [1.0] * 6, "ls": [2.0, 2.1, 2.2, 2.0, 2.3, 2.1], "maxsup": [2.5, 2.6, 2.4, 2.5, 2.7, 2.4]}
@@ -195,18 +193,11 @@ def compare_losses(
         if name != baseline
     }
     adjusted = holm([comparison.p_value for comparison in found.values()])
-    return {
-        name: replace(comparison, adjusted_p=p) for (name, comparison), p in zip(found.items(), adjusted, strict=True)
-    }
+    return {name: replace(found[name], adjusted_p=p) for name, p in zip(found, adjusted, strict=True)}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted by Holm's step-down method, in the order given; nan stays nan and does not count.
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03])
-        [0.03, 0.06, 0.06]
-    """
+    """P-values adjusted by Holm's step-down method, in the order given; nan stays nan and does not count."""
     order = sorted((index for index, p in enumerate(p_values) if not math.isnan(p)), key=lambda index: p_values[index])
     adjusted, running = [math.nan] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -215,20 +206,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def student_interval(differences: Sequence[float], level: float = 1 - LEVEL) -> tuple[float, float]:
-    """Student's interval of the mean; nan below two differences, without width where all are equal.
+def spread(values: Iterable[float]) -> tuple[float, float]:
+    """Mean and standard deviation (n - 1 in the denominator) of the finite values; nan where there are too few."""
+    numbers = [value for value in values if math.isfinite(value)]
+    return fmean(numbers) if numbers else math.nan, stdev(numbers) if len(numbers) > 1 else math.nan
 
-    Example:
-        >>> [round(end, 2) for end in student_interval([1.0, 2.0, 3.0, 4.0, 5.0, 9.0])]
-        [1.03, 6.97]
-    """
+
+def student_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Student's 95 % interval of the mean; nan below two differences, without width where all are equal."""
     from scipy.special import stdtrit
 
     if len(differences) < 2:
         return math.nan, math.nan
-    freedom = len(differences) - 1
-    half = float(stdtrit(freedom, (1 + level) / 2)) * _std(differences) / math.sqrt(freedom + 1)
-    return _mean(differences) - half, _mean(differences) + half
+    mean, std = spread(differences)
+    half = float(stdtrit(len(differences) - 1, 1 - LEVEL / 2)) * std / math.sqrt(len(differences))
+    return mean - half, mean + half
 
 
 def _equivalence_p(differences: Sequence[float], margin: float) -> float:
@@ -237,17 +229,32 @@ def _equivalence_p(differences: Sequence[float], margin: float) -> float:
 
     if len(differences) < 2:
         return math.nan
-    room = margin - abs(_mean(differences))
-    error = _std(differences) / math.sqrt(len(differences))
+    mean, std = spread(differences)
+    room, error = margin - abs(mean), std / math.sqrt(len(differences))
     if error == 0:
         return 0.0 if room > 0 else 1.0
     return float(stdtr(len(differences) - 1, -room / error))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else math.nan
+def _sign_flip_p(differences: Sequence[float]) -> float:
+    """Two-sided p: the share of sign flips whose mean is at least as far from 0 as the observed one.
+
+    Two losses that are equal in distribution give differences symmetric about 0, whatever that distribution is, so p is
+    at most a level with at most that probability.
+    """
+    row = np.asarray(differences)
+    signs = _signs(len(row))
+    is_as_far = np.abs(signs @ row) >= abs(row.sum()) - _TIE * np.abs(row).sum()
+    if len(row) <= _MAX_EXACT_FLIPS:
+        return float(is_as_far.mean())
+    # Of drawn flips the observed one counts as one, so that p is never 0.
+    return float((1 + is_as_far.sum()) / (1 + len(signs)))
 
 
-def _std(values: Sequence[float]) -> float:
-    """With n - 1 in the denominator, and exactly 0 for equal values."""
-    return stdev(values) if len(values) > 1 else math.nan
+@lru_cache(maxsize=4)
+def _signs(num_seeds: int) -> NDArray[np.float64]:
+    """All sign patterns that keep the first sign (the others mirror them at equal distance); drawn if too many."""
+    if num_seeds > _MAX_EXACT_FLIPS:
+        return np.random.default_rng(_FLIP_SEED).choice([-1.0, 1.0], size=(_NUM_FLIPS, num_seeds))
+    bits = (np.arange(2 ** (num_seeds - 1))[:, None] >> np.arange(num_seeds - 1)) & 1
+    return np.concatenate([np.ones((len(bits), 1)), 1.0 - 2.0 * bits], axis=1)

@@ -1,7 +1,7 @@
 """What a number of seeds can show, known before anything is trained.
 
-The rule that prints a result bold (see ``statistics``) is a t test of the paired differences. It finds a true
-difference of the following size, in standard deviations of normally distributed differences, in 80 % of cases.
+The rule that prints a result bold (see ``paired``) is a t test of the paired differences. In 80 % of cases it finds a
+true difference of this size, in standard deviations of normally distributed differences.
 
 ======  ====  ====  ====  ====  ====  ====  ====
 seeds      6     7     8     9    10    12    16
@@ -31,7 +31,7 @@ def smallest_p_value(num_seeds: int) -> float:
 
 
 def seeds_needed(num_comparisons: int = 1) -> int:
-    """The fewest seeds for which one of so many comparisons can pass 0.05 after Holm's correction.
+    """The fewest seeds with which one of so many comparisons can pass 0.05 after Holm's correction.
 
     Example:
         >>> seeds_needed(1), seeds_needed(2), seeds_needed(5)
@@ -39,7 +39,7 @@ def seeds_needed(num_comparisons: int = 1) -> int:
     """
     if num_comparisons < 1:
         raise ValueError(
-            f"num_comparisons must be at least 1; got {num_comparisons!r}. Count losses less the baseline."
+            f"num_comparisons must be at least 1; got {num_comparisons!r}. Count the losses without the baseline."
         )
     return math.ceil(1 + math.log2(num_comparisons / LEVEL))
 
@@ -47,9 +47,7 @@ def seeds_needed(num_comparisons: int = 1) -> int:
 def detectable_difference(std_difference: float, num_seeds: int) -> float:
     """The true difference that so many seeds find (print bold) in 80 % of cases; infinite below 6 seeds.
 
-    Args:
-        std_difference: Standard deviation of the paired differences.
-        num_seeds: How many seeds there are or will be.
+    ``std_difference`` is the standard deviation of the paired differences.
 
     Example:
         >>> round(detectable_difference(0.5, 6), 3), detectable_difference(0.5, 5)

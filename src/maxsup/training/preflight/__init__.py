@@ -1,1 +1,1 @@
-"""What can be said of a run before it is made."""
+"""Checks, defaults and estimates before a run."""

@@ -1,4 +1,4 @@
-"""Looking a recipe and its data over before anything is spent on them."""
+"""Checks of a recipe and its data before training."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from maxsup.training.preflight.defaults import MAX_SIDE, network_for
 
 
 def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
-    """Facts of a recipe whose names and options all exist; raises otherwise. No data is read, no weights are fetched.
+    """Facts of a recipe; raises if a name or option does not exist. No data is read and no weights are fetched.
 
-    ``data_missing_at`` is where its data was looked for in vain, and empty where it is found or drawn. ``num_classes``
-    matters to the number of parameters alone.
+    ``data_missing_at`` lists the places that lack its data, and is empty if the data is found or generated.
+    ``num_classes`` only matters for the number of parameters.
 
     Example:
         >>> check_recipe(Recipe())["loss"]
@@ -34,18 +34,15 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     check_teacher(recipe.teacher, recipe.loss.name, criterion.needs)
     kind = recipe.data.name.partition(":")[0]
     DATASETS.check_options(kind, recipe.data.options)
-    if recipe.iterations is not None and recipe.schedule.warmup_iterations > recipe.iterations:
-        raise ValueError(
-            f"schedule.warmup_iterations must be at most iterations={recipe.iterations}; got "
-            f"{recipe.schedule.warmup_iterations}. The learning rate would never reach its peak."
-        )
-    if recipe.schedule.warmup_epochs > recipe.epochs:
-        raise ValueError(
-            f"schedule.warmup_epochs must be at most epochs={recipe.epochs}; got {recipe.schedule.warmup_epochs:g}. "
-            "The learning rate would never reach its peak."
-        )
+    for unit in ("iterations", "epochs"):
+        total, warmup = getattr(recipe, unit), getattr(recipe.schedule, f"warmup_{unit}")
+        if total is not None and warmup > total:
+            raise ValueError(
+                f"schedule.warmup_{unit} must be at most {unit}={total}; got {warmup:g}. The learning rate would never "
+                "reach its peak."
+            )
     is_dense = DATASETS.facts(kind).get("task") == "masks"
-    if kind != "folder":  # either
+    if kind != "folder":  # which may hold images of either kind
         check_task(recipe.model, is_dense=is_dense)
     if recipe.model.name in SEGMENTERS:
         check_dense(recipe.augment, recipe.data.image_size, is_training=True)
@@ -53,10 +50,10 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
     else:
         check_not_dense(recipe.dense)
         check_effective(recipe.augment, is_training=True)
-    # What the data would choose is not known without it; the network for photographs stands for all.
+    # Without the data its choice is not known; the network for photographs stands for all.
     name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
     with torch.device("meta"):
-        # The number of channels comes from the data; any will do to see that the model can be built.
+        # The data decides the number of channels; any number shows that the model can be built.
         model = create_network(
             name,
             num_classes,
@@ -77,15 +74,18 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
 
 
 def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
-    """What is in the data of a recipe: images of each split and class, and what opening its files found.
-
-    Raises:
-        DataError: Where more files are unreadable than the recipe tolerates.
-    """
+    """Images of each split and class, and a survey of the files; raises if too many files are unreadable."""
     splits = {"train": bundle.train, "val": bundle.val, "test": bundle.test}
     found = survey(bundle)
     num_bad, tolerance = len(found.unreadable), recipe.data.tolerance
-    facts = {
+    if num_bad > tolerance * found.num_opened:
+        path, reason = next(iter(found.unreadable.items()))
+        raise DataError(
+            f"{num_bad} of {found.num_opened:,} files cannot be read, the first {path} ({reason}), and "
+            f"data.tolerance={tolerance:g} allows {int(tolerance * found.num_opened)}. Repair or remove them, or raise "
+            "data.tolerance."
+        )
+    return {
         "num_classes": bundle.num_classes,
         "splits": {name: _counts(split, bundle.class_names) for name, split in splits.items()},
         "notes": list(bundle.notes),
@@ -98,24 +98,13 @@ def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
         "unreadable": found.unreadable,
         "duplicates": [list(pair) for pair in found.duplicates],
     }
-    if num_bad > tolerance * found.num_opened:
-        path, reason = next(iter(found.unreadable.items()))
-        raise DataError(
-            f"{num_bad} of {found.num_opened:,} files cannot be read, the first {path} ({reason}), and "
-            f"data.tolerance={tolerance:g} allows {int(tolerance * found.num_opened)}. Repair or remove them, or raise "
-            "data.tolerance."
-        )
-    return facts
 
 
 def _counts(split: Split, class_names: tuple[str, ...]) -> dict[str, Any]:
-    """Images in all, and of the classes with the fewest and the most."""
+    """The number of images, and those of the classes with the fewest and the most."""
     if isinstance(split, MaskSplit) or not len(split):
         return {"images": len(split)}
     counts = torch.bincount(split.labels, minlength=len(class_names))
-    fewest, most = int(counts.argmin()), int(counts.argmax())
-    return {
-        "images": len(split),
-        "fewest": {"class": class_names[fewest], "images": int(counts[fewest])},
-        "most": {"class": class_names[most], "images": int(counts[most])},
-    }
+    extremes = {"fewest": int(counts.argmin()), "most": int(counts.argmax())}
+    classes = {key: {"class": class_names[at], "images": int(counts[at])} for key, at in extremes.items()}
+    return {"images": len(split), **classes}

@@ -1,4 +1,4 @@
-"""A contact sheet: images as they are in files, as training sees them, and as evaluation does."""
+"""A contact sheet: images as stored, as training sees them, and as evaluation sees them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
 
 
 def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
-    """Save a picture with one row for each of some training images: the file, draws of the augmentation, evaluation."""
+    """Save a picture with a row for each of some training images: stored, augmented several times, evaluated."""
     from PIL import Image, ImageDraw
 
     if path.suffix.lower() != ".png":
@@ -36,7 +36,7 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
             "data": recipe.data.model_copy(update={"num_workers": 0, "tolerance": 1.0, "drop_last": False}),
         }
     )
-    rounds = [_seen(alone, bundle, split, epoch) for epoch in range(_NUM_DRAWS)] + [_seen(alone, bundle, split, None)]
+    rounds = [_seen(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
     titles = ["file", *["training"] * _NUM_DRAWS, "evaluation"]
     width, height = _NAME + len(titles) * (_CELL + _GAP), _HEAD + len(split) * (_CELL + _GAP)
     sheet = Image.new("RGB", (width, height), "white")
@@ -60,7 +60,7 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
 
 
 def _chosen(split: MemorySplit | FileSplit) -> Tensor:
-    """Indices of some images, of as many classes as there is room for."""
+    """Indices of some images, from as many classes as possible."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     labels = split.labels[order].tolist()
     rank = {index: labels[:index].count(labels[index]) for index in range(min(len(labels), 50 * _NUM_IMAGES))}
@@ -69,12 +69,12 @@ def _chosen(split: MemorySplit | FileSplit) -> Tensor:
 
 
 def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, epoch: int | None) -> dict[int, Any]:
-    """What the network gets, by place in the split; augmented as in an epoch, or as in evaluation."""
+    """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
     mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (bundle.mean, bundle.std))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the sheet itself says what could not be read
+        warnings.simplefilter("ignore")  # the sheet itself shows which images could not be read
         batches = list(pipeline.epoch(epoch or 0))
     for batch in batches:
         pixels = ((batch.images * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
@@ -100,7 +100,7 @@ def _picture(pixels: Tensor) -> Any:
 
 
 def _scaled(image: Any) -> Any:
-    """The image in a cell, its proportions kept; small ones in visible pixels."""
+    """The image scaled to a cell with its proportions; small ones show their pixels."""
     from PIL import Image
 
     factor = _CELL / max(image.size)

@@ -1,7 +1,7 @@
-"""What a recipe leaves to the data: image size, network, weights, and the split of a folder that has none.
+"""Settings that a recipe leaves to the data: image size, network, weights, and the split of a folder without one.
 
-The size is that of the files: the median of their shorter sides, as it is up to 64 pixels, above that a multiple of 32
-and at most 224. Thumbnails get a network of their own size, photographs a ResNet, and more images a larger one.
+The size is the median of the shorter sides of the files: unchanged up to 64 pixels, above that a multiple of 32 and at
+most 224. Thumbnails get a network for their size, photographs a ResNet, and more images a larger network.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from statistics import median
 from maxsup.core.config import AUTO, Recipe
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
-from maxsup.data import DataBundle, FileSplit
+from maxsup.data import FileSplit
 from maxsup.data.survey import shorter_sides
 from maxsup.models import MODELS
-from maxsup.models.libraries.published import has_weights_here
+from maxsup.models.libraries.pretrained import has_weights_here
 from maxsup.training.builders import build_data
 
 MAX_SIDE = 224
@@ -24,12 +24,9 @@ _MANY_THUMBNAILS, _MANY_PHOTOS = 10_000, 50_000
 
 
 def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
-    """The recipe with everything settled that it leaves to its data, and sentences that say what was chosen.
+    """The recipe with all settings that it leaves to the data, and sentences that say what was chosen.
 
-    A recipe that leaves nothing open comes back as it is, and its data is not looked at unless it is a folder.
-
-    Raises:
-        DataError: Where the data is not there or cannot be used.
+    A recipe that leaves nothing open is returned as it is, and only a folder of data is looked at.
     """
     model, data = recipe.model, recipe.data
     is_folder = data.name.partition(":")[0] == "folder"
@@ -44,10 +41,15 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
         words.append(f"images of {size} pixels (shorter sides of the files: {seen})")
     name, weights = model.name, model.pretrained
     if name == AUTO:
-        name = network_for(size or _side(bundle), len(bundle.train))
+        name = network_for(size or (bundle.image_shape or (0, MAX_SIDE))[1], len(bundle.train))
     if weights == AUTO:
         weights = has_weights_here(name)
-        words.append(f"{name} with published weights" if weights else _scratch(name))
+        own, foreign = (
+            "; another network with model.name=NAME",
+            ": no published weights here; give model.pretrained=FILE",
+        )
+        scratch = f"{name} from scratch{own if name in MODELS else foreign}"
+        words.append(f"{name} with published weights" if weights else scratch)
     elif model.name == AUTO:
         words.append(name)
     settled = recipe.model_copy(
@@ -60,7 +62,7 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
 
 
 def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
-    """The recipe with what it leaves to the data as the run has it."""
+    """The recipe with the settings that it leaves to the data taken from the run."""
     stored = run_recipe(run)
     data, model = recipe.data, recipe.model
     size, options = data.image_size or stored.data.image_size, {**stored.data.options, **data.options}
@@ -74,7 +76,7 @@ def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
 
 
 def size_for(sides: list[int]) -> int:
-    """The image size that fits files with these shorter sides.
+    """The image size for files with these shorter sides.
 
     Example:
         >>> size_for([32, 32]), size_for([28]), size_for([500, 375, 140]), size_for([3000]), size_for([1])
@@ -89,7 +91,7 @@ def size_for(sides: list[int]) -> int:
 
 
 def network_for(side: int, num_images: int) -> str:
-    """A network for so many images of this size.
+    """A network for ``num_images`` images of this size.
 
     Example:
         >>> network_for(32, 2_000), network_for(32, 50_000), network_for(224, 4_000), network_for(224, 10**6)
@@ -98,13 +100,3 @@ def network_for(side: int, num_images: int) -> str:
     if side <= _THUMBNAIL:
         return "small_cnn" if num_images < _MANY_THUMBNAILS else "resnet20"
     return "resnet18" if num_images < _MANY_PHOTOS else "resnet50"
-
-
-def _scratch(name: str) -> str:
-    if name in MODELS:
-        return f"{name} from scratch; another network with model.name=NAME"
-    return f"{name} from scratch: no published weights here; give model.pretrained=FILE"
-
-
-def _side(bundle: DataBundle) -> int:
-    return bundle.image_shape[1] if bundle.image_shape else MAX_SIDE

@@ -1,4 +1,4 @@
-"""What a few steps of a run tell before it is made: that it can be made at all, and how long it will take."""
+"""A few steps of a run in advance: they show that it can be trained, and how long it will take."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from maxsup.training.processes import create_accelerator
 from maxsup.training.progress import Reporter
 from maxsup.training.state.snapshot import save
 
-_NUM_FIRST = 2
+_NUM_FIRST, _NUM_STEPS = 2, 8
 
 
 @contextmanager
 def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trainer]:
-    """A trainer that leaves nothing on disk; ``bundle`` is the data where that is loaded already."""
+    """A trainer that leaves nothing on disk; ``bundle`` is the data if it is loaded already."""
     bundle = bundle or build_data(recipe)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
@@ -38,14 +38,14 @@ def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trai
         yield trainer
 
 
-def estimated_seconds(recipe: Recipe, bundle: DataBundle | None = None, num_steps: int = 8) -> float:
-    """Seconds that all epochs of a recipe will take in one process, validation left out.
+def estimated_seconds(recipe: Recipe, bundle: DataBundle) -> float:
+    """Seconds that all epochs of a recipe will take in one process, without validation.
 
-    The first steps, which allocate and compile, are not counted unless there are no others.
+    The first steps, which allocate and compile, only count if there are no others.
     """
     with rehearsal(recipe, bundle) as trainer:
         times = [time.perf_counter()]
-        for _ in islice(trainer.train_epoch(), _NUM_FIRST + num_steps):
+        for _ in islice(trainer.train_epoch(), _NUM_FIRST + _NUM_STEPS):
             times.append(time.perf_counter())
     counted = times[_NUM_FIRST:] if len(times) > _NUM_FIRST + 1 else times
     each = (counted[-1] - counted[0]) / max(len(counted) - 1, 1)
@@ -55,17 +55,15 @@ def estimated_seconds(recipe: Recipe, bundle: DataBundle | None = None, num_step
 def try_step(recipe: Recipe, bundle: DataBundle | None = None) -> float:
     """The mean loss of the first step, through data, model, loss and optimiser; raises what training would raise."""
     with rehearsal(recipe, bundle) as trainer:
-        for _ in islice(trainer.train_epoch(), 1):
-            pass
+        next(trainer.train_epoch(), None)
         return trainer.meter.means()["loss"]
 
 
 @contextmanager
 def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
-    """The run directory and the model after one step, as analyses want them; nothing is left on disk."""
+    """The run directory and the model after one step, for analyses; nothing is left on disk."""
     with rehearsal(recipe, bundle) as trainer:
-        for _ in islice(trainer.train_epoch(), 1):
-            pass
+        next(trainer.train_epoch(), None)
         trainer.run.write_text(trainer.run.config, yaml.safe_dump(recipe.model_dump(mode="json")))
         save(trainer)
         model = trainer.evaluated_model.eval()

@@ -1,1 +1,1 @@
-"""The state of training, saved and brought back."""
+"""The state of training, saved and restored."""

@@ -1,6 +1,6 @@
 """The state of training as safetensors and JSON, and back, to the last bit.
 
-Tensors of every part live under the part's name in one flat mapping; numbers go to JSON. Nothing is pickled.
+One flat mapping holds the tensors of every part, prefixed with its name; numbers go to JSON. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = 1
 
 
 def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, bytes]:
-    """The three files of a checkpoint by name: what evaluation uses, what else training goes on from, and numbers."""
+    """The files of a checkpoint by name: evaluated weights, the other tensors that training needs, and numbers."""
     return {
         "model.safetensors": tensor_bytes(weights),
         "state.safetensors": tensor_bytes(tensors),
@@ -63,7 +63,7 @@ def read_tensors(path: Path) -> Tensors:
 
     _checked(path)
     try:
-        # The library takes names in UTF-8 alone.
+        # The library only takes names in UTF-8.
         tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
     except (OSError, SafetensorError) as error:
         raise StorageError(
@@ -73,23 +73,18 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same tensors under longer names.
-
-    Example:
-        >>> list(with_prefix("ema", {"weight": torch.zeros(1)}))
-        ['ema/weight']
-    """
+    """The same tensors under the names ``prefix/name``."""
     return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
 
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The tensors under a prefix, without it."""
+    """The tensors named ``prefix/name``, under ``name``."""
     start = f"{prefix}/"
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def optimizer_tensors(optimizer: Optimizer) -> Tensors:
-    """What the optimiser remembers of every parameter; rates and decays are functions of the recipe and not kept."""
+    """The optimiser's state of every parameter; rates and decays follow from the recipe and are not saved."""
     return {
         f"{index}/{key}": value
         for index, memory in optimizer.state_dict()["state"].items()
@@ -99,7 +94,7 @@ def optimizer_tensors(optimizer: Optimizer) -> Tensors:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give the optimiser its memory back, in the memory format of its parameters, which fused kernels rely on."""
+    """Restore the optimiser's state in the memory format of its parameters, which fused kernels rely on."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     memories: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -115,7 +110,7 @@ def _checked(path: Path) -> Path:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
-    """Load all weights; one that is missing, extra or of another shape is an error that names it."""
+    """Load all weights; raises for the first one that is missing, unknown or of another shape."""
     try:
         model.load_state_dict(weights, strict=True)
     except RuntimeError as error:

@@ -1,8 +1,8 @@
-"""Saving a trainer and bringing it back, so that going on is bit-equal to never having stopped.
+"""Saving and restoring a trainer, so that a resumed run is bit-equal to an uninterrupted one.
 
 Learning rate, alpha, random numbers and data order are functions of the position; weights, optimiser, moving average,
 the state of the loss and the running sums are saved. Each process keeps its own sums until the epoch ends, so a
-checkpoint inside an epoch has one set a process. The teacher is the best checkpoint itself.
+checkpoint inside an epoch has one set per process. The teacher is the best checkpoint itself.
 """
 
 from __future__ import annotations
@@ -10,31 +10,34 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
+from accelerate.utils import gather_object
+from torch import nn
+
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import as_written, read_json_lines
 from maxsup.training.loop import Position, Trainer
-from maxsup.training.meter import EpochMeter
+from maxsup.training.progress import EpochMeter
 from maxsup.training.state import checkpoint
 
 
 def save(trainer: Trainer, *, is_best: bool = False) -> None:
-    """Write a checkpoint of the trainer as it is; every process must call it, the main one writes."""
+    """Write a checkpoint of the trainer; every process must call it, and the main one writes."""
     with trainer.clock.phase("checkpoint"):
-        shares = trainer.processes.gathered((_process_tensors(trainer), asdict(trainer.meter)))
+        own = {name: tensor.cpu() for name, tensor in _process_tensors(trainer).items()}
+        shares = gather_object([(own, asdict(trainer.meter))])
         name = trainer.run.new_checkpoint_name(trainer.position.global_step)
         if is_best or trainer.position.best_epoch is None:
             trainer.position.best = name
-        if not trainer.processes.is_main:
+        if not trainer.accelerator.is_main_process:
             return
         tensors = checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(trainer.optimizer))
-        if trainer.ema is not None:
-            kept = trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
-            tensors |= checkpoint.with_prefix("other_weights", kept.state_dict())
+        if (other := _other_model(trainer)) is not None:
+            tensors |= checkpoint.with_prefix("other_weights", other.state_dict())
         for rank, (own, _) in enumerate(shares):
             tensors |= checkpoint.with_prefix(f"rank{rank}", own)
         values = asdict(trainer.position) | {
             "meters": [meter for _, meter in shares],
-            "num_processes": trainer.processes.count,
+            "num_processes": trainer.accelerator.num_processes,
             "data": _fingerprint(trainer),
             "clock": trainer.clock.state(),
             "scaler": trainer.accelerator.scaler.state_dict() if trainer.accelerator.scaler else None,
@@ -46,11 +49,11 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
 
 
 def restore(trainer: Trainer) -> bool:
-    """Bring the trainer to the last checkpoint of its run; False where there is none."""
-    run, processes = trainer.run, trainer.processes
-    if processes.is_main:
+    """Restore the last checkpoint of the run; False if there is none."""
+    run, accelerator = trainer.run, trainer.accelerator
+    if accelerator.is_main_process:
         run.recover()
-    processes.wait()
+    accelerator.wait_for_everyone()
     folder = run.newest()
     if folder is None:
         _undo_lines(trainer)
@@ -59,17 +62,22 @@ def restore(trainer: Trainer) -> bool:
     with as_written(folder / "state.json"):
         _check(trainer, values)
         position = Position(**{field.name: values[field.name] for field in fields(Position)})
-        rank = min(processes.rank, int(values["num_processes"]) - 1)
+        rank = min(accelerator.process_index, int(values["num_processes"]) - 1)
         meter = EpochMeter(**values["meters"][rank])
-    if trainer.ema is not None:
-        other = trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
+    if (other := _other_model(trainer)) is not None:
         checkpoint.load_weights(other, checkpoint.under_prefix("other_weights", tensors), folder)
     checkpoint.load_weights(trainer.evaluated_model, weights, folder)
     checkpoint.restore_optimizer(trainer.optimizer, checkpoint.under_prefix("optimizer", tensors))
-    _restore_process(trainer, checkpoint.under_prefix(f"rank{rank}", tensors))
+    own = checkpoint.under_prefix(f"rank{rank}", tensors)
+    trainer.criterion.load_state_dict(checkpoint.under_prefix("loss", own))
+    trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", own))
     trainer.meter, trainer.position = meter, position
-    if trainer.position.best_epoch is not None:
-        _restore_teacher(trainer)
+    if position.best_epoch is not None and trainer.needs.is_own_teacher:
+        path = run.weights("best")
+        current = {name: tensor.clone() for name, tensor in trainer.evaluated_model.state_dict().items()}
+        checkpoint.load_weights(trainer.evaluated_model, checkpoint.read_tensors(path), path)
+        trainer.needs.set_teacher(trainer.evaluated_model)
+        trainer.evaluated_model.load_state_dict(current)
     trainer.clock.restore(values["clock"])
     if values["scaler"]:
         trainer.accelerator.scaler.load_state_dict(values["scaler"])
@@ -78,38 +86,29 @@ def restore(trainer: Trainer) -> bool:
 
 
 def _undo_lines(trainer: Trainer) -> None:
-    """Take back the lines of epochs that were over but not saved yet."""
-    if trainer.processes.is_main:
+    """Remove the lines of epochs that had ended but were not saved yet."""
+    if trainer.accelerator.is_main_process:
         for path in (trainer.run.metrics, trainer.run.timing):
-            # What is damaged would else be noticed after the last epoch.
+            # Otherwise damage would only be noticed after the last epoch.
             trainer.run.check(path)
             trainer.run.truncate(path, trainer.position.epoch)
             read_json_lines(path)
 
 
 def _process_tensors(trainer: Trainer) -> checkpoint.Tensors:
-    own = checkpoint.with_prefix("loss", trainer.criterion.state_dict())
-    own |= checkpoint.with_prefix("monitor", trainer.monitor.state_dict())
-    return {name: tensor.cpu() for name, tensor in own.items()}
+    loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
+    return checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
 
 
-def _restore_process(trainer: Trainer, tensors: checkpoint.Tensors) -> None:
-    trainer.criterion.load_state_dict(checkpoint.under_prefix("loss", tensors))
-    trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", tensors))
-
-
-def _restore_teacher(trainer: Trainer) -> None:
-    if not trainer.needs.is_own_teacher:
-        return
-    path = trainer.run.weights("best")
-    current = {name: tensor.clone() for name, tensor in trainer.evaluated_model.state_dict().items()}
-    checkpoint.load_weights(trainer.evaluated_model, checkpoint.read_tensors(path), path)
-    trainer.needs.set_teacher(trainer.evaluated_model)
-    trainer.evaluated_model.load_state_dict(current)
+def _other_model(trainer: Trainer) -> nn.Module | None:
+    """The one of model and moving average that is not evaluated."""
+    if trainer.ema is None:
+        return None
+    return trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
 
 
 def _fingerprint(trainer: Trainer) -> dict[str, Any]:
-    """What the data was, and how it was normalised, which evaluation on other data needs to know."""
+    """Size and normalisation of the data; evaluation on other data needs the latter."""
     bundle = trainer.bundle
     return {
         "num_train": len(bundle.train),
@@ -126,8 +125,8 @@ def _check(trainer: Trainer, values: dict[str, Any]) -> None:
             f"data must be what the run began with, {values['data']}; got {_fingerprint(trainer)}. "
             "Restore the files or start anew in another output."
         )
-    if values["step"] and values["num_processes"] != trainer.processes.count:
+    if values["step"] and values["num_processes"] != trainer.accelerator.num_processes:
         raise MaxsupError(
             f"a run stopped inside an epoch must go on with as many processes, {values['num_processes']}; got "
-            f"{trainer.processes.count}. Start it with torchrun --nproc_per_node {values['num_processes']}."
+            f"{trainer.accelerator.num_processes}. Start it with torchrun --nproc_per_node {values['num_processes']}."
         )

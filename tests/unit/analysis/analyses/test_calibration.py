@@ -5,13 +5,14 @@ import pytest
 from maxsup.analysis import RunOutputs
 from maxsup.analysis.analyses import calibration
 from maxsup.metrics import aurc, expected_calibration_error, reliability, risk_at_coverage
+from tests.unit.analysis.made import values
 
 
 def test_numbers_are_those_of_the_metrics(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
     found = run.split("test")
     result = calibration.compute(run, split="test", num_resamples=20)
-    numbers = {name: entry["value"] for name, entry in result["numbers"].items()}
+    numbers = values(result)
     assert numbers["ece"] == pytest.approx(expected_calibration_error(found.logits, found.labels))
     assert numbers["aurc"] == pytest.approx(aurc(found.logits, found.labels))
     assert numbers["risk_at_coverage_90"] == pytest.approx(risk_at_coverage(found.logits, found.labels, 0.9))

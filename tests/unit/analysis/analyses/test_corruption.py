@@ -5,10 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from maxsup.analysis import RunOutputs
-from maxsup.analysis.analyses import corrupted_predictions as cells
 from maxsup.analysis.analyses import corruption
 from maxsup.analysis.analyses.corruption import batch_calibration_error, final_objective
-from maxsup.analysis.outputs import limited
+from maxsup.analysis.extraction import limited
 from maxsup.data import CORRUPTIONS, SEVERITIES, corrupt
 from maxsup.metrics import expected_calibration_error
 from tests.unit.analysis.made import make_run
@@ -56,14 +55,14 @@ def test_an_objective_that_needs_more_than_logits_is_not_made_up(digit_runs: lis
 def test_every_cell_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [RunOutputs(make_run(tmp_path / loss, loss)) for loss in ("ce", "maxsup")]
     made = []
-    original = cells.corrupted
+    original = corruption.corrupted
 
     def counted(*arguments: object) -> object:
         for cell in original(*arguments):
             made.append(cell[0])
             yield cell
 
-    monkeypatch.setattr(cells, "corrupted", counted)
+    monkeypatch.setattr(corruption, "corrupted", counted)
     corruption.share(runs, split="test", num_images=40)
     results = [corruption.compute(run, split="test", num_images=40) for run in runs]
     # Images are corrupted once for both runs, and what is kept serves the next call.
@@ -83,7 +82,7 @@ def test_every_cell_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_cell_holds_the_corrupted_images(tmp_path: Path) -> None:
     run = RunOutputs(make_run(tmp_path / "run"))
-    found = cells.read_cells(run, "test", 30)
+    found = corruption.read_cells(run, "test", 30)
     used = limited(run.bundle.test, 30)
     place = list(zip(found.names, found.severities, strict=True)).index(("contrast", 5))
     images = corrupt(used.images, "contrast", 5).float() / 255

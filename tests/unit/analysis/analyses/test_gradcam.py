@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +14,7 @@ from maxsup.analysis.analyses.object_masks import BACKGROUND, IGNORED, OBJECT
 from maxsup.core.errors import StorageError
 from maxsup.figures.gallery import decoded, encoded
 from maxsup.models import Classifier, create_model
-from tests.unit.analysis.made import make_run
+from tests.unit.analysis.made import make_run, values
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ def test_a_map_shows_what_speaks_for_the_class_that_is_asked_about() -> None:
     green, logits = maps_of(corner_model(), two_corners(), [1])
     expected = np.zeros((8, 8))
     expected[:4, :4] = 1.0
-    # The package divides by the maximum plus 1e-7.
+    # Maps are divided by their maximum plus 1e-7.
     np.testing.assert_allclose(red[0], expected, atol=1e-5)
     np.testing.assert_allclose(green[0], expected[::-1, ::-1], atol=1e-5)
     assert logits.tolist() == [[0.0, 0.0]]
@@ -61,57 +62,47 @@ def test_the_model_is_left_as_it_was() -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_the_class_token_of_a_transformer_is_no_part_of_its_map() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet20", "tiny_vit"])
+@pytest.mark.parametrize("classes", [[0, 1, 2], None])
+def test_maps_are_those_of_the_grad_cam_package(name: str, classes: list[int] | None) -> None:
+    package = pytest.importorskip("pytorch_grad_cam")
+    target = pytest.importorskip("pytorch_grad_cam.utils.model_targets").ClassifierOutputTarget
     torch.manual_seed(0)
-    model = create_model("tiny_vit", 4, image_size=16, embed_dim=32, depth=2, num_heads=2).eval()
-    images = torch.randn(3, 3, 16, 16)
-    found, logits = maps_of(model, images, [0, 1, 2])
-    assert found.shape == (3, 16, 16)
-    assert logits.shape == (3, 4)
-    tokens: list[torch.Tensor] = []
-    model.cam_layer().register_forward_hook(lambda module, inputs, output: tokens.append(output))
-    logits = model(images)
-    gradient = torch.autograd.grad(logits[0, 0] + logits[1, 1] + logits[2, 2], tokens[0])[0]
-    assert tokens[0].shape[1] == 65
-    # The formula on the 8x8 patches alone: weights are mean gradients over them.
-    weights = gradient[:, 1:].mean(dim=1)
-    heat = (tokens[0][:, 1:] * weights[:, None]).sum(dim=2).relu().detach().view(3, 8, 8)
-    for number in range(3):
-        large = cv2.resize((heat[number] - heat[number].min()).numpy(), (16, 16))
-        scaled = (large - large.min()) / (large.max() - large.min())
-        np.testing.assert_allclose(found[number], scaled, atol=1e-3)
+    model, images = create_model(name, 10).eval(), torch.randn(3, 3, 32, 32)
+    with package.GradCAM(model, [model.cam_layer()], reshape_transform=model.to_map) as cam:
+        expected = cam(images, targets=None if classes is None else [target(number) for number in classes])
+    found, logits = maps_of(model, images, classes)
+    assert expected.max() > 0.9
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert torch.equal(logits, model(images))
 
 
-def test_overlap_of_a_made_case_by_hand() -> None:
-    heat = np.array([[1.0, 0.8, 0.2], [0.6, 0.0, 0.0], [0.0, 0.0, 0.4]], dtype=np.float32)
-    mask = np.full((3, 3), BACKGROUND, dtype=np.uint8)
-    mask[0, 0] = mask[0, 1] = mask[2, 0] = mask[2, 1] = OBJECT
-    found = overlap(heat, mask)
-    assert found["precision_half"] == pytest.approx(2 / 3)
-    assert found["recall_half"] == pytest.approx(2 / 4)
-    assert found["pointing_game"] == 1.0
-    assert found["energy"] == pytest.approx(1.8 / 3.0)
-    assert found["object_share"] == pytest.approx(4 / 9)
+NAN = float("nan")
 
 
-def test_a_border_that_is_not_judged_counts_nowhere() -> None:
-    heat = np.array([[1.0, 0.9], [0.5, 0.0]], dtype=np.float32)
-    mask = np.array([[IGNORED, OBJECT], [BACKGROUND, OBJECT]], dtype=np.uint8)
-    found = overlap(heat, mask)
-    assert found["precision_half"] == pytest.approx(1 / 2)
-    assert found["recall_half"] == pytest.approx(1 / 2)
-    assert found["energy"] == pytest.approx(0.9 / 1.4)
-    assert found["object_share"] == pytest.approx(2 / 3)
-    assert np.isnan(found["pointing_game"])
-
-
-def test_an_empty_map_has_no_precision_and_an_image_without_object_no_recall() -> None:
-    mask = np.array([[OBJECT, BACKGROUND]], dtype=np.uint8)
-    nothing = overlap(np.zeros((1, 2), dtype=np.float32), mask)
-    assert np.isnan([nothing["precision_half"], nothing["pointing_game"], nothing["energy"]]).all()
-    assert nothing["recall_half"] == 0.0
-    absent = overlap(np.ones((1, 2), dtype=np.float32), np.zeros((1, 2), dtype=np.uint8))
-    assert np.isnan([absent["recall_half"], absent["pointing_game"], absent["energy"]]).all()
+@pytest.mark.parametrize(
+    ("heat", "mask", "expected"),
+    [
+        (
+            [[1.0, 0.8, 0.2], [0.6, 0.0, 0.0], [0.0, 0.0, 0.4]],
+            [[OBJECT, OBJECT, BACKGROUND], [BACKGROUND] * 3, [OBJECT, OBJECT, BACKGROUND]],
+            {"precision": 2 / 3, "recall": 2 / 4, "pointing_game": 1.0, "energy": 1.8 / 3.0, "object_share": 4 / 9},
+        ),
+        (
+            [[1.0, 0.9], [0.5, 0.0]],
+            [[IGNORED, OBJECT], [BACKGROUND, OBJECT]],
+            {"precision": 1 / 2, "recall": 1 / 2, "pointing_game": NAN, "energy": 0.9 / 1.4, "object_share": 2 / 3},
+        ),
+        ([[0.0, 0.0]], [[OBJECT, BACKGROUND]], {"precision": NAN, "recall": 0.0, "pointing_game": NAN, "energy": NAN}),
+        ([[1.0, 1.0]], [[BACKGROUND, BACKGROUND]], {"recall": NAN, "pointing_game": NAN, "energy": NAN}),
+    ],
+    ids=["by hand", "a border that is not judged", "an empty map", "no object"],
+)
+def test_overlap_of_a_map_with_an_object(heat: list[Any], mask: list[Any], expected: dict[str, float]) -> None:
+    found = overlap(np.array(heat, dtype=np.float32), np.array(mask, dtype=np.uint8))
+    found |= {name: found[f"{name}_half"] for name in ("precision", "recall")}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
 
 
 def test_otsu_splits_as_opencv_does() -> None:
@@ -128,7 +119,7 @@ def test_otsu_splits_as_opencv_does() -> None:
 def test_a_run_with_known_objects_is_scored(drawn_run: Path) -> None:
     run = RunOutputs(drawn_run)
     result = gradcam.compute(run, split="test", num_images=4, num_scored=30)
-    numbers = {name: entry["value"] for name, entry in result["numbers"].items()}
+    numbers = values(result)
     assert 25 <= numbers["num_scored"] <= 35
     assert 0.05 < numbers["object_share"] < 0.35
     assert all(0 <= numbers[name] <= 1 for name in ("precision_half", "recall_otsu", "pointing_game", "energy"))

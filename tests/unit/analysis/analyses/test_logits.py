@@ -1,3 +1,5 @@
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -5,14 +7,16 @@ import torch
 
 from maxsup.analysis import RunOutputs
 from maxsup.analysis.analyses import logits
+from maxsup.core.files.storage import json_text
 from maxsup.figures.logits import logit_figures
+from tests.unit.analysis.made import values
 
 
 def test_numbers_and_histograms_are_those_of_plain_loops(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
     found = run.split("test")
     result = logits.compute(run, split="test", near_zero=0.1)
-    numbers = {name: entry["value"] for name, entry in result["numbers"].items()}
+    numbers = values(result)
     rows = found.logits.double().tolist()
     centred = [[value - sum(row) / len(row) for value in row] for row in rows]
     near = sum(abs(value) < 0.1 for row in centred for value in row) / sum(map(len, rows))
@@ -31,14 +35,14 @@ def test_numbers_and_histograms_are_those_of_plain_loops(digit_runs: list[Path])
     assert result["data"]["confidence_wrong"][-1] == 1.0
 
 
-def test_a_shift_of_all_logits_moves_the_raw_ones_only(digit_runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shift_of_all_logits_moves_the_raw_ones_only(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
-    before = logits.compute(run, split="test")["numbers"]
+    before = values(logits.compute(run, split="test"))
     run.split("test").logits.add_(5.0)
-    after = logits.compute(run, split="test")["numbers"]
-    assert after["mean_logit"]["value"] == pytest.approx(before["mean_logit"]["value"] + 5, abs=1e-5)
-    assert after["std_centred"]["value"] == pytest.approx(before["std_centred"]["value"], abs=1e-5)
-    assert after["confidence_wrong"]["value"] == pytest.approx(before["confidence_wrong"]["value"], abs=1e-5)
+    after = values(logits.compute(run, split="test"))
+    assert after["mean_logit"] == pytest.approx(before["mean_logit"] + 5, abs=1e-5)
+    for name in ("std_centred", "confidence_wrong"):
+        assert after[name] == pytest.approx(before[name], abs=1e-5)
 
 
 def test_a_model_without_errors_is_drawn_without_them(digit_runs: list[Path]) -> None:
@@ -46,9 +50,6 @@ def test_a_model_without_errors_is_drawn_without_them(digit_runs: list[Path]) ->
     found = run.split("test")
     found.logits.copy_(10.0 * torch.eye(10)[found.labels])
     result = {"facts": run.facts("test"), **logits.compute(run, split="test")}
-    assert result["numbers"]["confidence_wrong"]["value"] != result["numbers"]["confidence_wrong"]["value"]
-    import json
-
-    from maxsup.core.files.storage import json_text
-
+    assert math.isnan(values(result)["confidence_wrong"])
+    assert math.isnan(values(result)["top_gap_wrong"])
     assert set(logit_figures({"CE": json.loads(json_text(result))})) == {"logits", "confidence"}

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from maxsup.analysis import RunOutputs
-from maxsup.analysis.analyses.object_masks import BACKGROUND, IGNORED, OBJECT, find_masks
+from maxsup.analysis.analyses.object_masks import BACKGROUND, IGNORED, OBJECT, Masks, find_masks
 from maxsup.core.errors import DataError
 from tests.unit.analysis.made import make_run
 
@@ -42,6 +42,12 @@ def write_masks(folder: Path, values: Callable[[], np.ndarray]) -> Path:
     return folder
 
 
+def masks_at(run: RunOutputs, place: Path | None) -> Masks:
+    masks = find_masks(run, "test", place and str(place))
+    assert masks is not None
+    return masks
+
+
 def left_half(inside: int, outside: int) -> np.ndarray:
     mask = np.full((12, 20), outside, dtype=np.uint8)
     mask[:, :10] = inside
@@ -50,8 +56,7 @@ def left_half(inside: int, outside: int) -> np.ndarray:
 
 def test_a_mask_goes_where_its_image_goes(photograph_run: RunOutputs, tmp_path: Path) -> None:
     folder = write_masks(tmp_path / "masks", lambda: left_half(255, 0))
-    masks = find_masks(photograph_run, "test", str(folder))
-    assert masks is not None
+    masks = masks_at(photograph_run, folder)
     # 20x12 becomes 13x8 and then its middle 8x8: columns 2.5 to 10.5 of 13, of which those below 6.5 were bright.
     [batch] = photograph_run.pipeline(photograph_run.bundle.test.subset(torch.tensor([4]))).epoch(0)
     bright = batch.images[0].mean(dim=0) > 0
@@ -65,8 +70,7 @@ def test_a_trimap_has_a_border_that_is_not_judged(photograph_run: RunOutputs, tm
         mask[:, 9:11] = 3
         return mask
 
-    masks = find_masks(photograph_run, "test", str(write_masks(tmp_path / "trimaps", trimap)))
-    assert masks is not None
+    masks = masks_at(photograph_run, write_masks(tmp_path / "trimaps", trimap))
     assert set(masks(0).unique().tolist()) == {BACKGROUND, OBJECT, IGNORED}
     assert masks(0)[0, 0] == OBJECT
     assert masks(0)[0, -1] == BACKGROUND
@@ -78,17 +82,14 @@ def test_boxes_in_a_table_are_joined(photograph_run: RunOutputs, tmp_path: Path)
         for index in range(3):
             lines += [f"{name}/{index}.png,0,0,10,6", f"{name}/{index}.png,0,6,10,12"]
     (tmp_path / "boxes.csv").write_text("\n".join(lines))
-    by_box = find_masks(photograph_run, "test", str(tmp_path / "boxes.csv"))
-    by_file = find_masks(photograph_run, "test", str(write_masks(tmp_path / "masks", lambda: left_half(255, 0))))
-    assert by_box is not None
-    assert by_file is not None
+    by_box = masks_at(photograph_run, tmp_path / "boxes.csv")
+    by_file = masks_at(photograph_run, write_masks(tmp_path / "masks", lambda: left_half(255, 0)))
     assert torch.equal(by_box(3), by_file(3))
 
 
 def test_images_in_memory_are_numbered(digit_runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text("image,x0,y0,x1,y1\n7,1,2,4,8\n")
-    masks = find_masks(RunOutputs(digit_runs[0]), "test", str(tmp_path / "boxes.csv"))
-    assert masks is not None
+    masks = masks_at(RunOutputs(digit_runs[0]), tmp_path / "boxes.csv")
     expected = torch.zeros(8, 8, dtype=torch.uint8)
     expected[2:8, 1:4] = OBJECT
     assert torch.equal(masks(7), expected)
@@ -98,8 +99,7 @@ def test_images_in_memory_are_numbered(digit_runs: list[Path], tmp_path: Path) -
 
 def test_the_ink_of_a_drawn_digit_is_its_mask(drawn_run: Path) -> None:
     run = RunOutputs(drawn_run)
-    masks = find_masks(run, "test", None)
-    assert masks is not None
+    masks = masks_at(run, None)
     test = run.bundle.test
     for index in (0, 5, 9):
         mask = masks(index).bool()
@@ -127,15 +127,14 @@ def test_data_without_masks_has_none(digit_runs: list[Path]) -> None:
 def test_a_table_that_is_none_is_refused(digit_runs: list[Path], tmp_path: Path, content: str, sentence: str) -> None:
     (tmp_path / "boxes.csv").write_text(content)
     with pytest.raises(DataError, match=sentence):
-        find_masks(RunOutputs(digit_runs[0]), "test", str(tmp_path / "boxes.csv"))
+        masks_at(RunOutputs(digit_runs[0]), tmp_path / "boxes.csv")
 
 
 def test_a_place_without_masks_and_a_missing_mask_are_named(digit_runs: list[Path], tmp_path: Path) -> None:
     run = RunOutputs(digit_runs[0])
     with pytest.raises(DataError, match=r"a \.csv file .* that exists; got 'nowhere'"):
         find_masks(run, "test", "nowhere")
-    masks = find_masks(run, "test", str(tmp_path))
-    assert masks is not None
+    masks = masks_at(run, tmp_path)
     with pytest.raises(DataError, match=r"mask of image 3 must be at .*3\.png"):
         masks(3)
     (tmp_path / "3.png").write_text("no image")

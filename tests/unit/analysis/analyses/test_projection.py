@@ -7,7 +7,7 @@ from maxsup.analysis import RunOutputs
 from maxsup.analysis.analyses import projection
 from maxsup.analysis.analyses.projection import Plane, pick_classes
 from maxsup.diagnosis import Outputs
-from tests.unit.analysis.made import make_run
+from tests.unit.analysis.made import NO_TEMPLATES, make_run
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -37,13 +37,6 @@ def test_what_is_off_the_plane_falls_on_it_at_a_right_angle() -> None:
     assert Plane(corners).coordinates(points).tolist() == [
         [pytest.approx(1.0 - centre[0].item()), pytest.approx(1.0 - centre[1].item())]
     ]
-
-
-def test_with_a_bias_a_sample_has_a_one_in_its_place() -> None:
-    corners = torch.randn(3, 4, dtype=torch.float64)
-    features = torch.randn(6, 3, dtype=torch.float64)
-    expected = Plane(corners).coordinates(torch.cat([features, torch.ones(6, 1, dtype=torch.float64)], dim=1))
-    torch.testing.assert_close(Plane(corners, has_bias=True).coordinates(features), expected)
 
 
 def test_corners_on_one_line_are_refused() -> None:
@@ -103,6 +96,12 @@ def test_templates_are_the_corners_with_their_bias(digit_runs: list[Path]) -> No
     templates = torch.cat([run.weight, run.bias.unsqueeze(1)], dim=1)[:3].double()
     corners = torch.tensor(data["corners"], dtype=torch.float64)
     torch.testing.assert_close(torch.cdist(corners, corners), torch.cdist(templates, templates), rtol=1e-6, atol=1e-8)
+    features, labels = run.features("test")
+    # A sample has a 1 in the place of the bias.
+    first = torch.nn.functional.pad(features[labels == 0], (0, 1), value=1.0)
+    expected = projection.Plane(templates).coordinates(first)
+    drawn = torch.tensor(data["points"]["test"][0], dtype=torch.float64)
+    torch.testing.assert_close(drawn, expected)
 
 
 def test_centroids_are_the_means_of_their_samples(digit_runs: list[Path]) -> None:
@@ -115,7 +114,7 @@ def test_centroids_are_the_means_of_their_samples(digit_runs: list[Path]) -> Non
 
 
 def test_a_head_without_templates_is_shown_by_centroids(tmp_path: Path) -> None:
-    run = RunOutputs(make_run(tmp_path / "tde", "ce", "model.classifier=tde", "model.options.widths=[8, 16]"))
+    run = RunOutputs(make_run(tmp_path / "tde", "ce", *NO_TEMPLATES))
     assert projection.compute(run, split="test")["data"]["basis"] == "centroids"
     assert projection.obstacle(run, split="test") is None
     assert "no templates" in str(projection.obstacle(run, split="test", basis="templates"))

@@ -2,16 +2,16 @@ from pathlib import Path
 
 from maxsup.analysis import RunOutputs
 from maxsup.analysis.analyses import repair
+from tests.unit.analysis.made import values
 
 
 def test_a_temperature_fitted_on_validation_helps_the_test_split(digit_runs: list[Path]) -> None:
-    numbers = repair.compute(RunOutputs(digit_runs[2]), split="test")["numbers"]
-    assert numbers["temperature"]["value"] < 0.9
-    assert numbers["nll_after"]["value"] < numbers["nll_before"]["value"]
-    assert numbers["ece_after"]["value"] < numbers["ece_before"]["value"]
+    numbers = values(repair.compute(RunOutputs(digit_runs[2]), split="test"))
+    assert numbers["temperature"] < 0.9
+    assert all(numbers[f"{name}_after"] < numbers[f"{name}_before"] for name in ("nll", "ece"))
 
 
-def test_what_is_fitted_is_not_judged(digit_runs: list[Path], tmp_path: Path) -> None:
+def test_what_is_fitted_is_not_judged(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
     assert repair.obstacle(run, split="test") is None
     assert "must be judged on another one" in str(repair.obstacle(run, split="val"))

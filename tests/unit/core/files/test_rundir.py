@@ -144,7 +144,7 @@ def test_a_directory_that_goes_away_while_it_is_used_is_noticed(trained: RunDir,
 
 def test_a_new_directory_has_nothing_to_recover(run: RunDir) -> None:
     assert run.recover() is None
-    with pytest.raises(MaxsupError, match="must have a checkpoint 'best'; got none"):
+    with pytest.raises(MaxsupError, match="has no checkpoint 'best'"):
         run.weights("best")
     with pytest.raises(MaxsupError, match="run must be a directory that maxsup train made"):
         run.require()

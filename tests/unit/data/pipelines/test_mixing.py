@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from maxsup.data.pipelines.mixing import Mix, draw_mix, mixed, partner_positions
+from maxsup.data.pipelines.augment import Mix, draw_mix, mixed, partner_positions
 
 
 @pytest.fixture

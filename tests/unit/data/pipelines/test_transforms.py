@@ -5,9 +5,10 @@ from PIL import Image
 
 from maxsup.core.config import AugmentConfig
 from maxsup.data import FileSplit, MemorySplit, build_pipeline
-from maxsup.data.pipelines.memory import MemoryPipeline
+from maxsup.data.pipelines.pipeline import MemoryPipeline
 from maxsup.data.pipelines.transforms import evaluation_transform, seeded, training_transform
 from tests.unit.data import made
+from tests.unit.data.batches import SETTINGS
 
 MEAN = (0.5, 0.5, 0.5)
 
@@ -18,9 +19,14 @@ def picture() -> Image.Image:
 
 
 def batches(split, **options):
-    settings = {"batch_size": 4, "mean": (0.0,) * 3, "std": (1.0,) * 3, "seed": 0, "is_training": False}
-    settings |= {"augment": AugmentConfig(), "image_size": None, "num_classes": 3}
-    return build_pipeline(split, **(settings | options))
+    plain = {
+        "mean": (0.0,) * 3,
+        "std": (1.0,) * 3,
+        "is_training": False,
+        "augment": AugmentConfig(),
+        "image_size": None,
+    }
+    return build_pipeline(split, **(SETTINGS | plain | {"augment": AugmentConfig(), "image_size": None} | options))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_split_depends_on_its_seed_and_hardly_on_further_files(tmp_path: Pat
 
 def test_a_share_for_the_test_is_refused_beside_a_folder_for_it(tmp_path: Path) -> None:
     tree(tmp_path, train__cat=3, train__dog=3, test__cat=1, test__dog=1)
-    with pytest.raises(ValueError, match="test_share and test_seed must be left out where images for the test"):
+    with pytest.raises(ValueError, match="test_share and test_seed must be left out where there is a folder of test"):
         load_data(f"folder:{tmp_path}", test_share=0.5)
 
 
@@ -118,8 +118,8 @@ def test_a_class_of_trains_is_a_class(tmp_path: Path) -> None:
     ("counts", "note"),
     [
         ({"cat": 5, "dog": 5, "owl": 0}, "class 'owl' has no images and is left out"),
-        ({"cat": 5, "dog": 5, "owl": 1}, "the class 'owl' with one image: it is learnt from and not judged"),
-        ({"train__cat": 5, "train__dog": 5, "test__cat": 2}, "has no images of the class 'dog', which will not be"),
+        ({"cat": 5, "dog": 5, "owl": 1}, "the class 'owl' with one image: it is trained on and not evaluated"),
+        ({"train__cat": 5, "train__dog": 5, "test__cat": 2}, "has no images of the class 'dog', which cannot be"),
         ({"cat": 5, "dog": 5, "dog__puppy": 3, "": 2}, "2 images directly in"),
     ],
 )
@@ -142,7 +142,7 @@ def test_images_of_other_formats_are_counted(tmp_path: Path) -> None:
         ({"": 3}, r"holds 3 images and no folders of classes\. Put each image into a folder"),
         ({"train": 3, "test": 1}, r"train holds 3 images and no folders of classes"),
         ({"cat": 3}, r"has one class, 'cat', and needs two"),
-        ({"cat": 1, "dog": 1}, r"has one image of each class and none to judge by"),
+        ({"cat": 1, "dog": 1}, r"has one image of each class and none to test on"),
         ({"photos__train__cat": 2, "photos__test__cat": 1}, r"photos has train/ in it, .* Give folder:.*photos"),
         ({"a__train__cat": 2, "a__test__cat": 1, "b__train__cat": 2}, r"a has train/ in it, so it is no class"),
         ({"train__animals__cat": 2, "train__animals__dog": 2, "test__animals__cat": 1}, r"Give folder:.*animals, or"),

@@ -3,10 +3,12 @@ import numpy as np
 import pytest
 import torch
 
-from maxsup.core.config import AugmentConfig
 from maxsup.core.errors import DataError
 from maxsup.data import build_pipeline, load_data
 from tests.unit.data import made
+from tests.unit.data.batches import SETTINGS
+
+EVALUATION = SETTINGS | {"batch_size": 2, "is_training": False}
 
 
 @pytest.fixture(autouse=True)
@@ -31,19 +33,8 @@ def test_images_of_a_table_are_decoded_when_asked_for(tmp_path, num_workers: int
     name = saved(tmp_path / "mine", train=table([0, 1, 2] * 4), test=table([2, 1, 0]))
     data = load_data(name)
     assert data.class_names == ("a", "b", "c")
-    pipeline = build_pipeline(
-        data.test,
-        batch_size=2,
-        mean=(0.0,) * 3,
-        std=(1.0,) * 3,
-        seed=0,
-        is_training=False,
-        augment=AugmentConfig(),
-        image_size=20,
-        num_classes=3,
-        num_workers=num_workers,
-    )
-    seen = list(pipeline.epoch(0))
+    options = EVALUATION | {"mean": (0.0,) * 3, "std": (1.0,) * 3, "image_size": 20}
+    seen = list(build_pipeline(data.test, num_workers=num_workers, **options).epoch(0))
     images = torch.cat([batch.images for batch in seen])
     assert torch.cat([batch.labels for batch in seen]).tolist() == [2, 1, 0]
     expected = torch.from_numpy(made.pictures(3, 20, 20)).permute(0, 3, 1, 2) / 255
@@ -104,6 +95,5 @@ def test_a_broken_picture_in_a_table_is_a_bad_file(tmp_path) -> None:
     pictures = [{"bytes": b"broken", "path": None}, {"bytes": np.zeros(9).tobytes(), "path": None}]
     part = datasets.Dataset.from_dict({"photo": pictures, "kind": [0, 0]}, features=features)
     data = load_data(saved(tmp_path / "mine", train=part, test=part))
-    settings = {"mean": data.mean, "std": data.std, "seed": 0, "is_training": False, "augment": AugmentConfig()}
     with pytest.raises(DataError, match=r"the first image 0 \(UnidentifiedImageError"):
-        list(build_pipeline(data.test, batch_size=2, image_size=8, num_classes=1, **settings).epoch(0))
+        list(build_pipeline(data.test, **EVALUATION).epoch(0))

@@ -102,6 +102,25 @@ def test_nothing_on_a_device_is_looked_at(name: str, form: str):
             assert (loss.shape, gradient.shape) == ((), (6, 4))
 
 
+@pytest.mark.parametrize(("is_capturing", "sync_debug_mode"), [(False, 0), (True, 0), (False, 1), (False, 2)])
+def test_a_value_on_a_gpu_is_read_only_where_the_host_may_wait(
+    is_capturing: bool, sync_debug_mode: int, monkeypatch: pytest.MonkeyPatch
+):
+    class MeansOnGpu:
+        device, num_reads = torch.device("cuda"), 0
+
+        def sum(self) -> torch.Tensor:
+            self.num_reads += 1
+            return torch.tensor(0.0)
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_capturing)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: sync_debug_mode)
+    means = MeansOnGpu()
+    may_wait = not is_capturing and sync_debug_mode == 0
+    assert eager._is_finite(means) == may_wait
+    assert means.num_reads == may_wait
+
+
 def test_the_kernels_keep_a_few_numbers_a_sample():
     logits, target = batch_on_meta((64, 1000), torch.bfloat16)
     kept = []

@@ -34,29 +34,30 @@ def gradients(loss, tensors, upstream=None):
     return torch.autograd.grad(loss, tensors, upstream)
 
 
+def assert_same_loss_and_gradients(found, expected, tensors, upstream=None):
+    assert torch.allclose(found, expected, rtol=1e-12)
+    for own, other in zip(gradients(found, tensors, upstream), gradients(expected, tensors, upstream), strict=True):
+        assert torch.allclose(own, other, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("scale", [0.05, 3.0, 30.0])
 @pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"num_items": 40}, {"num_items": torch.tensor(40)}])
 def test_the_head_gives_the_loss_and_gradients_of_the_logits(options, scale):
     *tensors, target = case(scale=scale)
     target[3] = -100
     fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
-    expected = held(*tensors, target, 0.3, **options)
-    assert torch.allclose(fused, expected, rtol=1e-12)
-    for ours, theirs in zip(gradients(3.0 * fused, tensors), gradients(3.0 * expected, tensors), strict=True):
-        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert_same_loss_and_gradients(3.0 * fused, 3.0 * held(*tensors, target, 0.3, **options), tensors)
 
 
 @pytest.mark.parametrize("options", [{}, {"margin": 0.5}, {"z_loss": 0.01}, {"soft_cap": 5.0}], ids=str)
 def test_few_operators_give_a_head_what_blocks_give_it(options):
     *tensors, target = case(scale=3.0)
     target[3] = -100
-    found = []
+    losses = []
     for form in ("eager", "fused"):
         with implementation(form):
-            loss = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
-            found.append([loss, *gradients(loss, tensors)])
-    for own, other in zip(*found, strict=True):
-        assert torch.allclose(own, other, rtol=1e-9, atol=1e-12)
+            losses.append(linear_maxsup_cross_entropy(*tensors[:2], target, 0.3, bias=tensors[2], **options))
+    assert_same_loss_and_gradients(*losses, tensors)
 
 
 def test_every_row_may_have_its_own_upstream_gradient():
@@ -65,10 +66,7 @@ def test_every_row_may_have_its_own_upstream_gradient():
     upstream = torch.linspace(-1, 2, 11, dtype=torch.float64)
     options = {"ignore_index": 255, "reduction": "none"}
     fused = linear_maxsup_cross_entropy(tensors[0], tensors[1], target, 0.3, bias=tensors[2], **options)
-    expected = held(*tensors, target, 0.3, **options)
-    assert torch.allclose(fused, expected, rtol=1e-12)
-    for ours, theirs in zip(gradients(fused, tensors, upstream), gradients(expected, tensors, upstream), strict=True):
-        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert_same_loss_and_gradients(fused, held(*tensors, target, 0.3, **options), tensors, upstream)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])

@@ -1,7 +1,6 @@
 """The causal-norm classifier against a plain loop, and what it remembers."""
 
-import math
-
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,28 +9,18 @@ from maxsup.models import CausalNormHead, causal_norm_logits, create_model
 
 
 def looped(features, weight, mean=None, num_heads=2, tau=16.0, gamma=1 / 32, strength=1.0):
-    """Written out from the formula: one sample, one class, one head at a time, on lists of numbers."""
-    size = len(features[0]) // num_heads
-    logits = []
-    for x in features:
-        row = []
-        for w in weight:
-            z = 0.0
-            for head in range(num_heads):
-                part = slice(head * size, (head + 1) * size)
-                x_part, w_part = x[part], w[part]
-                x_norm = math.sqrt(sum(value**2 for value in x_part))
-                w_norm = math.sqrt(sum(value**2 for value in w_part))
-                unit = [value / x_norm for value in x_part]
+    """Written out from the formula: one sample, one class, one head at a time."""
+    logits = np.zeros((len(features), len(weight)))
+    for i, x in enumerate(features):
+        for k, w in enumerate(weight):
+            for part in np.split(np.arange(len(x)), num_heads):
+                unit = np.array(x)[part] / np.linalg.norm(np.array(x)[part])
                 if mean is not None:
-                    c_norm = math.sqrt(sum(value**2 for value in mean[part]))
-                    c = [value / c_norm for value in mean[part]]
-                    cosine = sum(a * b for a, b in zip(unit, c, strict=True))
-                    unit = [a - strength * cosine * b for a, b in zip(unit, c, strict=True)]
-                z += tau / num_heads * sum(a * b / (w_norm + gamma) for a, b in zip(unit, w_part, strict=True))
-            row.append(z)
-        logits.append(row)
-    return torch.tensor(logits, dtype=torch.float64)
+                    c = np.array(mean)[part] / np.linalg.norm(np.array(mean)[part])
+                    unit = unit - strength * (unit @ c) * c
+                w_part = np.array(w)[part]
+                logits[i, k] += tau / num_heads * (unit @ w_part) / (np.linalg.norm(w_part) + gamma)
+    return torch.from_numpy(logits)
 
 
 def head_and_features(num_features: int = 6, num_classes: int = 3) -> tuple[CausalNormHead, torch.Tensor]:

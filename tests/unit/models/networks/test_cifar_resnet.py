@@ -4,25 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from maxsup.models import create_model
+from maxsup.models import MODELS, create_model
 from maxsup.models.networks.cifar_resnet import BasicBlock, Branches
 
 
-@pytest.mark.parametrize(("name", "millions", "exact"), [
-    ("resnet20", 0.27, 269_722),
-    ("resnet32", 0.46, 464_154),
-    ("resnet56", 0.85, 853_018),
-])  # fmt: skip
-def test_the_number_of_parameters_is_that_of_the_paper(name: str, millions: float, exact: int):
-    count = sum(parameter.numel() for parameter in create_model(name, 10).parameters())
-    assert count == exact
-    assert round(count / 1e6, 2) == millions
-
-
-@pytest.mark.parametrize(("name", "layers"), [("resnet20", 20), ("resnet32", 32), ("resnet56", 56)])
-def test_the_name_counts_the_layers(name: str, layers: int):
-    modules = create_model(name, 10).modules()
-    assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in modules) == layers
+@pytest.mark.parametrize(("depth", "exact"), [(20, 269_722), (32, 464_154), (56, 853_018)])
+def test_parameters_and_layers_are_those_of_the_paper(depth: int, exact: int):
+    model = create_model(f"resnet{depth}", 10)
+    assert sum(parameter.numel() for parameter in model.parameters()) == exact
+    assert f"{exact / 1e6:.2f} M" in MODELS.facts(f"resnet{depth}")["about"]
+    assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in model.modules()) == depth
 
 
 def test_the_last_map_is_an_eighth_by_an_eighth_of_the_image_twice_halved():

@@ -16,6 +16,8 @@ from maxsup.studies.evidence.claims import (
     Claim,
     Tables,
     claim_entries,
+    pool_entries,
+    pool_entry,
     read_claims,
     sweep_entries,
     tuned_claim,
@@ -23,8 +25,7 @@ from maxsup.studies.evidence.claims import (
     verdicts,
     width_sweep,
 )
-from maxsup.studies.evidence.overview import pool_entries
-from maxsup.studies.evidence.pools import collect, loss_label, read_tables
+from maxsup.studies.evidence.pools import TRIALS, collect, loss_label, read_tables, strength_entries
 from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.expansion import expand
 from maxsup.studies.study_files import load_study, study_names
@@ -106,13 +107,55 @@ def test_the_line_of_a_sweep_is_found_and_a_sweep_without_slope_is_left_open() -
         return made
 
     found = width_sweep(swept(0.06), "c10_w")
-    assert found.word == "confirmed"
-    assert found.slope[0] == pytest.approx(0.06)
-    assert found.intercept[0] == pytest.approx(0, abs=1e-12)
-    assert [point.training_error for point in found.points] == pytest.approx([0.05, 0.2, 0.5])
-    assert width_sweep(swept(0.0), "c10_w").word == "undecided"
-    assert width_sweep(swept(-0.06), "c10_w").word == "contradicted"
-    assert width_sweep({}, "c10_w").num_seeds == 0
+    assert found["slope"] == pytest.approx(0.06)
+    assert found["intercept"] == pytest.approx(0, abs=1e-12)
+    assert [point[0] for point in found["points"]] == pytest.approx([0.05, 0.2, 0.5])
+    words = [width_sweep(swept(slope), "c10_w")["word"] for slope in (0.06, 0.0, -0.06)]
+    assert words == ["confirmed", "undecided", "contradicted"]
+    assert width_sweep({}, "c10_w")["num_seeds"] == 0
+
+
+# --- all pools at a glance
+
+
+def rows(loss: str, accuracies: list[float], **others: float) -> list[dict[str, object]]:
+    return [{"loss": loss, "seed": seed, "test.accuracy": value, **others} for seed, value in enumerate(accuracies)]
+
+
+def test_a_pool_has_the_means_of_its_losses_in_a_fixed_order() -> None:
+    table = rows("poly1", [0.5]) + rows("maxsup alpha=0.1", [0.7, 0.9]) + rows("ls alpha=0.1", [0.6, 0.7])
+    entry = pool_entry("p", table, [])
+    assert [row["loss"] for row in entry["rows"]] == ["ls alpha=0.1", "maxsup alpha=0.1", "poly1"]
+    assert [row["num_seeds"] for row in entry["rows"]] == [2, 2, 1]
+    assert entry["rows"][1]["means"] == [pytest.approx(0.8)]
+
+
+def test_differences_are_taken_within_a_seed_and_only_where_both_losses_ran() -> None:
+    table = rows("maxsup alpha=0.1", [0.7, 0.9, 0.1]) + rows("ls alpha=0.1", [0.6, 0.7])
+    mean, low, high, num_pairs = pool_entry("p", table, [])["contrast"]["test.accuracy"]
+    assert (mean, num_pairs) == (pytest.approx(0.15), 2)
+    assert low < 0.1 < 0.2 < high
+
+
+def test_the_two_losses_that_are_contrasted_have_one_strength_and_no_schedule() -> None:
+    table = rows("ls alpha=0.1..0.2", [0.1]) + rows("ls alpha=0.1 convention=k-1", [0.5])
+    table += rows("maxsup alpha=0.1..0.2", [0.9]) + rows("maxsup alpha=0.1", [0.7])
+    entry = pool_entry("p", table, [])
+    assert entry["smoothing"] == "ls alpha=0.1 convention=k-1"
+    assert entry["contrast"]["test.accuracy"][0] == pytest.approx(0.2)
+
+
+def test_a_pool_without_label_smoothing_has_means_and_no_differences() -> None:
+    entry = pool_entry("p", rows("ce", [0.5, 0.6]), [])
+    assert entry["contrast"] == {"test.accuracy": None}
+    assert entry["rows"][0]["difference"] is None
+
+
+def test_numbers_that_no_run_has_are_left_out_and_single_holes_are_empty() -> None:
+    table = rows("ce", [0.5], **{"probe.accuracy": math.nan}) + rows("poly1", [0.5], **{"probe.accuracy": 0.3})
+    entry = pool_entry("p", table, ["probe.accuracy", "masks.miou"])
+    assert entry["numbers"] == ["test.accuracy", "probe.accuracy"]
+    assert entry["rows"][0]["means"] == [0.5, None]
 
 
 def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
@@ -207,9 +250,14 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
         for loss, gain in (("ls alpha=0.1", 0), ("maxsup alpha=0.1", 0.02))
         for seed in range(6)
     ]
+    lines += [f"ls alpha=0.2,{seed},{0.31 + seed / 1000}" for seed in range(6)]
     (results / "c100.csv").write_text("\n".join(["loss,seed,test.accuracy", *lines]) + "\n")
+    (results / TRIALS).mkdir()
+    tried = ["maxsup alpha=0.1,1000,0.3,2", "ls alpha=0.1,1000,0.3,2", "ls alpha=0.2,1000,0.4,2"]
+    (results / TRIALS / "c100.csv").write_text("\n".join(["loss,seed,val.accuracy,val.nll", *tried]) + "\n")
     for _ in range(2):
-        written = write_evidence(tmp_path, claim_entries(tmp_path), sweep_entries(tmp_path), pool_entries(tmp_path))
+        others = (sweep_entries(tmp_path), pool_entries(tmp_path), strength_entries(results))
+        written = write_evidence(tmp_path, claim_entries(tmp_path), *others)
         page = (tmp_path / "README.md").read_text()
     assert page.startswith("# Ours\n")
     assert page.endswith("By hand.\n")
@@ -219,12 +267,18 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert (found["accuracy"], found["masks"]) == ("confirmed", "undecided")
     assert "+2.00 points [+2.00, +2.00]" in page
     assert (tmp_path / "claims" / "accuracy.md").read_text().count("| 32 | 30 | +2 |") == 1
-    assert (tmp_path / "figures" / "claims.png") in written
+    tuned = "maxsup alpha=0.1 against ls alpha=0.2 | +1.00 points [+1.00, +1.00] | confirmed"
+    assert f"| [accuracy](claims/accuracy.md) | {tuned}" in page
+    assert "(maxsup alpha=0.1 minus ls alpha=0.2): +1.00 points" in (tmp_path / "claims" / "accuracy.md").read_text()
+    assert {tmp_path / "figures" / name for name in ("claims.png", "strengths.svg")} <= set(written)
     assert (tmp_path / "figures" / "accuracy.svg") in written
     assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
     (tmp_path / SETTINGS).write_text("c10: {scale: small, limits: many}\n")
     with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
+        claim_entries(tmp_path)
+    (tmp_path / CLAIMS).write_text((EVIDENCE / CLAIMS).read_text().replace("  setting: c100\n", "", 1))
+    with pytest.raises(ValueError, match="setting in claim accuracy must be given"):
         claim_entries(tmp_path)
 
 

@@ -22,9 +22,7 @@ class ScriptedLauncher(Launcher):
 
     def __init__(self, work: Callable[[Job, int], str]) -> None:
         self.work = work
-        self.attempts: list[Job] = []
-        self.waiting: list[Job] = []
-        self.events: list[str] = []
+        self.attempts, self.waiting, self.events = list[Job](), list[Job](), list[str]()
 
     def _open(self, num_jobs: int) -> None:
         self.events.append("open")
@@ -49,13 +47,44 @@ def succeed(job: Job, attempt: int) -> str:
     return ""
 
 
-def test_a_run_nobody_began_is_queued(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
+def fail(job: Job, sentence: str, code: int) -> str:
+    (job.folder / FAILURE).write_text(json.dumps({"sentence": sentence, "exit_code": code}))
+    return f"worker ended with exit code {code}"
+
+
+def test_what_follows_goes_to_the_same_workers_and_is_asked_for_when_all_runs_have_ended(tmp_path: Path) -> None:
+    first, last, joint = make_jobs(tmp_path, "a", "b", "joint")
+    asked: list[list[str]] = []
+
+    def then(states: Sequence[JobState]) -> list[Job]:
+        asked.append([state.status for state in states])
+        return [joint]
+
+    launcher = ScriptedLauncher(succeed)
+    states = launcher.launch([first, last], then=then)
+    assert [state.job.name for state in states if state.status == "done"] == ["a", "b", "joint"]
+    assert asked == [["done", "done"]]
+    assert launcher.events == ["open", "close"]
+    # Where all runs are there already, only what follows is asked for; a launcher with nothing to do is not opened.
+    (joint.folder / "summary.json").unlink()
+    again = ScriptedLauncher(succeed)
+    assert again.launch([first, last], then=then)[-1].status == "done"
+    assert again.attempts == [joint]
+    idle = ScriptedLauncher(succeed)
+    idle.launch([first, last], then=then)
+    assert idle.events == []
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return make_jobs(tmp_path, "a", epochs=5)[0]
+
+
+def test_a_run_nobody_began_is_queued(job: Job) -> None:
     assert read_state(job) == JobState(job, "queued")
 
 
-def test_a_run_that_was_begun_runs_and_says_how_long_it_takes(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a", epochs=5)
+def test_a_run_that_was_begun_runs_and_says_how_long_it_takes(job: Job) -> None:
     (job.folder / STARTED).write_text("{}")
     (job.folder / LOG).write_text("")
     assert read_state(job) == JobState(job, "running", log=job.folder / LOG)
@@ -64,19 +93,12 @@ def test_a_run_that_was_begun_runs_and_says_how_long_it_takes(tmp_path: Path) ->
     assert (state.status, state.epoch, state.seconds) == ("running", 2, 300.0)
     # 3 epochs of 150 s, of which a moment has passed
     assert state.seconds_left == pytest.approx(450.0, abs=30.0)
-
-
-def test_the_time_left_never_falls_below_the_epochs_to_come(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a", epochs=5)
-    (job.folder / STARTED).write_text("{}")
-    add_epochs(job, 10.0)
     long_ago = time.time() - 1000
     os.utime(job.folder / "timing.jsonl", (long_ago, long_ago))
-    assert read_state(job).seconds_left == 30.0
+    assert read_state(job).seconds_left == 300.0, "never less than the epochs to come"
 
 
-def test_half_a_line_is_not_an_epoch(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
+def test_half_a_line_is_not_an_epoch(job: Job) -> None:
     add_epochs(job, 1.0)
     for name in ("metrics.jsonl", "timing.jsonl"):
         with (job.folder / name).open("a") as file:
@@ -85,28 +107,20 @@ def test_half_a_line_is_not_an_epoch(tmp_path: Path) -> None:
     assert (state.epoch, state.seconds) == (1, 1.0)
 
 
-def test_a_trained_run_with_an_open_analysis_is_not_done(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a", epochs=1)
+def test_a_trained_run_with_an_open_analysis_is_not_done(job: Job) -> None:
     (job.folder / JOB).write_text(json.dumps({"recipe": {}, "name": "a", "analyses": [{"what": "collapse"}]}))
     (job.folder / STARTED).write_text("{}")
-    add_epochs(job, 1.0)
+    add_epochs(job, *[1.0] * 5)
     finish(job)
     state = read_state(job)
     assert (state.status, state.sentence) == ("running", "finishing")
 
 
-def test_a_finished_run_is_done_whatever_an_attempt_left(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
-    (job.folder / FAILURE).write_text(json.dumps({"sentence": "old.", "exit_code": 2}))
+def test_a_failure_is_told_in_its_own_words_unless_the_run_was_finished_later(job: Job) -> None:
+    assert read_state(job, ended=fail(job, "no images.", 4)).sentence == "no images."
     finish(job)
     state = read_state(job, ended="worker was killed by SIGKILL")
-    assert (state.status, state.epoch, state.seconds_left) == ("done", 4, 0.0)
-
-
-def test_a_failure_is_told_in_its_own_words(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
-    (job.folder / FAILURE).write_text(json.dumps({"sentence": "no images.", "exit_code": 4}))
-    assert read_state(job, ended="worker ended with exit code 4").sentence == "no images."
+    assert (state.status, state.epoch, state.seconds_left) == ("done", 5, 0.0)
 
 
 def test_all_runs_are_made_and_reported(tmp_path: Path) -> None:
@@ -117,11 +131,10 @@ def test_all_runs_are_made_and_reported(tmp_path: Path) -> None:
     assert seen == [["queued", "queued"], ["done", "queued"], ["done", "done"]]
 
 
-def test_nothing_is_started_where_all_is_done(tmp_path: Path) -> None:
-    jobs = make_jobs(tmp_path, "a")
-    finish(jobs[0])
+def test_nothing_is_started_where_all_is_done(job: Job) -> None:
+    finish(job)
     launcher = ScriptedLauncher(succeed)
-    assert launcher.launch(jobs)[0].status == "done"
+    assert launcher.launch([job])[0].status == "done"
     assert launcher.events == []
 
 
@@ -129,18 +142,12 @@ def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
     jobs = make_jobs(tmp_path, "a", "b", "c")
 
     def work(job: Job, attempt: int) -> str:
-        if job.name == "b":
-            (job.folder / FAILURE).write_text(json.dumps({"sentence": "loss is nan.", "exit_code": 3}))
-            return "worker ended with exit code 3"
-        return succeed(job, attempt)
+        return fail(job, "loss is nan.", 3) if job.name == "b" else succeed(job, attempt)
 
     launcher = ScriptedLauncher(work)
     states = launcher.launch(jobs)
-    assert [(state.status, state.sentence) for state in states] == [
-        ("done", ""),
-        ("failed", "loss is nan."),
-        ("done", ""),
-    ]
+    assert [state.status for state in states] == ["done", "failed", "done"]
+    assert states[1].sentence == "loss is nan."
     assert len(launcher.attempts) == 3, "what fails by itself fails again: no retry"
 
 
@@ -148,47 +155,41 @@ def test_a_killed_worker_is_tried_twice_more(tmp_path: Path) -> None:
     jobs = make_jobs(tmp_path, "a", "b")
 
     def work(job: Job, attempt: int) -> str:
-        if job.name == "a" or attempt == 3:
-            return succeed(job, attempt)
-        return "worker was killed by SIGKILL"
+        return succeed(job, attempt) if job.name == "a" or attempt == 3 else "worker was killed by SIGKILL"
 
     launcher = ScriptedLauncher(work)
     assert [state.status for state in launcher.launch(jobs)] == ["done", "done"]
     assert [job.name for job in launcher.attempts].count("b") == 3
 
 
-def test_a_worker_that_is_always_killed_has_failed(tmp_path: Path) -> None:
-    jobs = make_jobs(tmp_path, "a")
+def test_a_worker_that_is_always_killed_has_failed(job: Job) -> None:
     launcher = ScriptedLauncher(lambda job, attempt: "worker was killed by SIGKILL")
-    [state] = launcher.launch(jobs)
+    [state] = launcher.launch([job])
     assert (state.status, state.sentence) == ("failed", "worker was killed by SIGKILL")
     assert len(launcher.attempts) == 3
 
 
-def test_files_of_another_machine_may_come_later(tmp_path: Path) -> None:
-    jobs = make_jobs(tmp_path, "a")
-
+def test_files_of_another_machine_may_come_later(job: Job) -> None:
     def work(job: Job, attempt: int) -> str:
         threading.Timer(0.5, finish, [job]).start()
         return ""
 
     launcher = ScriptedLauncher(work)
-    assert launcher.launch(jobs)[0].status == "done"
+    assert launcher.launch([job])[0].status == "done"
     assert len(launcher.attempts) == 1
 
 
-def test_a_worker_that_only_says_it_is_done_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_only_says_it_is_done_has_failed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maxsup.studies.execution.launch.SETTLE_SECONDS", 0.0)
-    [state] = ScriptedLauncher(lambda job, attempt: "").launch(make_jobs(tmp_path, "a"))
+    [state] = ScriptedLauncher(lambda job, attempt: "").launch([job])
     assert (state.status, state.sentence) == ("failed", "worker says it is done, but its files do not")
 
 
-def test_an_old_failure_is_not_shown_as_this_one(tmp_path: Path) -> None:
-    jobs = make_jobs(tmp_path, "a")
-    (jobs[0].folder / FAILURE).write_text(json.dumps({"sentence": "old.", "exit_code": 2}))
-    (jobs[0].folder / STARTED).write_text("{}")
+def test_an_old_failure_is_not_shown_as_this_one(job: Job) -> None:
+    fail(job, "old.", 2)
+    (job.folder / STARTED).write_text("{}")
     seen: list[str] = []
-    ScriptedLauncher(succeed).launch(jobs, lambda states: seen.append(states[0].status))
+    ScriptedLauncher(succeed).launch([job], lambda states: seen.append(states[0].status))
     assert seen == ["queued", "done"]
 
 
@@ -203,28 +204,26 @@ def test_a_signal_stops_the_workers_and_says_what_is_saved(tmp_path: Path, numbe
         return succeed(job, attempt)
 
     launcher = ScriptedLauncher(work)
-    with pytest.raises(
-        Interruption, match="of 3 runs 1 are done, 0 have a checkpoint to go on from, 2 have none yet"
-    ) as caught:
+    sentence = "of 3 runs 1 are done, 0 have a checkpoint to go on from, 2 have none yet"
+    with pytest.raises(Interruption, match=sentence) as caught:
         launcher.launch(jobs)
     assert caught.value.exit_code == code
     assert launcher.events == ["open", "stop", "close"]
     assert ScriptedLauncher(succeed).launch(jobs)[1].status == "done"
 
 
-def test_the_engine_is_closed_whatever_happens(tmp_path: Path) -> None:
+def test_the_launcher_is_closed_whatever_happens(job: Job) -> None:
     def broken(states: Sequence[JobState]) -> None:
         if states[0].status == "done":
             raise RuntimeError("no terminal")
 
     launcher = ScriptedLauncher(succeed)
     with pytest.raises(RuntimeError, match="no terminal"):
-        launcher.launch(make_jobs(tmp_path, "a"), broken)
+        launcher.launch([job], broken)
     assert launcher.events == ["open", "close"]
 
 
-def test_two_jobs_in_one_folder_are_refused(tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
+def test_two_jobs_in_one_folder_are_refused(job: Job) -> None:
     with pytest.raises(ValueError, match="a folder of its own"):
         ScriptedLauncher(succeed).launch([job, Job("b", job.folder, 1)])
 

@@ -59,13 +59,11 @@ def is_alive(process: int) -> bool:
 
 def once_running(job: Job, action: Callable[[int], None]) -> Callable[[Sequence[JobState]], None]:
     """Do something to the worker of a job when it first has one."""
-    is_over = False
+    done: list[int] = []
 
     def look(states: Sequence[JobState]) -> None:
-        nonlocal is_over
-        found = processes(job)
-        if found and not is_over:
-            is_over = True
+        if not done and (found := processes(job)):
+            done.extend(found)
             action(found[0])
 
     return look
@@ -79,17 +77,11 @@ def test_a_few_processes_take_many_runs(launcher: LocalLauncher, tmp_path: Path)
     assert not any(is_alive(process) for process in used)
 
 
-def test_no_more_workers_than_runs_are_started(launcher: LocalLauncher, tmp_path: Path) -> None:
+def test_a_run_gets_one_worker_with_one_thread_and_a_group_of_its_own(launcher: LocalLauncher, tmp_path: Path) -> None:
     launcher.num_workers = 50
     [job] = make_jobs(tmp_path, "a")
     launcher.launch([job])
-    assert len(processes(job)) == 1
-
-
-def test_a_worker_has_one_thread_and_a_group_of_its_own(launcher: LocalLauncher, tmp_path: Path) -> None:
-    [job] = make_jobs(tmp_path, "a")
-    launcher.launch([job])
-    process, threads, group = (job.folder / "processes").read_text().split()
+    [(process, threads, group)] = [line.split() for line in (job.folder / "processes").read_text().splitlines()]
     assert (threads, group) == ("1", process)
 
 
@@ -131,18 +123,12 @@ def test_a_signal_leaves_no_worker_behind(
     assert not any(is_alive(process) for job in jobs for process in processes(job))
 
 
-def test_a_launcher_can_be_used_again(launcher: LocalLauncher, tmp_path: Path) -> None:
-    for name in "ab":
-        [state] = launcher.launch(make_jobs(tmp_path, name))
-        assert state.status == "done"
-
-
-def test_a_launcher_works_outside_the_main_thread(launcher: LocalLauncher, tmp_path: Path) -> None:
-    jobs, states = make_jobs(tmp_path, "a"), []
-    thread = threading.Thread(target=lambda: states.extend(launcher.launch(jobs)))
+def test_a_launcher_can_be_used_again_and_outside_the_main_thread(launcher: LocalLauncher, tmp_path: Path) -> None:
+    states = launcher.launch(make_jobs(tmp_path, "a"))
+    thread = threading.Thread(target=lambda: states.extend(launcher.launch(make_jobs(tmp_path, "b"))))
     thread.start()
     thread.join(60)
-    assert [state.status for state in states] == ["done"]
+    assert [state.status for state in states] == ["done", "done"]
 
 
 def test_waiting_costs_no_processor_time(launcher: LocalLauncher, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from maxsup.core.errors import MaxsupError
 from maxsup.core.files.reading import read_json
 from maxsup.core.files.rundir import RunDir
 from maxsup.studies.comparison import comparison
-from maxsup.studies.execution.launch import Job, JobState, read_state
+from maxsup.studies.execution.launch import FollowUp, Job, JobState, read_state
 from maxsup.studies.execution.study_folder import StudyFolder, execute, lay_out, plan_folder, read_folder
 from maxsup.studies.execution.worker import analysis_marker
 from maxsup.studies.loose_runs import folder_of_runs
@@ -26,7 +26,7 @@ class PretendLauncher:
         self.names: list[str] = []
         self.failing = failing
 
-    def launch(self, jobs: Sequence[Job], on_change: object = None) -> list[JobState]:
+    def launch(self, jobs: Sequence[Job], on_change: object, then: FollowUp) -> list[JobState]:
         for job in jobs:
             if read_state(job).status == "done":
                 continue
@@ -36,7 +36,12 @@ class PretendLauncher:
                 continue
             arm, seed = job.name.split("-s")[0], int(job.name.split("-s")[1].split("-")[0])
             finish_run(job.folder, ACCURACIES[arm] + 0.001 * seed)
-        return [read_state(job) for job in jobs]
+        states = [read_state(job) for job in jobs]
+        return [*states, *map(read_state, then(states))]
+
+
+def pretend(folder: StudyFolder, failing: str = "") -> list[JobState]:
+    return execute(folder, PretendLauncher(failing), lambda states: None)
 
 
 @pytest.fixture
@@ -71,16 +76,15 @@ def test_a_folder_in_the_words_of_an_older_version_is_read_as_it_was_meant(folde
 
 
 def test_finished_runs_are_not_run_again(folder: StudyFolder) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
+    pretend(folder)
     again = PretendLauncher()
     states = execute(folder, again, lambda states: None)
     assert again.names == []
-    assert len(states) == 18
-    assert all(state.status == "done" for state in states)
+    assert [state.status for state in states] == ["done"] * 18
 
 
 def test_adding_a_seed_keeps_the_runs_that_are_there(folder: StudyFolder) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
+    pretend(folder)
     scale = folder.study.scales["full"].model_copy(update={"seeds": tuple(range(7))})
     more = folder.study.model_copy(update={"scales": {"full": scale, "tiny": scale}})
     larger = lay_out(more, folder.path, "full")
@@ -97,32 +101,29 @@ def test_another_study_in_the_same_folder_is_refused(folder: StudyFolder) -> Non
 
 
 def test_a_folder_without_a_study_is_refused_with_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(MaxsupError, match=r"which has no study.json. Give its --output"):
+    with pytest.raises(MaxsupError, match=r"which has no study.json. Give its output folder"):
         read_folder(tmp_path)
 
 
 def test_the_summary_has_mean_spread_values_difference_interval_and_p_of_every_loss(folder: StudyFolder) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
-    summary = summarize(folder, kind="comparison")
+    pretend(folder)
+    summary = summarize(folder)
     assert json.loads((folder.path / "summary.json").read_text())["baseline"] == "ls"
     found = {entry.loss: entry.metrics["accuracy"] for entry in summary.losses}
-    assert found["maxsup"].mean == pytest.approx(0.9525, abs=1e-12)
-    assert found["maxsup"].difference == pytest.approx(0.03, abs=1e-12)
-    assert found["maxsup"].p == pytest.approx(2 / 64)
-    assert found["maxsup"].adjusted_p == pytest.approx(4 / 64)
-    assert found["maxsup"].is_conclusive
-    assert found["maxsup"].values["5"] == pytest.approx(0.955)
+    maxsup = found["maxsup"]
+    assert (maxsup.mean, maxsup.difference) == pytest.approx((0.9525, 0.03), abs=1e-12)
+    assert (maxsup.p, maxsup.adjusted_p, maxsup.is_conclusive) == (2 / 64, 4 / 64, True)
+    assert maxsup.values["5"] == pytest.approx(0.955)
     assert found["ls"].difference is None
     assert found["ce"].difference == pytest.approx(-0.02, abs=1e-12)
-    assert summary.table.cells["maxsup"]["accuracy"].text == "95.25 ± 0.19"
-    assert summary.table.cells["maxsup"]["accuracy"].is_bold
-    assert not summary.table.cells["ls"]["accuracy"].is_bold
+    cells = {row: cells["accuracy"] for row, cells in summary.table.cells.items()}
+    assert (cells["maxsup"].text, cells["maxsup"].is_bold, cells["ls"].is_bold) == ("95.25 ± 0.19", True, False)
 
 
 def test_a_failed_run_is_a_hole_that_is_named_and_breaks_only_its_pair(folder: StudyFolder) -> None:
-    states = execute(folder, PretendLauncher(failing="maxsup-s2"), lambda states: None)
+    states = pretend(folder, failing="maxsup-s2")
     assert [state.sentence for state in states if state.status == "failed"] == ["no luck."]
-    summary = summarize(folder, kind="comparison")
+    summary = summarize(folder)
     failed = [run for run in summary.runs if run.status != "done"]
     assert [(run.arm, run.seed, run.status, run.sentence) for run in failed] == [("maxsup", 2, "failed", "no luck.")]
     accuracy = summary.table.cells["maxsup"]["accuracy"]
@@ -132,10 +133,10 @@ def test_a_failed_run_is_a_hole_that_is_named_and_breaks_only_its_pair(folder: S
 
 
 def test_the_same_folder_gives_the_same_bytes(folder: StudyFolder) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
-    summarize(folder, kind="comparison")
+    pretend(folder)
+    summarize(folder)
     first = (folder.path / "summary.json").read_bytes()
-    summarize(read_folder(folder.path), kind="comparison")
+    summarize(read_folder(folder.path))
     assert (folder.path / "summary.json").read_bytes() == first
 
 
@@ -151,17 +152,17 @@ def _write_configs(folder: StudyFolder) -> list[Path]:
 
 
 def test_run_directories_that_no_study_made_become_one_table(folder: StudyFolder, tmp_path: Path) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
+    pretend(folder)
     paths = _write_configs(folder)
     runs = folder_of_runs(paths, tmp_path / "report")
     assert runs.study.scales[runs.scale].recipe == str(paths[0].resolve() / "config.yaml")
-    summary = summarize(runs, kind="runs")
+    summary = summarize(runs)
     found = {entry.loss: entry.metrics["accuracy"].mean for entry in summary.losses}
     assert found == pytest.approx({"ce": 0.9025, "ls": 0.9225, "maxsup": 0.9525})
 
 
 def test_runs_of_different_experiments_are_not_put_into_one_table(folder: StudyFolder, tmp_path: Path) -> None:
-    execute(folder, PretendLauncher(), lambda states: None)
+    pretend(folder)
     paths = _write_configs(folder)
     config = paths[-1] / "config.yaml"
     config.write_text(config.read_text().replace("batch_size: 64", "batch_size: 32"))
@@ -181,7 +182,7 @@ def made(tmp_path: Path) -> Path:
 def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Path, word: str, message: str) -> None:
     before = (made / "study.json").read_bytes()
     other = comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1", word])
-    with pytest.raises(MaxsupError, match=rf"{message}.*Choose another --output"):
+    with pytest.raises(MaxsupError, match=rf"{message}.*Choose another output"):
         lay_out(other, made, "full")
     assert (made / "study.json").read_bytes() == before
 

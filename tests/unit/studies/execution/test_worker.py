@@ -4,20 +4,22 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-import maxsup.analysis
+import maxsup.analysis.outputs
 import maxsup.training
 from maxsup.analysis import Analyzed
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError, NonFiniteError, out_of_memory
 from maxsup.core.files.reading import read_json
 from maxsup.core.files.rundir import RunDir
-from maxsup.studies.execution.worker import FAILURE, JOB, LOG, STARTED, analysis_marker, attempt, is_done, main, run_job
+from maxsup.studies.execution.worker import FAILURE, JOB, LOG, STARTED, analysis_marker, attempt, is_done, main
 
 COLLAPSE = {"what": "collapse", "split": "test", "weights": "last", "options": {}, "data": None}
 LOGITS = {"what": "logits", "split": "val", "weights": "best", "options": {"bins": 3}, "data": {"name": "digits"}}
@@ -41,16 +43,21 @@ class Pretended:
         self.calls: list[str] = []
         self.threads: list[int] = []
         self.options: list[dict[str, Any]] = []
+        self.runs: list[list[SimpleNamespace]] = []
         self.error: dict[str, BaseException] = {}
 
     def train(self, recipe: Any, output: Path, **options: Any) -> None:
         self._note("train")
         (output / "summary.json").write_text("{}")
 
-    def analyze(self, paths: list[Path], what: list[str], **options: Any) -> Analyzed:
-        self.options.append(options)
+    def opened(self, path: Path, **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(path=path, options=options)
+
+    def analyze(self, runs: list[SimpleNamespace], what: list[str], **options: Any) -> Analyzed:
+        self.runs.append(runs)
+        self.options.append(runs[0].options | options)
         self._note(what[0])
-        file = paths[0] / "analysis" / f"{what[0]}.json"
+        file = runs[0].path / "analysis" / f"{what[0]}.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text("{}")
         return Analyzed(files=[file])
@@ -67,6 +74,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     stage = Pretended()
     monkeypatch.setattr(maxsup.training, "train", stage.train)
     monkeypatch.setattr(maxsup.analysis, "analyze", stage.analyze)
+    monkeypatch.setattr(maxsup.analysis.outputs, "RunOutputs", stage.opened)
     return stage
 
 
@@ -80,66 +88,64 @@ def test_a_real_job_leaves_a_run_and_its_analysis(tmp_path: Path) -> None:
     assert "epoch 1/1" in (tmp_path / LOG).read_text()
 
 
-def test_a_job_is_trained_and_then_analysed(folder: Path, pretended: Pretended) -> None:
+def test_a_job_is_trained_and_then_analysed_and_not_done_again(folder: Path, pretended: Pretended) -> None:
     assert not is_done(folder)
-    run_job(folder)
-    assert pretended.calls == ["train", "collapse", "logits"]
-    assert is_done(folder)
+    for _ in range(2):
+        attempt(folder)
+        assert pretended.calls == ["train", "collapse", "logits"]
+        assert is_done(folder)
 
 
 def test_an_analysis_is_asked_for_in_the_words_of_the_job(folder: Path, pretended: Pretended) -> None:
-    run_job(folder)
+    attempt(folder)
     # The log of a run says which analysis is made; how far each is would drown it.
     assert type(pretended.options[1].pop("progress")) is Display
     assert pretended.options[1] == {
         "split": "val",
         "weights": "best",
-        "overrides": ['data.name="digits"'],
+        "overrides": ('data.name="digits"',),
         "options": {"logits": {"bins": 3}},
         "with_figures": False,
     }
 
 
-def test_a_finished_job_is_not_done_again(folder: Path, pretended: Pretended) -> None:
-    run_job(folder)
-    run_job(folder)
-    assert pretended.calls == ["train", "collapse", "logits"]
-
-
-def test_only_the_analysis_that_is_missing_is_made(folder: Path, pretended: Pretended) -> None:
-    run_job(folder)
-    analysis_marker(folder, LOGITS).unlink()
+@pytest.mark.parametrize(
+    ("change", "made"),
+    [
+        (lambda folder: analysis_marker(folder, LOGITS).unlink(), "logits"),
+        (lambda folder: (folder / "analysis/collapse.json").unlink(), "collapse"),
+        (lambda folder: write_job(folder, COLLAPSE, LOGITS, COLLAPSE | {"split": "train"}), "collapse"),
+    ],
+    ids=["no marker", "no result", "asked for later"],
+)
+def test_only_the_analysis_that_is_missing_is_made(
+    folder: Path, pretended: Pretended, change: Callable[[Path], None], made: str
+) -> None:
+    attempt(folder)
+    change(folder)
     assert not is_done(folder)
-    run_job(folder)
-    assert pretended.calls[3:] == ["logits"]
+    attempt(folder)
+    assert pretended.calls[3:] == [made]
 
 
-def test_an_analysis_whose_file_is_gone_is_made_again(folder: Path, pretended: Pretended) -> None:
-    run_job(folder)
-    (folder / "analysis/collapse.json").unlink()
-    run_job(folder)
-    assert pretended.calls[3:] == ["collapse"]
-
-
-def test_an_analysis_that_is_asked_for_later_is_added(folder: Path, pretended: Pretended) -> None:
-    run_job(folder)
-    write_job(folder, COLLAPSE, LOGITS, COLLAPSE | {"split": "train"})
-    assert not is_done(folder)
-    run_job(folder)
-    assert pretended.calls[3:] == ["collapse"]
+def test_analyses_of_the_same_weights_and_data_share_an_open_run(tmp_path: Path, pretended: Pretended) -> None:
+    write_job(tmp_path, COLLAPSE, COLLAPSE | {"what": "probe"}, LOGITS)
+    attempt(tmp_path)
+    first, second, other = pretended.runs
+    assert first is second
+    assert other is not first
 
 
 def test_an_analysis_that_is_asked_for_under_two_names_is_made_once(tmp_path: Path, pretended: Pretended) -> None:
     write_job(tmp_path, *(COLLAPSE | {"name": name} for name in ("first", "second")))
-    run_job(tmp_path)
+    attempt(tmp_path)
     assert pretended.calls == ["train", "collapse"]
     assert is_done(tmp_path)
 
 
 def test_an_analysis_that_fails_does_not_stop_the_others(folder: Path, pretended: Pretended) -> None:
     pretended.error["collapse"] = DataError("no data.")
-    with pytest.raises(DataError, match="no data"):
-        run_job(folder)
+    assert attempt(folder) == 4
     assert pretended.calls == ["train", "collapse", "logits"]
     assert not is_done(folder)
     assert analysis_marker(folder, LOGITS).exists()

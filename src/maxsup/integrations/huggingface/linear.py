@@ -1,0 +1,212 @@
+"""The loss of a Hugging Face causal model from its head itself, so that the logits of a batch never exist.
+
+**Use it** as ``use_linear_loss(model, MaxSupLoss(alpha=0.1))`` before the model goes to a Trainer, to Accelerate or
+into a loop of your own. From then on ``model(**batch).loss`` is that loss while the model trains.
+**Seam.** In a training call with labels the head computes the loss from its input and returns it in place of logits,
+and ``model.loss_function`` passes it on. The head is called as a module, so whatever gathers, casts or moves its weight
+(FSDP2, autocast, offloading) does so here as well.
+**Untouched**: evaluation, generation, calls without labels or without gradients, checkpoints and tied weights.
+**Refused** at once or in the first call: whatever stands between head and loss, such as a scale of the logits or an
+adapter on the head, and whatever takes the labels away from the model. A soft-cap under Gemma's name for it,
+``final_logit_softcapping``, goes into the head.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from maxsup.integrations.huggingface.callback import WatchedLoss
+from maxsup.integrations.huggingface.labels import IGNORED, rows_and_targets
+from maxsup.integrations.huggingface.models import shifts_labels, unwrapped, warn_of_counted_first_labels
+from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss
+from maxsup.losses.head.linear import linear_maxsup_cross_entropy
+
+# The name in the config; models with another name for theirs are refused like those that scale their logits.
+_SOFT_CAP = "final_logit_softcapping"
+# Options that a loss in the head must not set; the soft-cap is the model's.
+_PLAIN_OPTIONS = {"weight": None, "ignore_index": IGNORED, "reduction": "mean", "adaptive": False, "soft_cap": 0.0}
+
+
+def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
+    """Have a causal model of transformers compute ``loss`` in its head whenever it is trained with labels.
+
+    Args:
+        model: A causal language model, in PEFT or not, with a plain ``nn.Linear`` for a head.
+        loss: ``MaxSupLoss``, ``MarginLabelSmoothingLoss`` or ``CrossEntropyLoss``, with or without a ``z_loss``.
+
+    Returns:
+        Its ``callback()`` has a Trainer advance a schedule and log the terms; ``remove()`` undoes the change.
+    """
+    _check_loss(loss)
+    inner = unwrapped(model)
+    is_causal = hasattr(inner, "get_output_embeddings") and shifts_labels(inner)
+    if not is_causal or "loss_function" not in inspect.unwrap(type(inner).forward).__code__.co_names:
+        raise ValueError(
+            "model must be a causal language model of transformers that asks model.loss_function for its loss; got "
+            f"{type(inner).__name__}. Use TrainerLoss, which takes the logits."
+        )
+    head = inner.get_output_embeddings()
+    is_plain = isinstance(head, nn.Linear) and type(head).forward is nn.Linear.forward
+    if not is_plain or not head.weight.is_floating_point():
+        raise ValueError(
+            f"the head of the model must be a plain nn.Linear; got {type(head).__module__}.{type(head).__name__}. "
+            "Leave the head out of LoRA (target_modules, modules_to_save) and of quantisation, or use TrainerLoss."
+        )
+    before = getattr(head.forward, "__self__", None)
+    if isinstance(before, LinearLoss):
+        before.remove()
+    warn_of_counted_first_labels(inner)
+    return LinearLoss(inner, head, loss)
+
+
+class _Call(NamedTuple):
+    labels: Tensor
+    shift_labels: Tensor | None
+    num_items: int | Tensor | None
+
+
+class LinearLoss(WatchedLoss):
+    """A loss in the head of a model; made by :func:`use_linear_loss`.
+
+    Everything that hangs on the model is a bound method, so that a deep copy of the model has a loss of its own.
+    """
+
+    unused = "Train the model that was given to use_linear_loss, with its labels in the batch."
+
+    def __init__(self, model: Any, head: Any, criterion: RegularizedLoss) -> None:
+        super().__init__(criterion)
+        self._model = model
+        self._head = head
+        self._call: _Call | None = None
+        self._answer: Tensor | None = None
+        self._was_asked = False
+        self._soft_cap: float | None = None
+        self._own_forward = head.__dict__.get("forward")
+        self._forward = head.forward
+        self._loss_function = model.loss_function
+        head.forward = self._answer_of_the_head
+        model.loss_function = self._loss_of_the_model
+        self._handles = [
+            model.register_forward_pre_hook(self._begin, with_kwargs=True),
+            model.register_forward_hook(self._end, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        """Give the model its own loss back."""
+        for handle in self._handles:
+            handle.remove()
+        del self._head.forward
+        if self._own_forward is not None:
+            self._head.forward = self._own_forward
+        self._model.loss_function = self._loss_function
+
+    def _begin(self, model: nn.Module, positional: Any, named: dict[str, Any]) -> None:
+        self._call = self._answer = None
+        self._was_asked = False
+        if not (model.training and torch.is_grad_enabled()):
+            return
+        labels = named.get("labels")
+        if labels is None:
+            # A Trainer that computes the loss itself passes the number of labels to the model, but not the labels.
+            if named.get("num_items_in_batch") is not None:
+                raise ValueError(
+                    "Trainer has taken the labels away from the model, whose head computes the loss. Remove "
+                    "label_smoothing_factor and compute_loss_func; MaxSupLoss(alpha=...) takes their place."
+                )
+            return
+        if named.get("fused_lm_head"):
+            raise ValueError(
+                "SFTTrainer of TRL computes the loss itself and leaves the model's unused. Use "
+                "maxsup.integrations.trl.LinearSFTTrainer(..., loss=MaxSupLoss(alpha=0.1)) in its place."
+            )
+        if model is not self._model:
+            raise RuntimeError(
+                "A loss in the head does not work under nn.DataParallel, whose copies of the model share it. Start one "
+                "process for each device with torchrun, or show the process one device."
+            )
+        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"))
+        # The head applies the cap to its logits; the model must not apply it to the loss that the head returns.
+        self._soft_cap = getattr(self._config, _SOFT_CAP, None)
+        if self._soft_cap is not None:
+            setattr(self._config, _SOFT_CAP, None)
+
+    def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
+        call, self._call, self._answer = self._call, None, None
+        if call is None:
+            return None
+        if self._soft_cap is not None:
+            setattr(self._config, _SOFT_CAP, self._soft_cap)
+        if output is None:  # the model has failed, and says why itself
+            return None
+        if not self._was_asked:
+            raise RuntimeError(
+                f"{type(model).__name__} did not ask for model.loss_function, so its loss is another one. Switch off "
+                "what replaces its forward, such as use_liger_kernel=True."
+            )
+        # What the head returned are no logits.
+        return type(output)(**{**output, "logits": None}) if isinstance(output, dict) else None
+
+    @property
+    def _config(self) -> Any:
+        return self._model.config.get_text_config()
+
+    def _answer_of_the_head(self, hidden: Tensor) -> Tensor:
+        if self._call is None:
+            return self._forward(hidden)
+        loss = self._computed(hidden, self._call)
+        # Contiguous, so that a model that asks for that gets the same tensor.
+        self._answer = loss.expand(*hidden.shape[:-1], 1).contiguous()
+        return self._answer
+
+    def _loss_of_the_model(self, logits: Tensor, labels: Tensor, *others: Any, **options: Any) -> Tensor:
+        if self._call is None:
+            if self._model.training and torch.is_grad_enabled():
+                raise ValueError("labels must be given to the model by name, so that its head sees them.")
+            return self._loss_function(logits, labels, *others, **options)
+        if self._answer is None or logits is not self._answer:
+            raise ValueError(
+                f"{type(self._model).__name__} changes what its head gives before the loss (a scale, another soft-cap, "
+                "an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
+            )
+        self._was_asked = True
+        # A copy, because models add further losses in place.
+        return self._answer.flatten()[0].clone()
+
+    def _computed(self, hidden: Tensor, call: _Call) -> Tensor:
+        labels = call.labels if call.shift_labels is None else call.shift_labels
+        rows, target = rows_and_targets(hidden, labels, call.shift_labels is None, IGNORED)
+        target = target.to(rows.device)
+        num_items = call.num_items
+        if num_items is not None:
+            num_items = self.counted(num_items.to(rows.device) if isinstance(num_items, Tensor) else num_items)
+        self.num_training_calls += 1
+        if not torch.compiler.is_compiling():
+            counts = target != IGNORED
+            rows, target = rows[counts], target[counts]
+        weight, bias, soft_cap = self._head.weight, self._head.bias, self._soft_cap or 0.0
+        if self.terms is not None:
+            self.terms.update_head(rows, weight, bias, target, soft_cap)
+        criterion, alpha, z_loss = self.criterion, 0.0, 0.0
+        if criterion.training:
+            criterion._check_advanced()
+            alpha, z_loss = 0.0 if criterion.strength is None else criterion._value, criterion.z_loss
+        own: dict[str, Any] = {"margin": getattr(criterion, "margin", 0.0), "z_loss": z_loss, "soft_cap": soft_cap}
+        return linear_maxsup_cross_entropy(rows, weight, target, alpha, bias=bias, num_items=num_items, **own)
+
+
+def _check_loss(loss: Any) -> None:
+    if not isinstance(loss, MaxSupLoss | MarginLabelSmoothingLoss | LinearMaxSupLoss | CrossEntropyLoss):
+        raise ValueError(
+            f"loss must be one that a linear head can carry; got {type(loss).__name__}. Use MaxSupLoss(alpha=0.1), or "
+            "TrainerLoss, which takes the logits."
+        )
+    for name, plain in _PLAIN_OPTIONS.items():
+        value = getattr(loss, name, plain)
+        if value is not plain and value != plain:
+            shown = "a tensor" if isinstance(value, Tensor) else repr(value)
+            fix = "Leave it out, or use TrainerLoss."
+            raise ValueError(f"{name} of a loss in the head must be {plain!r}; got {shown}. {fix}")

@@ -1,1 +1,0 @@
-"""Sections of a report: words, figures, tables."""

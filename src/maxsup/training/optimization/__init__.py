@@ -1,1 +1,0 @@
-"""Learning rates, optimisers and the moving average of weights."""
