@@ -131,7 +131,7 @@ def test_an_unfinished_run_is_one_sentence(cli: Cli) -> None:
     shutil.rmtree("ce/checkpoints")
     outcome = cli("analyze", "ce", "--what", "logits")
     assert outcome.code == 2
-    assert "must have a checkpoint 'last'; got none" in outcome.err
+    assert "run 'ce' has no checkpoint 'last'" in outcome.err
 
 
 def test_analyses_are_listed(cli: Cli) -> None:
