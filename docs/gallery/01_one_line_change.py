@@ -3,7 +3,7 @@ The one-line change
 ===================
 
 A training loop stays as it is; one line of it changes. Here is the loop of a small network on scikit-learn's digits,
-once with the label smoothing of torch and once with MaxSup.
+once with torch's label smoothing and once with MaxSup.
 """
 
 import matplotlib.pyplot as plt
@@ -50,9 +50,9 @@ for name, history in histories.items():
     print(f"{name:16} test accuracy {history[-1][0]:.1%}, loss that criterion.eval() reports {history[-1][1]:.3f}")
 
 # %%
-# The accuracies are close, as one expects on a set that is learnt almost without errors: on right predictions the two
-# losses are the same. The reported losses are not comparable. After ``criterion.eval()`` MaxSup is plain
-# cross-entropy, so that a validation loss says something about the network. Torch's criterion knows no such mode and
+# The accuracies are close, as one expects on a set that is learnt almost without errors: on correct predictions the
+# two losses are the same. The reported losses are not comparable. After ``criterion.eval()`` MaxSup is plain
+# cross-entropy, so that a validation loss says something about the network. Torch's criterion has no such mode and
 # reports its training objective.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
@@ -67,7 +67,7 @@ plt.show()
 
 # %%
 # Code that somebody else wrote may hide the line. ``replace_label_smoothing`` finds the criterion's smoothing and
-# gives the MaxSup loss that takes its place, with the same weights, ignored label and reduction.
+# returns the MaxSup loss that replaces it, with the same weights, ignored label and reduction.
 
 from maxsup.integrations import replace_label_smoothing
 

@@ -39,17 +39,17 @@ axes[0].legend(frameon=False)
 plt.show()
 
 # %%
-# Left, label smoothing and MaxSup have the same bars. Right, label smoothing raises the true class *less* than
-# cross-entropy does, and lowers the wrong winner less. MaxSup strengthens both. In numbers, for the true class and
-# the winner:
+# On the left, label smoothing and MaxSup have the same bars. On the right, label smoothing raises the true class
+# *less* than cross-entropy does, and lowers the wrong winner less. MaxSup strengthens both. In numbers, for the true
+# class and the winner:
 
 for name, title in TITLES.items():
     moves = step(name, LOGITS, 4)
     print(f"{title:16} true class {moves[4]:+.3f}   wrong winner {moves[0]:+.3f}")
 
 # %%
-# Follow the same prediction over many steps. The dotted line is where the true class overtakes the winner: MaxSup is
-# there first, label smoothing last.
+# Follow the same prediction over many steps. The dotted line is where the true class overtakes the winner: MaxSup
+# gets there first, label smoothing last.
 
 figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
 for name, colour in COLOURS.items():
@@ -65,7 +65,7 @@ axis.legend(frameon=False)
 plt.show()
 
 # %%
-# The difference of the two losses is exactly ``alpha (z_max - z_gt)``: nothing where the prediction is right.
+# The difference between the two losses is exactly ``alpha (z_max - z_gt)``: 0 where the prediction is right.
 
 logits, target = torch.randn(1000, 10), torch.randint(10, (1000,))
 smoothing = maxsup.functional.label_smoothing_cross_entropy(logits, target, 0.1, reduction="none")

@@ -75,8 +75,8 @@ for alpha, row in zip(ALPHAS, results["maxsup"], strict=True):
     print(f"alpha {alpha:<4} accuracy, NLL, ECE: {numbers}")
 
 # %%
-# A strength that rises during training is a schedule. Nobody has to remember to advance it: a schedule that is never
-# told how far training is raises an error.
+# A strength that rises during training is a schedule. You cannot forget to advance it: a schedule that is never told
+# how far training is raises an error.
 
 from maxsup.schedules import Linear, epoch_progress
 
@@ -92,4 +92,4 @@ except RuntimeError as error:
 
 # %%
 # ``maxsup compare --tune alpha`` does such a sweep with paired seeds, on validation data, and gives every loss the
-# same number of runs; :doc:`/recipes` tells how.
+# same number of runs; :doc:`/recipes` explains how.

@@ -2,8 +2,8 @@
 Mixup and cutmix
 ================
 
-Mixed images come with mixed labels: probabilities in the place of class indices. MaxSup takes them as they are. The
-mixed label goes into the cross-entropy, and the penalty never looks at it.
+Mixed images come with mixed labels: probabilities instead of class indices. MaxSup takes them as they are. The mixed
+label goes into the cross-entropy, and the penalty never looks at it.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ images, labels = load_digits(return_X_y=True)
 images, labels = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16, torch.tensor(labels)
 
 # %%
-# Torchvision mixes a batch and gives one row of probabilities an image.
+# Torchvision mixes a batch and returns one row of probabilities per image.
 
 torch.manual_seed(3)
 mixed = {
@@ -35,7 +35,7 @@ for row, (name, (pictures, targets)) in zip(axes, mixed.items(), strict=True):
 plt.show()
 
 # %%
-# The criterion is the same line as ever.
+# The criterion does not change.
 
 criterion = maxsup.MaxSupLoss(alpha=0.1)
 logits = torch.randn(4, 10)
@@ -43,8 +43,8 @@ for name, (_, targets) in mixed.items():
     print(f"{name:12} targets {tuple(targets.shape)}   loss {criterion(logits, targets):.3f}")
 
 # %%
-# With such a label, ``z_gt`` means the mean of the logits under it. The penalty is the one of the hard label, so the
-# two parts of the loss can be taken apart: cross-entropy of the mixed label, and the gap of the top logit.
+# With such a label, ``z_gt`` means the mean of the logits under it. The penalty is the same as with a hard label, so
+# the loss has two separate parts: cross-entropy of the mixed label, and the gap of the top logit.
 
 pictures, targets = mixed["mixup"]
 cross_entropy = torch.nn.functional.cross_entropy(logits, targets)
@@ -54,7 +54,7 @@ print(f"cross-entropy {cross_entropy:.3f} + 0.1 x {penalty:.3f} = {criterion(log
 
 # %%
 # **The trap**: mixing functions often smooth as well. timm's ``Mixup`` does so by default (``label_smoothing=0.1``),
-# and then a network gets both. The criterion notices smoothed probabilities and says so.
+# and then the network gets both. The criterion notices smoothed probabilities and says so.
 
 import warnings
 

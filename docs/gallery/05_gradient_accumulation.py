@@ -2,9 +2,9 @@
 Gradient accumulation
 =====================
 
-A batch that does not fit is cut into micro-batches whose gradients are added. If each takes its own mean, the sum is
-not the gradient of the batch: parts with few targets count too much. The same happens with padding, with ignored
-labels, and on several processes.
+A batch that does not fit into memory is split into micro-batches whose gradients are added. If each takes its own
+mean, the sum is not the gradient of the batch: parts with few targets count too much. The same happens with padding,
+with ignored labels, and on several processes.
 """
 
 import matplotlib.pyplot as plt
@@ -58,11 +58,11 @@ plt.show()
 
 # %%
 # A token in the part with four targets pulls almost eight times as much as it should. With ``num_items`` the parts
-# add up to the whole, however the batch is cut, and a part without any target adds nothing.
+# add up to the whole, however the batch is split, and a part without any target adds nothing.
 
 empty = torch.full((60,), -100)
 print(criterion(logits[:60], empty, num_items=num_items).item())
 
 # %%
 # Over several processes ``num_items`` is the number of targets of all of them divided by the number of processes,
-# because DDP takes the mean of gradients; :doc:`/integrations/accelerate` has the lines.
+# because DDP takes the mean of gradients; :doc:`/integrations/accelerate` shows the code.

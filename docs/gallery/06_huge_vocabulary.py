@@ -41,7 +41,7 @@ def fused_head():
 
 
 # %%
-# The profiler of torch counts what is allocated in forward and backward.
+# Torch's profiler counts what is allocated in forward and backward.
 
 
 def peak_mib(loss):
@@ -83,8 +83,8 @@ for what, own, other in zip(("hidden states", "weight"), *gradients.values(), st
     print(f"{what}: relative difference {(own - other).norm() / own.norm():.0e}")
 
 # %%
-# The head also knows a margin, a z-loss and a soft cap on the logits. In models of Hugging Face ``use_linear_loss``
-# puts it in place; :doc:`/integrations/huggingface` has the lines.
+# The head also supports a margin, a z-loss and a soft cap on the logits. ``use_linear_loss`` installs it in models of
+# Hugging Face; :doc:`/integrations/huggingface` shows the code.
 
 loss = maxsup.functional.linear_maxsup_cross_entropy(hidden, head.weight, target, alpha=0.1, z_loss=1e-4, soft_cap=30.0)
 print(f"with z-loss and soft cap: {loss.item():.3f}")

@@ -3,7 +3,7 @@ Diagnose a checkpoint
 =====================
 
 Somebody hands you a network. Was it trained with label smoothing? Is it sure of its errors? Can its probabilities be
-used? ``maxsup diagnose`` answers from its outputs. Here it looks at a network that is made in seconds.
+used? ``maxsup diagnose`` answers from its outputs. Here it looks at a network that is trained in seconds.
 """
 
 import json
@@ -17,13 +17,13 @@ folder = Path(tempfile.mkdtemp())
 
 
 def shell(line):
-    """Run a command in the folder, as you would in a terminal, and give what it prints."""
+    """Run a command in the folder, as you would in a terminal, and return what it prints."""
     return subprocess.run(line.split(), cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 # %%
-# A network that is too small for the drawn digits it learns, so that some of its predictions are wrong. It is trained
-# with label smoothing, in about ten seconds; nothing is downloaded.
+# This network is too small for the drawn digits it learns, so some of its predictions are wrong. It is trained with
+# label smoothing, in about ten seconds; nothing is downloaded.
 
 shell("maxsup train synthetic_compare loss.name=ls loss.alpha=0.1 --output run")
 print(shell("maxsup diagnose run"))

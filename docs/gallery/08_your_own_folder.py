@@ -2,9 +2,9 @@
 Compare losses on your own folder
 =================================
 
-You have images in folders, one folder a class, and want to know which loss to train with. ``maxsup compare`` trains
-each of them from the same initial weights on the same order of images, seed by seed, and says which differences can
-be told from chance.
+You have images in folders, one folder per class, and want to know which loss to train with. For each seed,
+``maxsup compare`` trains every loss from the same initial weights on the same order of images, and says which
+differences can be distinguished from chance.
 """
 
 import json
@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# Your folder looks like this one. It is made of scikit-learn's digits, and of some that are easily confused.
+# Your folder looks like this one. It is made from those of scikit-learn's digits that are easily confused.
 
 images, labels = load_digits(return_X_y=True)
 counts = dict.fromkeys((1, 7, 8, 9), 0)
@@ -34,13 +34,14 @@ for place in sorted((folder / "photos").iterdir()):
     print(f"photos/{place.name}: {len(names)} files, {names[0]} to {names[-1]}")
 
 # %%
-# One command compares. Test and validation images are split off class by class, unless there are folders ``train``
-# and ``test``. The network and its training follow from the files; here they are set to something small. Two seeds
-# let you see it work. They can show nothing, and the program says so: it takes six to tell a difference from chance.
+# One command runs the comparison. Test and validation images are split off class by class, unless there are folders
+# ``train`` and ``test``. The network and its training depend on the files; here they are set to something small. Two
+# seeds show how it works. They cannot prove anything, and the program says so: it takes six to distinguish a
+# difference from chance.
 
 
 def shell(line):
-    """Run a command in the folder, as you would in a terminal, and give what it prints."""
+    """Run a command in the folder, as you would in a terminal, and return what it prints."""
     return subprocess.run(line.split(), cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
@@ -69,4 +70,4 @@ plt.show()
 #
 #    $ maxsup compare --data folder:PHOTOS --model timm:resnet18 --losses ce,ls,maxsup --seeds 6
 #
-# The same command goes on where it was stopped. :doc:`09_reading_a_report` tells how to read what it writes.
+# The same command resumes where it was stopped. :doc:`09_reading_a_report` explains how to read what it writes.

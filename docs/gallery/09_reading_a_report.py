@@ -17,7 +17,7 @@ folder = Path(tempfile.mkdtemp())
 
 
 def shell(line):
-    """Run a command in the folder, as you would in a terminal, and give what it prints."""
+    """Run a command in the folder, as you would in a terminal, and return what it prints."""
     return subprocess.run(line.split(), cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
@@ -35,9 +35,9 @@ summary = json.loads((folder / "comparison" / "summary.json").read_text())
 print(*summary["conclusions"], sep="\n")
 
 # %%
-# **The table** has a mean and a standard deviation over seeds, and under it the difference to the baseline. Seeds are
-# paired: seed 3 of one loss began with the same weights and saw the same images in the same order as seed 3 of the
-# other. So look at the differences, seed by seed.
+# **The table** has a mean and a standard deviation over seeds, and under it the difference from the baseline. Seeds
+# are paired: seed 3 of one loss began with the same weights and saw the same images in the same order as seed 3 of
+# the other. So look at the differences, seed by seed.
 
 losses = {row["loss"]: row["metrics"] for row in summary["losses"]}
 figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
@@ -78,5 +78,5 @@ print(
 )
 
 # %%
-# The page, with every run and its log, is ``comparison/report.html``. ``maxsup export comparison --to logbook`` writes
-# the same as a page a question, to show to others; :doc:`/sharing` tells how.
+# The page, with every run and its log, is ``comparison/report.html``. ``maxsup export comparison --to logbook``
+# writes the same with one page per question, to show to others; :doc:`/sharing` explains how.

@@ -2,9 +2,9 @@
 A new loss in one file
 ======================
 
-You have an idea for a penalty. Write what it adds to cross-entropy, one value a sample. Class weights, ignored
-targets, masked classes, half precision, images and sequences, gradient accumulation and evaluation are dealt with
-already.
+You have an idea for a penalty. Write what it adds to cross-entropy, one value per sample. Class weights, ignored
+targets, masked classes, half precision, images and sequences, gradient accumulation and evaluation are already
+handled.
 """
 
 import matplotlib.pyplot as plt
@@ -45,8 +45,8 @@ except TypeError as error:
     print(f"TypeError: {error}")
 
 # %%
-# The contract of ``nn.CrossEntropyLoss`` holds at once: ignored targets lose both terms, images have their classes in
-# the second place, and evaluation is plain cross-entropy.
+# The contract of ``nn.CrossEntropyLoss`` holds at once: ignored targets lose both terms, the class axis of images is
+# the second, and evaluation is plain cross-entropy.
 
 criterion = maxsup.create_loss("runner_up", alpha=0.2)
 logits, target = torch.randn(2, 5, 4, 4), torch.randint(5, (2, 4, 4))
@@ -57,8 +57,8 @@ print(
 )
 
 # %%
-# Draw its gradient beside its relatives. This one lowers the winner and raises the next class, whether or not that is
-# the true one: a wrong class can profit from it.
+# Draw its gradient beside those of its relatives. This one lowers the winner and raises the next class, whether or
+# not that is the true one: a wrong class can profit from it.
 
 z = torch.tensor([2.0, 0.5, -1.0, 0.0, 1.0])
 figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
@@ -72,11 +72,11 @@ axis.legend(frameon=False)
 plt.show()
 
 # %%
-# A gradient that is right agrees with differences of the value.
+# A correct gradient agrees with finite differences of the value.
 
 inputs = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
 assert torch.autograd.gradcheck(lambda x: runner_up_cross_entropy(x, torch.tensor([0, 1, 2])), inputs)
 
 # %%
 # To make it part of the package, put the file into ``src/maxsup/losses/relatives`` and follow :doc:`/contributing`: the
-# contract tests, the command line and the cards of :doc:`/losses/index` then find it by themselves.
+# contract tests, the command line and the cards of :doc:`/losses/index` then find it automatically.
