@@ -31,8 +31,8 @@ def gradient(loss_of_parts):
 
 
 # %%
-# The whole batch at once, the mean of means, and the right way: every part is told how many targets the optimiser
-# step has.
+# The whole batch at once, the mean of means, and the right way: every part gets the number of targets of the
+# optimiser step.
 
 num_items = (target != -100).sum()
 asked = logits.clone().requires_grad_()

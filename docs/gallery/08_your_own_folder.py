@@ -50,7 +50,7 @@ plain = "augment.scale=[0.8,1.0] augment.flip=false data.num_workers=0"
 print(shell(f"maxsup compare --data folder:photos --model small_cnn --losses ls,maxsup --seeds 2 {small} {plain}"))
 
 # %%
-# Each run is a directory of its own that can be evaluated, diagnosed or exported. The log of an epoch is a line of
+# Each run is a separate directory that can be evaluated, diagnosed or exported. The log of an epoch is a line of
 # JSON.
 
 figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
