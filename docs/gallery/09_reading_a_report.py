@@ -28,8 +28,8 @@ def shell(line):
 print(shell("maxsup compare --data digits --losses ls,maxsup --seeds 6 epochs=2 model.options.widths=[4,4,8]"))
 
 # %%
-# **The sentence at the top** names the differences that chance does not explain. If it says that nothing can be told,
-# that is the result, and more seeds may change it.
+# **The sentence at the top** names the differences that chance does not explain. If it says that there is no
+# conclusion, that is the result, and more seeds may change it.
 
 summary = json.loads((folder / "comparison" / "summary.json").read_text())
 print(*summary["conclusions"], sep="\n")
