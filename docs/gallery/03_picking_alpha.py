@@ -92,4 +92,4 @@ except RuntimeError as error:
 
 # %%
 # ``maxsup compare --tune alpha`` does such a sweep with paired seeds, on validation data, and gives every loss the
-# same number of runs; :doc:`/recipes` explains how.
+# same number of runs; :doc:`/laboratory` says how.

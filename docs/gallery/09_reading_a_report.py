@@ -50,8 +50,8 @@ plt.show()
 
 # %%
 # **The interval** is Student's 95 % interval of the mean difference. A difference is called conclusive if the interval
-# excludes 0. The *p* beside it is exact: of all ways to flip the signs of the differences, the share that gives a mean
-# at least as large. With six pairs the smallest possible p is 2/64.
+# excludes 0 and there are at least six pairs. The *p* beside it is exact: of all ways to flip the signs of the
+# differences, the share that gives a mean at least as large. With six pairs the smallest possible p is 2/64.
 
 figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
 shown = [metric for metric in summary["metrics"] if losses["maxsup"][metric["name"]]["difference"] is not None]
