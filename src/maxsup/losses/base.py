@@ -149,9 +149,10 @@ class RegularizedLoss(nn.Module):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The objective in training mode; ``options`` are those of the reduction and the extras."""
+        for name in self.own_options:
+            options[name] = getattr(self, name)
         strength = () if self.strength is None else (self._value,)
-        own = {name: getattr(self, name) for name in self.own_options}
-        return self.function(input, target, *strength, **own, **options)
+        return self.function(input, target, *strength, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""

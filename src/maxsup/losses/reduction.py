@@ -203,9 +203,18 @@ def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool
         )
 
 
-def check_options(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> None:
+def check_options(
+    input: Tensor,
+    target: Tensor,
+    # By name and not as a Reduction: this is part of every call, and small batches notice.
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    empty: str = "nan",
+    z_loss: float = 0.0,
+) -> None:
     """Raise one sentence for arguments that do not fit each other."""
-    weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
     if not isinstance(input, Tensor):
         raise TypeError(
             f"input must be a tensor of logits; got {type(input).__name__}. Models with several outputs (distilled "

@@ -55,6 +55,8 @@ class Call(NamedTuple):
 
     def with_numbers_now(self) -> Call:
         """Read tensors on the host now, so that later changes to them do not matter; device tensors stay."""
+        if not isinstance(self.strength, Tensor) and not isinstance(self.num_items, Tensor):
+            return self
 
         def number(value: Any) -> Any:
             return float(value) if isinstance(value, Tensor) and value.device.type == "cpu" else value
