@@ -20,7 +20,7 @@ export OMP_NUM_THREADS ?= 1
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/lab.stamp ## compare three losses on embedded data: findings and a report (five minutes once installed)
+demo: $(VENV)/lab.stamp ## compare three losses on embedded data: findings and a report (under five minutes once installed)
 	@$(BIN)/maxsup compare --losses ce,ls:0.2,maxsup:0.2 --seeds 12 --output comparison
 
 docs: $(VENV)/docs.stamp ## build this project's site in docs/_build/html, its examples included (minutes)

@@ -22,7 +22,7 @@ from maxsup.core.validation import validated
 from maxsup.studies.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
 from maxsup.studies.statistics.paired import PairedComparison, paired_comparison, student_interval
 from maxsup.studies.statistics.power import MIN_SEEDS
-from maxsup.studies.tuning import best_trial
+from maxsup.studies.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 
@@ -109,14 +109,15 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:
-    """The claim about losses with tuned strengths; None where one of its losses was not tuned.
+    """The claim about losses with tuned strengths; None where one of its losses was not tuned to the end.
 
     Pools that a claim reads together are also tuned together. Cross-entropy has nothing to tune.
     """
-    chosen = []
+    chosen, num_trials = [], len(TUNING_SEEDS) * len(claim.pools)
     for loss in (claim.claim, claim.than):
         scores = trial_scores(trials, claim.pools, loss.split()[0])
-        if loss != "ce" and loss not in scores:
+        is_complete = len(scores) == len(TUNED_FACTORS) and all(len(each) == num_trials for each in scores.values())
+        if loss != "ce" and not (is_complete and loss in scores):
             return None
         chosen.append(loss if loss == "ce" else best_trial(scores))
     return claim.model_copy(update={"claim": chosen[0], "than": chosen[1]})

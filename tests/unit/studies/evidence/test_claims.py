@@ -159,11 +159,11 @@ def test_numbers_that_no_run_has_are_left_out_and_single_holes_are_empty() -> No
 
 
 def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
-    def trials(**accuracies: float) -> list[dict[str, object]]:
-        losses = {"ls_05": "ls alpha=0.05", "ls_1": "ls alpha=0.1", "maxsup_1": "maxsup alpha=0.1"}
+    def trials(ls: tuple[float, ...], maxsup: tuple[float, ...] = (0.1, 0.9, 0.1)) -> list[dict[str, object]]:
         return [
-            {"loss": losses[name], "seed": seed, "val.accuracy": accuracy + seed / 1e4, "val.nll": 1.0}
-            for name, accuracy in accuracies.items()
+            {"loss": f"{name} alpha={alpha}", "seed": seed, "val.accuracy": accuracy + seed / 1e4, "val.nll": 1.0}
+            for name, accuracies in (("ls", ls), ("maxsup", maxsup))
+            for alpha, accuracy in zip((0.05, 0.1, 0.2), accuracies, strict=False)
             for seed in (1000, 1001)
         ]
 
@@ -172,11 +172,13 @@ def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
         return None if found is None else (found.claim, found.than)
 
     # 0.1 is better in one pool, 0.05 in both together.
-    made = {"a": trials(ls_05=0.5, ls_1=0.8, maxsup_1=0.5), "b": trials(ls_05=0.9, ls_1=0.5, maxsup_1=0.5)}
+    made = {"a": trials(ls=(0.5, 0.8, 0.1)), "b": trials(ls=(0.9, 0.5, 0.1))}
     assert tuned("maxsup alpha=0.1", made) == ("maxsup alpha=0.1", "ls alpha=0.05")
     assert tuned("ce", made) == ("ce", "ls alpha=0.05")
     assert tuned("reg_only alpha=0.1", made) is None
     assert tuned("maxsup alpha=0.1", {}) is None
+    # Trials that are not all there choose nothing.
+    assert tuned("ce", made | {"b": trials(ls=(0.9, 0.5))}) is None
 
 
 # --- from runs to results
@@ -253,7 +255,12 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     lines += [f"ls alpha=0.2,{seed},{0.31 + seed / 1000}" for seed in range(6)]
     (results / "c100.csv").write_text("\n".join(["loss,seed,test.accuracy", *lines]) + "\n")
     (results / TRIALS).mkdir()
-    tried = ["maxsup alpha=0.1,1000,0.3,2", "ls alpha=0.1,1000,0.3,2", "ls alpha=0.2,1000,0.4,2"]
+    chosen = ("maxsup alpha=0.1", "ls alpha=0.2")
+    tried = [
+        f"{loss},{seed},{0.4 if loss in chosen else 0.3},2"
+        for loss in (f"{name} alpha={alpha}" for name in ("maxsup", "ls") for alpha in (0.05, 0.1, 0.2))
+        for seed in (1000, 1001)
+    ]
     (results / TRIALS / "c100.csv").write_text("\n".join(["loss,seed,val.accuracy,val.nll", *tried]) + "\n")
     for _ in range(2):
         others = (sweep_entries(tmp_path), pool_entries(tmp_path), strength_entries(results))
