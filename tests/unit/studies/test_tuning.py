@@ -7,7 +7,8 @@ import pytest
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.expansion import expand
-from maxsup.studies.study_files import load_study
+from maxsup.studies.schema import Study
+from maxsup.studies.study_files import load_study, study_names
 from maxsup.studies.tuning import chosen_strengths, strength_of, tuning, with_tuned_rows
 from maxsup.training.run import recipe_digest
 from tests.unit.studies.made import finish_run
@@ -44,6 +45,15 @@ def test_tuning_takes_the_strength_that_is_best_on_validation_and_the_lower_nll_
 def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
     assert strength_of("ce") is None
     assert strength_of("logit_norm") == "tau"
+
+
+@pytest.mark.parametrize("name", [name for name in study_names() if load_study(name).scales["small"].tuned])
+def test_the_trials_of_every_study_and_its_tuned_rows_are_valid_as_they_are_stored(name: str) -> None:
+    study = load_study(name)
+    trials = tuning(study, "small", study.scales["small"].tuned)
+    tuned = with_tuned_rows(study, "small", {"ls": {"alpha": 0.05}, "maxsup": {"alpha": 0.2}})
+    for made in (trials, tuned):
+        assert Study.model_validate(made.model_dump(mode="json")) == made
 
 
 def test_studies_of_one_pool_choose_strengths_by_the_same_runs() -> None:
