@@ -78,6 +78,8 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         )
     known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
     found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
+    for rows in tables.values():
+        _add_relative_time(rows)  # before others are added, whose times come from another machine
     if keep:
         for pool, rows in tables.items():
             if _add_kept(rows, read_tables(output).get(pool, [])):
@@ -85,11 +87,9 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         for pool, rows in trials.items():
             _add_kept(rows, read_tables(output / TRIALS).get(pool, []))
     target = RunDir(output)
-    for pool, rows in tables.items():
-        _add_relative_time(rows)
-        target.write_text(output / f"{pool}.csv", _csv_text(rows))
-    for pool, rows in trials.items():
-        target.write_text(output / TRIALS / f"{pool}.csv", _csv_text(rows))
+    for folder, made in ((output, tables), (output / TRIALS, trials)):
+        for pool, rows in made.items():
+            target.write_text(folder / f"{pool}.csv", _csv_text(rows))
     target.write_json(output / ORIGIN, known | found)
     return {pool: len(rows) for pool, rows in tables.items()}
 
