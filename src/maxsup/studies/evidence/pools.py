@@ -63,9 +63,9 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         run, job = RunDir(file.parent), read_json(file)
         # Not the whole recipe: runs of older versions stay readable whatever keys recipes have gained since.
         loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
-        row = {"loss": loss_label(loss), "seed": seed}
         if not run.summary.is_file():
             continue
+        row = {"loss": loss_label(loss), "seed": seed}
         if seed in TUNING_SEEDS:
             score = dict(zip(VALIDATION, validation_score(run), strict=True))
             trials.setdefault(job["name"], []).append(row | score)
@@ -79,13 +79,14 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
     found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
     for rows in tables.values():
-        _add_relative_time(rows)  # before others are added, whose times come from another machine
+        _add_relative_time(rows)  # before older rows are added, whose times may come from another machine
     if keep:
+        before, tried = read_tables(output), read_tables(output / TRIALS)
         for pool, rows in tables.items():
-            if _add_kept(rows, read_tables(output).get(pool, [])):
+            if _add_kept(rows, before.get(pool, [])):
                 found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
         for pool, rows in trials.items():
-            _add_kept(rows, read_tables(output / TRIALS).get(pool, []))
+            _add_kept(rows, tried.get(pool, []))
     target = RunDir(output)
     for folder, made in ((output, tables), (output / TRIALS, trials)):
         for pool, rows in made.items():
@@ -95,7 +96,7 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
 
 
 def _add_kept(rows: list[Row], before: Sequence[Row]) -> bool:
-    """Add what was there before of losses and seeds that are not among the rows; says whether there was any."""
+    """Add the earlier rows of losses and seeds that are missing; says whether there were any."""
     made = {(row["loss"], row["seed"]) for row in rows}
     kept = [row for row in before if (row["loss"], row["seed"]) not in made]
     rows += kept

@@ -233,6 +233,22 @@ def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
     assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": 1}
 
 
+def test_times_of_runs_that_were_collected_apart_are_not_compared(tmp_path: Path) -> None:
+    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    plain, other = (
+        next(name for name in folder.runs if name.startswith(f"c10-{loss}-s0")) for loss in ("ce", "maxsup")
+    )
+    for name in (plain, other):
+        finish_run(tmp_path / "runs" / name, 0.5)
+        (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 9.0, "cpu_seconds": 3.0}\n')
+        collect(tmp_path / "runs", tmp_path / "results", keep=True)
+        (tmp_path / "runs" / name / "summary.json").unlink()
+    [rows] = read_tables(tmp_path / "results").values()
+    shares = {row["loss"]: row["timing.relative_seconds"] for row in rows}
+    assert shares["ce"] == 1.0
+    assert math.isnan(shares["maxsup alpha=0.1"])
+
+
 def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"which holds none\. Run a study first"):
         collect(tmp_path, tmp_path / "results")
