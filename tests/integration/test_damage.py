@@ -17,8 +17,8 @@ from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
 from maxsup.data.sets.arrays import read_npz
-from maxsup.diagnosis.array_checks import checked_outputs
 from maxsup.diagnosis.array_files import read_array_files
+from maxsup.diagnosis.outputs import checked_outputs
 from maxsup.reports.folders import read_view
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, read_state

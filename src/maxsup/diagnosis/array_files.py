@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.core.errors import DataError
 from maxsup.core.files.npz import NpzFile
 from maxsup.diagnosis.class_order import read_class_names
+
+Readers = dict[str, Callable[[], Any]]
+"""What a file holds, by name; calling an entry reads it."""
 
 _MAX_HEADER_LINE = 1 << 20
 
@@ -48,48 +52,42 @@ def read_array_files(
         class_names: A text file with one name a line, or JSON of names and numbers; by default the array
             ``class_names`` of the logits' file or the header of a ``.csv``, if any.
     """
-    found = file_contents(logits, "logits")
-    names = found.class_names
+    found, readers = file_contents(logits, "logits")
+    if labels is None and "labels" not in readers:
+        raise DataError(
+            f"labels must be given with the logits, because {str(logits)!r} holds none. Give their file as labels "
+            "(--labels y.npy on the command line)."
+        )
+    true = readers["labels"]() if labels is None else file_contents(labels, "labels")[0]
+    own = readers.get("features", lambda: None)
+    seen = own() if features is None else file_contents(features, "features")[0]
+    names = None
     if class_names is not None:
         listed = read_class_names(Path(class_names))
         names = tuple(sorted(listed, key=listed.__getitem__))
-    if labels is None and "labels" not in found.others:
-        raise DataError(
-            f"labels must be given with the logits, because {str(logits)!r} holds none. Add --labels y.npy."
-        )
-    true = found.others["labels"]() if labels is None else file_contents(labels, "labels").array
-    own = found.others.get("features", lambda: None)
-    seen = own() if features is None else file_contents(features, "features").array
-    return ModelArrays(found.array, true, seen, names)
+    elif "class_names" in readers and isinstance(stored := readers["class_names"](), np.ndarray):
+        names = tuple(map(str, stored.ravel()))
+    return ModelArrays(found, true, seen, names)
 
 
-class FileContents(NamedTuple):
-    """The array that was asked for, readers of the others by name, and the class names if the file has any."""
-
-    array: Any
-    others: dict[str, Callable[[], Any]]
-    class_names: tuple[str, ...] | None = None
-
-
-def file_contents(path: Path | str, what: str) -> FileContents:
-    """The array that ``what`` stands for in a file, and what else is there."""
+def file_contents(path: Path | str, what: str) -> tuple[Any, Readers]:
+    """The array that ``what`` stands for in a file, and readers of all that is there."""
     head, _, tail = str(path).rpartition(":")
     is_named = head.lower().endswith((".npz", ".safetensors"))
     file, name = (Path(head), tail) if is_named else (Path(path), None)
-    readers = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
-    read = readers.get(file.suffix.lower())
-    if read is None:
+    formats = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
+    opened = formats.get(file.suffix.lower())
+    if opened is None:
         raise DataError(
-            f"{what} must be in a file of kind {', '.join(readers)}; got {file.name!r}. Save it with numpy.save."
+            f"{what} must be in a file of kind {', '.join(formats)}; got {file.name!r}. Save it with numpy.save."
         )
     if not file.is_file():
         raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
     if file.stat().st_size == 0:
         raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
-    found = _read_or_explain(file, what, partial(read, file, name, what))
-    # Arrays that are read later can be broken in the same ways.
-    others = {key: partial(_read_or_explain, file, key, read) for key, read in found.others.items()}
-    return found._replace(others=others)
+    readers: Readers = _read_or_explain(file, what, partial(opened, file, what))
+    array = _read_or_explain(file, what, readers[_array_name(list(readers), name, what, file)])
+    return array, {key: partial(_read_or_explain, file, key, read) for key, read in readers.items()}
 
 
 def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
@@ -106,20 +104,17 @@ def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _npy(file: Path, name: str | None, what: str) -> FileContents:
-    del name, what
+def _npy(file: Path, what: str) -> Readers:
     # Mapped copy-on-write: torch wants memory it may write to, and the file stays as it is.
-    return FileContents(np.load(file, mmap_mode="c", allow_pickle=False), {})
+    return {what: partial(np.load, file, mmap_mode="c", allow_pickle=False)}
 
 
-def _npz(file: Path, name: str | None, what: str) -> FileContents:
+def _npz(file: Path, what: str) -> Readers:
     stored = NpzFile(file)
-    array = stored.read(_array_name(stored.names, name, what, file))
-    names = tuple(str(value) for value in stored.read("class_names").ravel()) if "class_names" in stored.names else None
-    return FileContents(array, {key: partial(stored.read, key) for key in stored.names}, names)
+    return {name: partial(stored.read, name) for name in stored.names}
 
 
-def _safetensors(file: Path, name: str | None, what: str) -> FileContents:
+def _safetensors(file: Path, what: str) -> Readers:
     from safetensors import safe_open
 
     def read(key: str) -> Tensor:
@@ -128,28 +123,25 @@ def _safetensors(file: Path, name: str | None, what: str) -> FileContents:
             return tensor
 
     with safe_open(file, framework="pt") as stored:
-        keys = list(stored.keys())
-    return FileContents(read(_array_name(keys, name, what, file)), {key: partial(read, key) for key in keys})
+        return {key: partial(read, key) for key in list(stored.keys())}
 
 
-def _csv(file: Path, name: str | None, what: str) -> FileContents:
-    del name
+def _csv(file: Path, what: str) -> Readers:
     with file.open(encoding="utf-8-sig", newline="") as stream:
         line = stream.readline(_MAX_HEADER_LINE)
     delimiter = next((mark for mark in ",;\t" if mark in line), ",")
     cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
-    has_header = bool(cells) and not any(_is_number(cell) for cell in cells)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "loadtxt: input contained no data")
-        array = np.loadtxt(
-            file,
-            dtype=np.float64 if what == "labels" else np.float32,
-            delimiter=delimiter,
-            skiprows=int(has_header),
-            ndmin=2,
-            encoding="utf-8-sig",
-        )
-    return FileContents(array, {}, tuple(cells) if has_header and what == "logits" else None)
+    has_header = bool(cells) and not any(map(_is_number, cells))
+
+    def read() -> NDArray[Any]:
+        kind = np.float64 if what == "labels" else np.float32
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+            return np.loadtxt(
+                file, dtype=kind, delimiter=delimiter, skiprows=int(has_header), ndmin=2, encoding="utf-8-sig"
+            )
+
+    return {what: read, "class_names": partial(np.array, cells)} if has_header else {what: read}
 
 
 def _is_number(cell: str) -> bool:
@@ -168,6 +160,6 @@ def _array_name(keys: list[str], name: str | None, what: str, file: Path) -> str
     if name is None and len(keys) == 1:
         return keys[0]
     raise DataError(
-        f"{file.name} must hold an array called {name or what!r}; got {', '.join(sorted(keys)[:8]) or 'none'}. "
+        f"{file.name} must hold an array called {wanted!r}; got {', '.join(sorted(keys)[:8]) or 'none'}. "
         f"Choose one with {file.name}:NAME."
     )

@@ -66,7 +66,8 @@ def class_order(
         raise DataError(
             f"classes of the data must be classes of the network, which has {num_outputs:,} outputs; got {given} "
             f"({', '.join(missing[:_NUM_SHOWN])}{', ...' if len(missing) > _NUM_SHOWN else ''}). Say which output is "
-            "which with --class-names FILE: JSON of names and numbers, or one name a line in the order of the outputs."
+            "which in a file of class names (class_names, or --class-names on the command line): JSON of names and "
+            "numbers, or one name a line in the order of the outputs."
         )
     if len(names) < num_outputs:
         how = f"{len(names):,} of the network's {num_outputs:,}, {how}; it chooses among all {num_outputs:,}"

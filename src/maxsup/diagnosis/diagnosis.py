@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
 from maxsup.diagnosis import findings, measures
-from maxsup.diagnosis.array_checks import Array, checked_outputs
+from maxsup.diagnosis.outputs import Array, checked_outputs
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
 

@@ -15,9 +15,8 @@ from safetensors.torch import save_file
 
 from maxsup.core.errors import DataError
 from maxsup.core.files.npz import MAX_BYTES
-from maxsup.diagnosis.array_checks import checked_outputs
 from maxsup.diagnosis.array_files import read_array_files
-from maxsup.diagnosis.outputs import Outputs
+from maxsup.diagnosis.outputs import Outputs, checked_outputs
 
 LOGITS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 LABELS = np.arange(12) % 3
@@ -191,7 +190,8 @@ def test_an_empty_file_an_unknown_ending_and_a_missing_file_are_refused(tmp_path
 
 
 def test_labels_must_be_given_unless_they_are_in_the_same_file(tmp_path: Path) -> None:
-    assert "Add --labels" in refusal(written(tmp_path, ".npy", logits=LOGITS))
+    sentence = refusal(written(tmp_path, ".npy", logits=LOGITS))
+    assert "Give their file as labels (--labels y.npy on the command line)." in sentence
 
 
 @pytest.mark.parametrize(

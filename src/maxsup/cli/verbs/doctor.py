@@ -183,14 +183,14 @@ def _arrays(path: str, labels: str | None) -> tuple[Tensor, Tensor]:
     from maxsup.core.errors import DataError
     from maxsup.diagnosis.array_files import file_contents
 
-    found = file_contents(path, "logits")
-    name = next((name for name in ("targets", "labels") if name in found.others), None)
+    logits, readers = file_contents(path, "logits")
+    name = next((name for name in ("targets", "labels") if name in readers), None)
     if labels is None and name is None:
         raise DataError(
             f"targets must be given with the logits; got {path!r} alone, which holds none. Add --labels y.npy."
         )
-    targets = file_contents(labels, "labels").array if labels is not None else found.others[str(name)]()
-    return _tensor(found.array, "logits"), _tensor(targets, "targets")
+    targets = file_contents(labels, "labels")[0] if labels is not None else readers[str(name)]()
+    return _tensor(logits, "logits"), _tensor(targets, "targets")
 
 
 def _tensor(values: Any, what: str) -> Tensor:
