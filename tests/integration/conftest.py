@@ -1,11 +1,15 @@
-"""The command line in this process, which holds torch already."""
+"""The command line in this process, which holds torch already; images, and the numbers of a launch of runs on them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maxsup.cli import main
+from maxsup.studies.execution.launch import create_launcher
 from tests.integration.command import Cli, Outcome
+from tests.integration.launching import LONGER, NUM_JOBS, complaints, numbers_of, plan_jobs
+from tests.integration.runs import image_folder
 
 
 @pytest.fixture
@@ -24,3 +28,17 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return Outcome(int(stopped.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return image_folder(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(images: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The numbers of a launch that nothing disturbs."""
+    jobs = plan_jobs(tmp_path_factory.mktemp("undisturbed"), images, NUM_JOBS, *LONGER)
+    states = create_launcher("local").launch(jobs)
+    assert complaints(states) == []
+    return numbers_of(jobs)

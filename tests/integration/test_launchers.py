@@ -1,65 +1,43 @@
-"""Launchers with real runs: killed, interrupted, on three engines, always with the numbers of an undisturbed launch."""
+"""Local launches of real runs: killed and interrupted, always with the numbers of an undisturbed launch."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from maxsup.cli.studies import checked_launcher
-from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.core.files.rundir import RunDir
-from maxsup.studies.comparison import comparison
-from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
-from maxsup.studies.execution.study_folder import execute, lay_out
-from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
-from tests.integration.launching import complaints, numbers_of, plan_jobs
-from tests.integration.runs import image_folder
-from tests.integration.slurm import install_slurm
+from maxsup.studies.execution.launch import Job, create_launcher
+from maxsup.studies.execution.worker import FAILURE, LOG, is_done
+from tests.integration.launching import (
+    LONGER,
+    NUM_JOBS,
+    complaints,
+    num_epochs,
+    numbers_of,
+    plan_jobs,
+    start,
+    stat_of,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found through /proc")
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the stand-ins for SLURM are written for bash")
 
-NUM_JOBS = 4
 NUM_KILLS = 20
-# Enough epochs to be caught in the middle.
-LONGER = ("epochs=12",)
 # Processes of a worker, which must not outlive it.
 LOADED = "data.num_workers=2"
-STORE_BYTES = 80 << 20
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return image_folder(tmp_path_factory.mktemp("images"))
-
-
-@pytest.fixture(scope="module")
-def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The numbers of a launch that nothing disturbs."""
-    jobs = plan_jobs(tmp_path_factory.mktemp("undisturbed"), images, NUM_JOBS, *LONGER)
-    states = create_launcher("local").launch(jobs)
-    assert complaints(states) == []
-    return numbers_of(jobs)
-
-
-def start(folder: Path, num_workers: int = 2, *more: str) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "tests.integration.launching", str(folder), str(num_workers), *more]
-    return subprocess.Popen(words, stderr=subprocess.DEVNULL)
 
 
 def workers_of(process: int) -> list[int]:
@@ -70,26 +48,8 @@ def workers_of(process: int) -> list[int]:
     return []
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def is_somewhere_in_training(jobs: Sequence[Job]) -> bool:
     return any(RunDir(job.folder).metrics.exists() and not is_done(job.folder) for job in jobs)
-
-
-def stat_of(process: int | str) -> list[str]:
-    """State, parent, group, session and so on of a process; nothing if it is gone."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return []
-
-
-def is_alive(process: int) -> bool:
-    return stat_of(process)[:1] not in ([], ["Z"])
 
 
 def wait_for_a_moment(launcher: subprocess.Popen[bytes], jobs: Sequence[Job], dice: random.Random) -> None:
@@ -103,13 +63,9 @@ def wait_for_a_moment(launcher: subprocess.Popen[bytes], jobs: Sequence[Job], di
     time.sleep(dice.uniform(0.0, 0.3 if is_in_training else 2.0))
 
 
-def num_epochs(jobs: Sequence[Job]) -> int:
-    return sum(read_state(job).epoch for job in jobs)
-
-
 @needs_proc
 def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
-    images: Path, expected: list[Any], tmp_path: Path
+    images: Path, undisturbed: list[Any], tmp_path: Path
 ) -> None:
     dice = random.Random(20)
     jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER)
@@ -121,7 +77,7 @@ def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
             if launcher.poll() is not None:
                 # Done, or given up on a run that was killed too often: begin again, from nothing where all is done.
                 if all(is_done(job.folder) for job in jobs):
-                    assert numbers_of(jobs) == expected
+                    assert numbers_of(jobs) == undisturbed
                     jobs = plan_jobs(tmp_path / f"after{sum(kills.values())}", images, NUM_JOBS, *LONGER)
                 launcher = start(jobs[0].folder.parents[1])
                 continue
@@ -139,7 +95,7 @@ def test_twenty_kills_of_workers_and_of_the_launcher_change_no_number(
     assert min(kills.values()) > 0
     states = create_launcher("local").launch(jobs)
     assert complaints(states) == []
-    assert numbers_of(jobs) == expected
+    assert numbers_of(jobs) == undisturbed
 
 
 def all_of(workers: Sequence[int]) -> list[int]:
@@ -164,7 +120,7 @@ def test_the_workers_of_a_killed_launcher_save_and_leave(images: Path, tmp_path:
 
 
 @needs_proc
-def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[Any], tmp_path: Path) -> None:
+def test_an_interrupted_launch_saves_and_goes_on(images: Path, undisturbed: list[Any], tmp_path: Path) -> None:
     jobs = plan_jobs(tmp_path, images, NUM_JOBS, *LONGER, LOADED)
     launcher = start(tmp_path)
     wait_until(lambda: is_somewhere_in_training(jobs))
@@ -180,7 +136,7 @@ def test_an_interrupted_launch_saves_and_goes_on(images: Path, expected: list[An
     assert not any((job.folder / FAILURE).exists() for job in jobs)
     assert not all(is_done(job.folder) for job in jobs)
     assert complaints(create_launcher("local").launch(jobs)) == []
-    assert numbers_of(jobs) == expected
+    assert numbers_of(jobs) == undisturbed
 
 
 @needs_proc
@@ -217,181 +173,3 @@ def test_runs_that_fail_are_named_and_the_others_are_made(images: Path, tmp_path
     assert codes == [4, 3]
     assert all(state.log is not None and "Traceback" in state.log.read_text() for state in states[:2])
     assert "within" in (jobs[2].folder / "analysis/collapse-test.json").read_text()
-
-
-def test_the_local_executor_of_submitit_gives_the_same_numbers(
-    images: Path, expected: list[Any], tmp_path: Path
-) -> None:
-    pytest.importorskip("submitit")
-    jobs = plan_jobs(tmp_path, images, 2, *LONGER)
-    seen: set[str] = set()
-    states = create_launcher("slurm", cluster="local", timeout_min=5).launch(
-        jobs, lambda states: seen.update(state.status for state in states)
-    )
-    assert complaints(states) == []
-    assert numbers_of(jobs) == expected[:2]
-    assert seen >= {"queued", "running", "done"}
-    assert list((tmp_path / "slurm").iterdir())
-
-
-@needs_bash
-def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
-    images: Path, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("submitit")
-    state = install_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    jobs = plan_jobs(tmp_path, images, 2, *LONGER)
-    options = {"partition": "gpu", "account": "lab", "num_gpus": 1, "timeout_min": 5, "setup": "module load cuda"}
-
-    before = {job.name: 0 for job in jobs}
-
-    def in_training(states: Sequence[JobState]) -> list[int]:
-        """Processes of runs that have trained an epoch in this attempt."""
-        running = [state.job for state in states if state.status == "running" and state.epoch > before[state.job.name]]
-        return [json.loads((job.folder / STARTED).read_text())["process"] for job in running]
-
-    stopped: list[int] = []
-
-    def stop(states: Sequence[JobState]) -> None:
-        if not stopped and in_training(states):
-            stopped.extend(in_training(states))
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(Interruption, match="stopped by SIGINT; of 2 runs 0 are done"):
-        create_launcher("slurm", **options).launch(jobs, stop)
-    wait_until(lambda: not any(is_alive(process) for process in stopped), 20.0)
-    assert not any((job.folder / FAILURE).exists() for job in jobs)
-    before |= {job.name: read_state(job).epoch for job in jobs}
-    limited: list[int] = []
-
-    def end_its_time(states: Sequence[JobState]) -> None:
-        if not limited and in_training(states):
-            limited.extend(in_training(states)[:1])
-            os.kill(limited[0], signal.SIGUSR2)
-
-    assert complaints(create_launcher("slurm", **options).launch(jobs, end_its_time)) == []
-    assert numbers_of(jobs) == expected[:2]
-    # Once into the queue again, after it had saved.
-    assert [line.split()[0] for line in (state / "scontrol.log").read_text().splitlines()] == ["requeue"]
-    assert sum((job.folder / LOG).read_text().count("stopped by signal 15") for job in jobs) >= 2
-    scripts = [path.read_text() for path in state.glob("script-*")]
-    assert len(scripts) == 2
-    for line in ("--partition=gpu", "--account=lab", "--gpus-per-node=1", "--time=5", "--requeue", "--array=0-1%2"):
-        assert f"#SBATCH {line}\n" in scripts[0]
-    assert "module load cuda" in scripts[0]
-
-
-@needs_bash
-@pytest.mark.parametrize("name", ["local", "slurm"])
-def test_an_analysis_of_several_runs_is_a_job_of_the_launcher_and_is_made_once(
-    name: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if name == "slurm":
-        pytest.importorskip("submitit")
-    state = install_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    words = [f"data.name=folder:{images}", "data.image_size=8", "model.name=small_cnn", "model.pretrained=false"]
-    study = comparison("folder_finetune", ["ce", "ls"], seeds=1, overrides=[*words, "epochs=1"])
-    kept = {
-        "analyses": tuple(plan for plan in study.analyses if plan.what == "projection"),
-        "columns": tuple(column for column in study.columns if column.metric.source == "test"),
-    }
-    folder = lay_out(study.model_copy(update=kept), tmp_path / "out", "full")
-    seen: set[str] = set()
-
-    def launched() -> list[JobState]:
-        return execute(folder, create_launcher(name), lambda states: seen.update(state.job.name for state in states))
-
-    states = launched()
-    assert complaints(states) == []
-    assert [state.job.name.partition("-")[0] for state in states] == ["ce", "ls", "all"]
-    assert seen == {state.job.name for state in states}
-    started = [json.loads((state.job.folder / STARTED).read_text())["process"] for state in states]
-    assert os.getpid() not in started
-    results = [folder.folder(run) / "analysis/projection-test.json" for run in folder.runs]
-    # What makes it joint: the runs show the same classes.
-    assert len({json.dumps(json.loads(path.read_text())["options"]) for path in results}) == 1
-    assert len(list(state.glob("script-*"))) == (2 if name == "slurm" else 0)
-    before = [path.stat().st_mtime_ns for path in results]
-    assert complaints(launched()) == []
-    assert [path.stat().st_mtime_ns for path in results] == before
-    results[0].unlink()
-    assert complaints(launched()) == []
-    assert results[0].exists()
-
-
-def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("submitit")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch and srun, and this machine has no such"):
-        create_launcher("slurm").launch([Job("a", tmp_path / "a", 1)])
-    with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch"):
-        checked_launcher("slurm", None)
-    assert checked_launcher("slurm", None, ["partition=gpu"], is_dry=True).settings(1)["slurm_partition"] == "gpu"
-    with pytest.raises(TypeError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"):
-        create_launcher("slurm", cluster="local", partion="gpu")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A head that takes no runs; tests add nodes."""
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
-    # Paths of sockets must be short, so the folder of the test will not do.
-    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as scratch:
-        monkeypatch.setenv("RAY_TMPDIR", scratch)
-        head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            yield cluster
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
-            monkeypatch.undo()
-
-
-@needs_proc
-def test_ctrl_c_a_killed_driver_and_a_node_that_goes_away_leave_no_process_on_ray_and_change_no_number(
-    cluster: Any, images: Path, expected: list[Any], tmp_path: Path
-) -> None:
-    nodes = [cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES) for _ in range(2)]
-    jobs = plan_jobs(tmp_path, images, 2, *LONGER)
-
-    def trained_further() -> list[int]:
-        """A driver in training; gives the processes of its runs."""
-        before = num_epochs(jobs)
-        driver = start(tmp_path, 2, cluster.address)
-        wait_until(lambda: num_epochs(jobs) > before or driver.poll() is not None)
-        assert driver.poll() is None
-        drivers.append(driver)
-        found = [json.loads((job.folder / STARTED).read_text()) for job in jobs if (job.folder / STARTED).exists()]
-        return [entry["process"] for entry in found]
-
-    drivers: list[subprocess.Popen[bytes]] = []
-    working = trained_further()
-    drivers[-1].send_signal(signal.SIGINT)
-    assert drivers[-1].wait(90) == 130
-    assert any("stopped by signal" in (job.folder / LOG).read_text() for job in jobs if (job.folder / LOG).exists())
-    wait_until(lambda: not any(is_alive(process) for process in working), 30.0)
-    working = trained_further()
-    drivers[-1].kill()
-    drivers[-1].wait()
-    wait_until(lambda: not any(is_alive(process) for process in working), 30.0)
-    assert not any((job.folder / FAILURE).exists() for job in jobs)
-    before = {job.name: read_state(job).epoch for job in jobs}
-    removed: list[str] = []
-
-    def look(states: Sequence[JobState]) -> None:
-        running = [state for state in states if state.status == "running" and state.epoch > before[state.job.name]]
-        if running and not removed:
-            removed.extend(state.job.name for state in running)
-            cluster.remove_node(nodes[0], allow_graceful=False)
-
-    assert complaints(create_launcher("ray", address=cluster.address).launch(jobs, look)) == []
-    assert removed
-    assert numbers_of(jobs) == expected[:2]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.launching import wait_until
 from tests.integration.runs import image_folder
-from tests.integration.test_launchers import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -196,7 +196,8 @@ def probe_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Findi
 
 
 def _too_few_errors(topic: str, num_wrong: int) -> Finding:
-    return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS)
+    advice = "Give more or harder held-out samples."
+    return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS, advice)
 
 
 def _too_few_a_class(topic: str, num_a_class: int) -> Finding:
@@ -204,7 +205,8 @@ def _too_few_a_class(topic: str, num_a_class: int) -> Finding:
     return _too_few(topic, given, f"{MIN_A_CLASS} a class and {MIN_SAMPLES} in all", num_a_class, MIN_A_CLASS)
 
 
-def _too_few(topic: str, given: str, needed: str, value: int, threshold: int) -> Finding:
+def _too_few(
+    topic: str, given: str, needed: str, value: int, threshold: int, advice: str = "Give more held-out samples."
+) -> Finding:
     sentence = f"Cannot tell from {given}; at least {needed} are needed."
-    advice = f"Give more {'or harder ' if 'wrong' in given else ''}held-out samples."
     return Finding(topic, "unknown", sentence, advice, float(value), float(threshold))

@@ -1,4 +1,4 @@
-"""What a model says about labelled samples, and whether arrays are that; if not, one sentence says what does not fit."""
+"""What a model says about labelled samples, and whether arrays are that; if not, one sentence says what is wrong."""
 
 from __future__ import annotations
 

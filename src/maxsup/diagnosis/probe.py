@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from maxsup.diagnosis.logistic import LogisticPath, Solution
-from maxsup.metrics.predictions import check_features, check_matrix, not_finite
+from maxsup.metrics.predictions import check_matrix, labels_of_features, not_finite
 
 NUM_STRENGTHS = 45
 BLOCK_ELEMENTS = 1 << 22  # similarities that are computed at a time
@@ -48,7 +48,7 @@ class Probe:
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
         """Share of rows whose class is predicted; a class that the probe has not seen is never right."""
-        labels = check_features("features", features, labels)
+        labels = labels_of_features("features", features, labels)
         return float((self.predict(features) == labels).double().mean())
 
 
@@ -148,7 +148,7 @@ def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor,
         1.0
     """
     train_features, train_labels = _checked_samples("train", train_features, train_labels)
-    labels = check_features("features", features, labels)
+    labels = labels_of_features("features", features, labels)
     _check_width("features", features, train_features.shape[1])
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(train_labels):
         raise ValueError(
@@ -175,7 +175,7 @@ def _top_class(weight: Tensor, bias: Tensor, features: Tensor) -> Tensor:
 
 
 def _checked_samples(name: str, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    labels, features = check_features(f"{name}_features", features, labels), features.detach().cpu()
+    labels, features = labels_of_features(f"{name}_features", features, labels), features.detach().cpu()
     is_finite = features.isfinite().all(dim=1)
     if not is_finite.all():
         raise not_finite(f"{name}_features", int((~is_finite).nonzero()[0]))

@@ -122,7 +122,7 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
     size = getattr(mixup, "num_classes", None)
     found = list(_examine_losses(losses, size if isinstance(size, int) else None))
     if mixup is not None:
-        found += _examine_mixup(losses, mixup)
+        found += examine_mixup(losses, mixup)
     if evaluation_criterion is not None:
         found += _examine_evaluation(losses, evaluation_criterion, is_shared=evaluation_criterion == criterion)
     return found
@@ -149,7 +149,8 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
             yield other_convention(loss.name, loss.strength, num_classes)
 
 
-def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
+def examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
+    """What is wrong with losses whose targets a Mixup makes."""
     mixing = [_from_words("mixup", mixup, MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:

@@ -11,7 +11,15 @@ import maxsup
 from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import double_smoothing, schedule_not_advanced, softmax_before_loss
-from maxsup.doctor.criterion import CRITERIA, MIXERS, Smoother, examine_criterion, smoothed_twice, smoothers
+from maxsup.doctor.criterion import (
+    CRITERIA,
+    MIXERS,
+    Smoother,
+    examine_criterion,
+    examine_mixup,
+    smoothed_twice,
+    smoothers,
+)
 from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
 
 # Functions and registered names that stand for a class.
@@ -41,9 +49,9 @@ class _Call:
     node: ast.Call
     name: str
     option: str
+    strength: float | None  # what the option is set to, 0 where it is not set; None where the script does not say it
     text: str
     variable: str
-    is_known: bool
 
     @property
     def is_evaluation(self) -> bool:
@@ -71,7 +79,7 @@ def examine_script(source: str) -> list[Finding]:
     losses = [call for call in calls if call.name in CRITERIA]
     training = [loss for loss in losses if not loss.is_evaluation]
     found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
-    found += _examine_probabilities(tree)
+    found += _examine_skorch(tree)
     for loss in training:
         found += _with_line(loss.node, examine_criterion(loss.text))
         for other in calls:
@@ -98,10 +106,11 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
         if name in _STRENGTH_FIRST and called_name(node, names) == name and first is not None:
             given.setdefault(option, first)
         literals = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
-        is_known = literals.get(option, 0.0) is not None
-        literals = {key: 0.0 if value is None and key == option else value for key, value in literals.items()}
+        strength = literals.get(option, 0.0)
+        if strength is None:
+            literals[option] = 0.0
         words = ", ".join(f"{key}={value!r}" for key, value in literals.items() if value is not None)
-        yield _Call(node, name, option, f"{name}({words})", variables.get(node, ""), is_known)
+        yield _Call(node, name, option, strength, f"{name}({words})", variables.get(node, ""))
 
 
 def _variables(tree: ast.Module) -> dict[ast.AST, str]:
@@ -163,19 +172,17 @@ def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Findi
     if is_exclusive(where, elsewhere):
         return
     [smoother] = smoothers(loss.text)
-    if not other.is_known and smoother.method == "MaxSup" and smoother.strength > 0:
+    if other.strength is None and smoother.method == "MaxSup" and smoother.strength > 0:
         what = f"Line {other.node.lineno}: the script does not say how much {other.name} smooths ({other.option})."
         fix = f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing."
         yield Finding("unknown_smoothing", "note", what, fix)
+    found: list[Finding] = []
     if other.name in MIXERS:
-        alone = examine_criterion(loss.text)
-        found = [one for one in examine_criterion(loss.text, mixup=other.text) if one not in alone]
-    else:
-        factor = float(other.text.partition("=")[2].rstrip(")") or 0)
-        found = []
-        if factor > 0 and smoother.strength > 0:
-            fix = f"Set {other.option} to 0: {smoother.name} is the loss."
-            found = [double_smoothing(smoother.described, f"{other.name} ({other.option}={factor:g})", fix)]
+        found += examine_mixup([smoother], other.text)
+    elif (other.strength or 0.0) > 0 and smoother.strength > 0:
+        words = f"{other.name} ({other.option}={other.strength:g})"
+        fix = f"Set {other.option} to 0: {smoother.name} is the loss."
+        found.append(double_smoothing(smoother.described, words, fix))
     for one in found:
         if not is_nested(where, elsewhere):
             sentence = f"where line {other.node.lineno} is reached too, {one.sentence[0].lower()}{one.sentence[1:]}"
@@ -218,7 +225,7 @@ def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
             yield schedule_not_advanced(f"Line {loss.node.lineno}: alpha follows a schedule")
 
 
-def _examine_probabilities(tree: ast.Module) -> Iterator[Finding]:
+def _examine_skorch(tree: ast.Module) -> Iterator[Finding]:
     """A classifier of skorch that takes the logits under our loss for probabilities."""
     names = original_names(tree)
     for node in _all_calls(tree):

@@ -17,9 +17,9 @@ from maxsup.metrics.predictions import (
     BLOCK_ELEMENTS,
     Tally,
     check_count,
-    check_predictions,
     check_samples,
     exponentials,
+    labels_of_logits,
     row_blocks,
     tallied,
 )
@@ -149,7 +149,7 @@ class ClasswiseSums:
 @torch.no_grad()
 def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterator[tuple[Tensor, Tensor, int]]:
     """For a few rows at a time: cells ``class * num_bins + bin``, what they gain, and the number of rows."""
-    labels = check_predictions(logits, labels)
+    labels = labels_of_logits(logits, labels)
     num_classes = logits.shape[1]
     first = torch.arange(num_classes) * num_bins
     for start, block, part in row_blocks(logits, labels, BLOCK_ELEMENTS // num_classes):

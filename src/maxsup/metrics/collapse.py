@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from maxsup.metrics.predictions import check_features, check_matrix, not_finite, rows_at_a_time
+from maxsup.metrics.predictions import check_matrix, labels_of_features, not_finite, rows_at_a_time
 
 
 class NeuralCollapse(NamedTuple):
@@ -47,7 +47,7 @@ def neural_collapse(
         >>> [round(value, 3) for value in found]
         [0.0, 0.0, 0.0, 0.367, 0.0]
     """
-    labels, features = check_features("features", features, labels), features.detach().cpu()
+    labels, features = labels_of_features("features", features, labels), features.detach().cpu()
     weight, bias = _checked_classifier(weight, bias, features.shape[1], int(labels.max()) + 1)
     classes, place, size = labels.unique(return_inverse=True, return_counts=True)
     if len(classes) < 2:

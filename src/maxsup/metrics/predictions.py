@@ -110,7 +110,7 @@ def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
         >>> predictions_of(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1])).rank
         tensor([0, 1])
     """
-    labels = check_predictions(logits, labels)
+    labels = labels_of_logits(logits, labels)
     blocks = row_blocks(logits, labels, BLOCK_ELEMENTS // logits.shape[1])
     return concatenated([_columns(block, part, start) for start, block, part in blocks])
 
@@ -172,10 +172,10 @@ def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
     return rank
 
 
-def check_predictions(logits: Tensor, labels: Tensor) -> Tensor:
+def labels_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
     """The labels as int64 on the CPU; raises if shapes or labels do not fit. Logits are checked as they are read."""
     check_matrix("logits", logits, "(samples, classes)")
-    labels = check_labels(labels, len(logits))
+    labels = checked_labels(labels, len(logits))
     num_classes = logits.shape[1]
     if num_classes == 0:
         raise ValueError(f"logits must have at least one class; got shape {tuple(logits.shape)}. Add a column.")
@@ -203,10 +203,10 @@ def check_matrix(name: str, values: Tensor, axes: str) -> None:
         raise ValueError(f"{name} must be floating-point numbers; got {values.dtype}. Use {name}.float() if they are.")
 
 
-def check_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
+def labels_of_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
     """The labels as int64 on the CPU, one for each row of features; raises if there are none."""
     check_matrix(name, features, "(samples, dimensions)")
-    labels = check_labels(labels, len(features))
+    labels = checked_labels(labels, len(features))
     check_samples(name, features)
     return labels
 
@@ -224,7 +224,7 @@ def class_indices(name: str, values: Tensor) -> Tensor:
     return values.detach().long()
 
 
-def check_labels(labels: Tensor, num_samples: int) -> Tensor:
+def checked_labels(labels: Tensor, num_samples: int) -> Tensor:
     """The labels as int64 on the CPU; raises unless there is one for each of ``num_samples``."""
     labels = class_indices("labels", labels)
     if labels.shape != (num_samples,):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from maxsup.metrics.calibration import NUM_BINS, class_gaps
-from maxsup.metrics.predictions import check_labels
+from maxsup.metrics.predictions import checked_labels
 from maxsup.metrics.separation import MIN_TOTAL, ClassSeparation, SeparationSums, unit_blocks
 
 # Classwise calibration needs the probabilities of all classes, so at most this many groups of samples are drawn instead
@@ -68,7 +68,7 @@ def separation_statistic(
     like pairs of new samples. Therefore the two means change by each sample's mean cosine with the others of its class
     and with all other classes; a pair is two samples, hence the factor 2.
     """
-    labels = check_labels(labels, len(features))
+    labels = checked_labels(labels, len(features))
     sums = SeparationSums()
     sums.update(features, labels)
     classes, place, size = labels.unique(return_inverse=True, return_counts=True)

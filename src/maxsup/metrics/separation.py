@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from maxsup.metrics.predictions import check_labels, check_matrix, check_samples, not_finite, rows_at_a_time
+from maxsup.metrics.predictions import check_matrix, check_samples, checked_labels, not_finite, rows_at_a_time
 
 # A total below this is rounding: all vectors point the same way.
 MIN_TOTAL = 1e-12
@@ -74,15 +74,15 @@ class SeparationSums:
     """
 
     def __init__(self) -> None:
-        # For each class: the sum of its unit vectors, its samples, its samples that are not zero.
-        self._sums = torch.zeros(0, 0, dtype=torch.float64)
+        # For each class: the sum of its unit vectors, (classes, D); its samples, and those that are not zero.
+        self.vectors = torch.zeros(0, 0, dtype=torch.float64)
         self._counts = torch.zeros(2, 0, dtype=torch.float64)
 
     @torch.no_grad()
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Count a batch."""
         check_matrix("features", features, "(samples, dimensions)")
-        labels = check_labels(labels, len(features))
+        labels = checked_labels(labels, len(features))
         if len(labels) == 0:
             return
         self._widen(int(labels.max()) + 1, features.shape[1])
@@ -90,7 +90,7 @@ class SeparationSums:
         labels, order = labels.sort(stable=True)
         width, features = features.shape[1], features.detach()
         num_rows = min(len(labels), rows_at_a_time(features))
-        gathered, block = features.new_empty(num_rows, width), self._sums.new_empty(num_rows, width)
+        gathered, block = features.new_empty(num_rows, width), self.vectors.new_empty(num_rows, width)
         lengths = []
         for rows, part in zip(order.split(num_rows), labels.split(num_rows), strict=True):
             torch.index_select(features, 0, rows.to(features.device), out=gathered[: len(rows)])
@@ -98,17 +98,12 @@ class SeparationSums:
         size = torch.ones_like(labels, dtype=torch.float64)
         self._counts.index_add_(1, labels, torch.stack([size, (torch.cat(lengths) > 0).double()]))
 
-    @property
-    def vectors(self) -> Tensor:
-        """Sum of the unit vectors of each class, ``(classes, D)``."""
-        return self._sums
-
     def merge(self, other: Self) -> Self:
         """Add the counts of another one."""
-        num_classes, width = other._sums.shape
+        num_classes, width = other.vectors.shape
         if num_classes:
             self._widen(num_classes, width)
-            self._sums[:num_classes] += other._sums
+            self.vectors[:num_classes] += other.vectors
             self._counts[:, :num_classes] += other._counts
         return self
 
@@ -119,8 +114,8 @@ class SeparationSums:
         if num_classes == 0:
             return ClassSeparation(math.nan, math.nan, math.nan)
         # Without a copy of the sums: the squared length of each class's mean, and that of the sum of all means.
-        own = (torch.linalg.vector_norm(self._sums, dim=1) / size.clamp(min=1.0)).square_()
-        everything = float(torch.mv(self._sums.T, 1.0 / size.clamp(min=1.0)).square_().sum())
+        own = (torch.linalg.vector_norm(self.vectors, dim=1) / size.clamp(min=1.0)).square_()
+        everything = float(torch.mv(self.vectors.T, 1.0 / size.clamp(min=1.0)).square_().sum())
         if has_self_pairs:
             num_own, own_sum = num_classes, float(own.sum())
         else:
@@ -143,14 +138,14 @@ class SeparationSums:
         scale = length.clamp(min=torch.finfo(torch.float64).tiny).reciprocal_()
         classes, size = (found.tolist() for found in labels.unique_consecutive(return_counts=True))
         for number, members, scales in zip(classes, block.split(size), scale.split(size), strict=True):
-            self._sums[number].addmv_(members.T, scales)
+            self.vectors[number].addmv_(members.T, scales)
         return length
 
     def _widen(self, num_classes: int, width: int) -> None:
-        before = self._sums
+        before = self.vectors
         if before.numel() and before.shape[1] != width:
             raise ValueError(f"features must keep their width of {before.shape[1]}; got {width}. Count models apart.")
         if num_classes > len(before):
-            self._sums = torch.zeros(num_classes, width, dtype=torch.float64)
-            self._sums[: len(before)] = before if before.numel() else 0.0
+            self.vectors = torch.zeros(num_classes, width, dtype=torch.float64)
+            self.vectors[: len(before)] = before if before.numel() else 0.0
             self._counts = torch.nn.functional.pad(self._counts, (0, num_classes - len(before)))

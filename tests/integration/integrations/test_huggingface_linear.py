@@ -17,42 +17,33 @@ from torch.utils._pytree import tree_leaves
 
 from maxsup.functional import maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.integrations.huggingface import TrainerLoss, use_linear_loss
-from maxsup.losses import (
-    LabelSmoothingLoss,
-    LinearMaxSupLoss,
-    MarginLabelSmoothingLoss,
-    MaxSupLoss,
-    RegularizedLoss,
-    create_loss,
-)
+from maxsup.losses import MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss, create_loss
 from maxsup.schedules import Linear
 from tests.integration.integrations.tiny_transformers import (
     ALPHA,
-    BERT,
-    LENGTH,
+    LLAMA,
     VOCABULARY,
+    adapted,
     arguments,
+    batch,
     created,
     gpt2_counted,
     gradient,
     gradient_of_the_whole,
     in_parts,
-    samples,
-    t5,
     trainer_for,
     weights,
 )
 
 TOLERANCE = 1e-5
-SMALL = {"vocab_size": VOCABULARY, "num_key_value_heads": 2, **BERT}
 
 
 def tied() -> nn.Module:
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=True, **SMALL))
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=True, **LLAMA))
 
 
 def with_bias() -> nn.Module:
-    config = transformers.PhiConfig(resid_pdrop=0.0, embd_pdrop=0.0, **SMALL)
+    config = transformers.PhiConfig(resid_pdrop=0.0, embd_pdrop=0.0, **LLAMA)
     model = transformers.PhiForCausalLM(config)
     nn.init.normal_(model.lm_head.bias)
     return model
@@ -60,7 +51,7 @@ def with_bias() -> nn.Module:
 
 def mixture() -> nn.Module:
     config = transformers.MixtralConfig(
-        num_local_experts=2, output_router_logits=True, router_aux_loss_coef=0.5, pad_token_id=0, **SMALL
+        num_local_experts=2, output_router_logits=True, router_aux_loss_coef=0.5, pad_token_id=0, **LLAMA
     )
     return transformers.MixtralForCausalLM(config)
 
@@ -73,7 +64,7 @@ def contiguous() -> nn.Module:
 
 
 def capped() -> nn.Module:
-    config = transformers.Gemma2Config(final_logit_softcapping=0.2, head_dim=8, pad_token_id=0, **SMALL)
+    config = transformers.Gemma2Config(final_logit_softcapping=0.2, head_dim=8, pad_token_id=0, **LLAMA)
     return transformers.Gemma2ForCausalLM(config)
 
 
@@ -91,10 +82,6 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 def made(name: str) -> nn.Module:
     torch.manual_seed(3)
     return MODELS[name]().train()
-
-
-def batch() -> dict[str, Tensor]:
-    return dict(transformers.default_data_collator(samples("llama")))
 
 
 def logits_loss(model: nn.Module, inputs: dict[str, Tensor], alpha: float = ALPHA, **options: Any) -> Tensor:
@@ -165,6 +152,15 @@ def test_a_copy_of_the_model_has_a_head_of_its_own() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_an_adapter_below_the_head_gets_the_gradient_of_the_logits() -> None:
+    ours, theirs = adapted("v_proj"), adapted("v_proj")
+    use_linear_loss(ours, MaxSupLoss(alpha=ALPHA))
+    ours(**batch()).loss.backward()
+    logits_loss(theirs, batch()).backward()
+    assert gradient(theirs).abs().max() > 0.01
+    assert (gradient(ours) - gradient(theirs)).abs().max() <= TOLERANCE
+
+
 class _LargestTensor(TorchDispatchMode):
     numel = 0
 
@@ -177,7 +173,7 @@ class _LargestTensor(TorchDispatchMode):
 
 def test_no_tensor_of_the_size_of_the_logits_ever_exists() -> None:
     num_tokens, vocabulary = 1024, 500
-    config = transformers.LlamaConfig(**{**SMALL, "vocab_size": vocabulary, "max_position_embeddings": num_tokens})
+    config = transformers.LlamaConfig(**{**LLAMA, "vocab_size": vocabulary, "max_position_embeddings": num_tokens})
     model = transformers.LlamaForCausalLM(config).train()
     linear = use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
     tokens = torch.randint(vocabulary, (num_tokens // 64, 64))
@@ -297,108 +293,3 @@ def test_the_callback_advances_a_schedule_and_logs_what_the_trainer_loss_logs(tm
         assert ours.keys() == theirs.keys()
         names = [name for name in ours if name.startswith("maxsup/")]
         assert {name: ours[name] for name in names} == pytest.approx({name: theirs[name] for name in names}, abs=1e-4)
-
-
-# Refusals
-
-
-def adapted(*modules: str) -> nn.Module:
-    peft = pytest.importorskip("peft", reason="peft is not installed")
-    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=list(modules), r=2, init_lora_weights=False)
-    torch.manual_seed(7)
-    return peft.get_peft_model(created("llama"), config).train()
-
-
-def test_an_adapter_below_the_head_gets_the_gradient_of_the_logits() -> None:
-    ours, theirs = adapted("v_proj"), adapted("v_proj")
-    use_linear_loss(ours, MaxSupLoss(alpha=ALPHA))
-    ours(**batch()).loss.backward()
-    logits_loss(theirs, batch()).backward()
-    assert gradient(theirs).abs().max() > 0.01
-    assert (gradient(ours) - gradient(theirs)).abs().max() <= TOLERANCE
-
-
-def test_an_adapter_on_the_head_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"head of the model must be a plain nn\.Linear; got peft.+out of LoRA"):
-        use_linear_loss(adapted("lm_head"), MaxSupLoss())
-
-
-def test_an_adapter_that_comes_to_the_head_later_is_refused_in_the_first_call() -> None:
-    model = adapted("q_proj")
-    use_linear_loss(model, MaxSupLoss())
-    peft = pytest.importorskip("peft", reason="peft is not installed")
-    later = peft.get_peft_model(model.get_base_model(), peft.LoraConfig(target_modules=["lm_head"], r=2))
-    with pytest.raises(ValueError, match="changes what its head gives before the loss"):
-        later.train()(**batch())
-
-
-def test_a_scale_between_head_and_loss_is_refused() -> None:
-    model = transformers.GraniteForCausalLM(transformers.GraniteConfig(logits_scaling=2.0, **SMALL)).train()
-    use_linear_loss(model, MaxSupLoss())
-    with pytest.raises(ValueError, match=r"GraniteForCausalLM changes what its head gives.+Use TrainerLoss"):
-        model(**batch())
-
-
-@pytest.mark.parametrize(
-    ("loss", "sentence"),
-    [
-        (LabelSmoothingLoss(), "loss must be one that a linear head can carry; got LabelSmoothingLoss"),
-        (MaxSupLoss(weight=torch.ones(VOCABULARY)), "weight of a loss in the head must be None; got a tensor"),
-        (MaxSupLoss(ignore_index=0), "ignore_index of a loss in the head must be -100; got 0"),
-        (MaxSupLoss(reduction="sum"), "reduction of a loss in the head must be 'mean'; got 'sum'"),
-        (MaxSupLoss(adaptive=True), "adaptive of a loss in the head must be False; got True"),
-        (LinearMaxSupLoss(soft_cap=3.0), "soft_cap of a loss in the head must be 0.0; got 3.0"),
-    ],
-    ids=["ls", "weight", "ignore_index", "reduction", "adaptive", "soft_cap"],
-)
-def test_losses_that_the_head_cannot_carry_are_refused(loss: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        use_linear_loss(created("llama"), loss)
-
-
-@pytest.mark.parametrize("model", [t5, lambda: nn.Linear(2, 2)], ids=["encoder-decoder", "no transformer"])
-def test_other_models_are_refused(model: Callable[[], nn.Module]) -> None:
-    with pytest.raises(ValueError, match=r"model must be a causal language model.+Use TrainerLoss"):
-        use_linear_loss(model(), MaxSupLoss())
-
-
-@pytest.mark.parametrize("options", [{"label_smoothing_factor": 0.1}, {}], ids=["smoothing", "compute_loss_func"])
-def test_a_trainer_that_takes_the_labels_away_is_refused(options: dict[str, float], tmp_path: Path) -> None:
-    model = created("llama")
-    use_linear_loss(model, MaxSupLoss())
-    more = {} if options else {"compute_loss_func": TrainerLoss(shift=True)}
-    trainer = trainer_for(model, "llama", None, arguments(tmp_path, **options), **more)
-    with pytest.raises(ValueError, match=r"Trainer has taken the labels away.+Remove label_smoothing_factor"):
-        trainer.train()
-
-
-def test_the_callback_refuses_label_smoothing_when_the_trainer_is_made(tmp_path: Path) -> None:
-    model = created("llama")
-    callback = use_linear_loss(model, MaxSupLoss()).callback()
-    with pytest.raises(ValueError, match=r"label_smoothing_factor must be 0.+got 0\.1"):
-        trainer_for(model, "llama", None, arguments(tmp_path, label_smoothing_factor=0.1), callbacks=[callback])
-
-
-def test_calls_that_would_get_another_loss_are_refused() -> None:
-    model = created("llama").train()
-    use_linear_loss(model, MaxSupLoss())
-    inputs = batch()
-    with pytest.raises(ValueError, match="labels must be given to the model by name"):
-        model(inputs["input_ids"], None, None, None, None, inputs["labels"])
-    with pytest.raises(ValueError, match=r"maxsup\.integrations\.trl\.LinearSFTTrainer"):
-        model(**inputs, fused_lm_head=True)
-    with pytest.raises(RuntimeError, match=r"does not work under nn\.DataParallel"):
-        model._replicate_for_data_parallel()(**inputs)
-    with pytest.raises(ValueError, match=rf"got \(16, 1, 16\) and \(16, {LENGTH}\)"):
-        model(**inputs, logits_to_keep=1)
-    own_forward = model.model.forward
-    model.forward = lambda **named: {"loss": own_forward(named["input_ids"]).last_hidden_state.sum()}
-    with pytest.raises(RuntimeError, match=r"did not ask for model\.loss_function.+use_liger_kernel"):
-        model(**inputs)
-
-
-def test_a_schedule_that_nobody_advances_is_refused() -> None:
-    model = created("llama").train()
-    use_linear_loss(model, MaxSupLoss(alpha=Linear(0.1, 0.2)))
-    with pytest.raises(RuntimeError, match="set_progress must be called before training with a schedule"):
-        model(**batch())

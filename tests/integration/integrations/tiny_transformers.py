@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from maxsup.integrations.huggingface import DecoderInputsCollator, TrainerLoss
 NUM_SAMPLES, LENGTH, VOCABULARY, NUM_CLASSES = 16, 6, 11, 5
 ALPHA = 0.3
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+LLAMA = {"vocab_size": VOCABULARY, "num_key_value_heads": 2, **BERT}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -36,8 +38,7 @@ def bert_config() -> Any:
 
 
 def llama() -> nn.Module:
-    config = transformers.LlamaConfig(vocab_size=VOCABULARY, num_key_value_heads=2, **BERT)
-    return transformers.LlamaForCausalLM(config)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
 
 
 def gpt2() -> nn.Module:
@@ -93,6 +94,19 @@ def samples(task: str, num_samples: int = NUM_SAMPLES) -> list[dict[str, Tensor]
     name = "pixel_values" if task == "image" else "input_ids"
     inputs = torch.randn(num_samples, 3, 8, 8, generator=generator) if task == "image" else tokens
     return [{name: row, "labels": label} for row, label in zip(inputs, labels, strict=True)]
+
+
+def batch() -> dict[str, Tensor]:
+    """All samples of a causal model at once."""
+    return dict(transformers.default_data_collator(samples("llama")))
+
+
+def adapted(*modules: str) -> nn.Module:
+    """The causal model with LoRA on some of its layers."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=list(modules), r=2, init_lora_weights=False)
+    torch.manual_seed(7)
+    return peft.get_peft_model(created("llama"), config).train()
 
 
 def collator(model: nn.Module) -> Callable[[Any], Any]:

@@ -14,7 +14,8 @@ adapter on the head, and whatever takes the labels away from the model. A soft-c
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,10 +64,16 @@ def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
     return LinearLoss(inner, head, loss)
 
 
-class _Call(NamedTuple):
+@dataclass
+class _Call:
+    """A training call of the model, from its arguments to its loss."""
+
     labels: Tensor
     shift_labels: Tensor | None
     num_items: int | Tensor | None
+    soft_cap: float | None
+    answer: Tensor | None = None  # what the head has returned in place of logits
+    was_asked: bool = False  # whether the model has asked for its loss
 
 
 class LinearLoss(WatchedLoss):
@@ -82,9 +89,6 @@ class LinearLoss(WatchedLoss):
         self._model = model
         self._head = head
         self._call: _Call | None = None
-        self._answer: Tensor | None = None
-        self._was_asked = False
-        self._soft_cap: float | None = None
         self._own_forward = head.__dict__.get("forward")
         self._forward = head.forward
         self._loss_function = model.loss_function
@@ -105,8 +109,7 @@ class LinearLoss(WatchedLoss):
         self._model.loss_function = self._loss_function
 
     def _begin(self, model: nn.Module, positional: Any, named: dict[str, Any]) -> None:
-        self._call = self._answer = None
-        self._was_asked = False
+        self._call = None
         if not (model.training and torch.is_grad_enabled()):
             return
         labels = named.get("labels")
@@ -128,21 +131,21 @@ class LinearLoss(WatchedLoss):
                 "A loss in the head does not work under nn.DataParallel, whose copies of the model share it. Start one "
                 "process for each device with torchrun, or show the process one device."
             )
-        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"))
+        soft_cap = getattr(self._config, _SOFT_CAP, None)
+        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"), soft_cap)
         # The head applies the cap to its logits; the model must not apply it to the loss that the head returns.
-        self._soft_cap = getattr(self._config, _SOFT_CAP, None)
-        if self._soft_cap is not None:
+        if soft_cap is not None:
             setattr(self._config, _SOFT_CAP, None)
 
     def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
-        call, self._call, self._answer = self._call, None, None
+        call, self._call = self._call, None
         if call is None:
             return None
-        if self._soft_cap is not None:
-            setattr(self._config, _SOFT_CAP, self._soft_cap)
+        if call.soft_cap is not None:
+            setattr(self._config, _SOFT_CAP, call.soft_cap)
         if output is None:  # the model has failed, and says why itself
             return None
-        if not self._was_asked:
+        if not call.was_asked:
             raise RuntimeError(
                 f"{type(model).__name__} did not ask for model.loss_function, so its loss is another one. Switch off "
                 "what replaces its forward, such as use_liger_kernel=True."
@@ -155,26 +158,27 @@ class LinearLoss(WatchedLoss):
         return self._model.config.get_text_config()
 
     def _answer_of_the_head(self, hidden: Tensor) -> Tensor:
-        if self._call is None:
+        call = self._call
+        if call is None:
             return self._forward(hidden)
-        loss = self._computed(hidden, self._call)
         # Contiguous, so that a model that asks for that gets the same tensor.
-        self._answer = loss.expand(*hidden.shape[:-1], 1).contiguous()
-        return self._answer
+        call.answer = self._computed(hidden, call).expand(*hidden.shape[:-1], 1).contiguous()
+        return call.answer
 
     def _loss_of_the_model(self, logits: Tensor, labels: Tensor, *others: Any, **options: Any) -> Tensor:
-        if self._call is None:
+        call = self._call
+        if call is None:
             if self._model.training and torch.is_grad_enabled():
                 raise ValueError("labels must be given to the model by name, so that its head sees them.")
             return self._loss_function(logits, labels, *others, **options)
-        if self._answer is None or logits is not self._answer:
+        if call.answer is None or logits is not call.answer:
             raise ValueError(
                 f"{type(self._model).__name__} changes what its head gives before the loss (a scale, another soft-cap, "
                 "an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
             )
-        self._was_asked = True
+        call.was_asked = True
         # A copy, because models add further losses in place.
-        return self._answer.flatten()[0].clone()
+        return call.answer.flatten()[0].clone()
 
     def _computed(self, hidden: Tensor, call: _Call) -> Tensor:
         labels = call.labels if call.shift_labels is None else call.shift_labels
@@ -187,7 +191,7 @@ class LinearLoss(WatchedLoss):
         if not torch.compiler.is_compiling():
             counts = target != IGNORED
             rows, target = rows[counts], target[counts]
-        weight, bias, soft_cap = self._head.weight, self._head.bias, self._soft_cap or 0.0
+        weight, bias, soft_cap = self._head.weight, self._head.bias, call.soft_cap or 0.0
         if self.terms is not None:
             self.terms.update_head(rows, weight, bias, target, soft_cap)
         criterion, alpha, z_loss = self.criterion, 0.0, 0.0
