@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.report import judged, lined_up
 from maxsup.diagnosis.logistic import LogisticPath
-from maxsup.diagnosis.probe import default_strengths
+from maxsup.diagnosis.probe import DEFAULT_STRENGTHS
 
 # scikit-learn is timed at every 11th strength; its path over all of them is extrapolated.
 STRIDE = 11
@@ -45,7 +45,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     shape = (600, 20, 5) if is_quick else (10_000, 512, 100)
     features, labels = made_features(2 * shape[0], shape[1], shape[2])
     (train, test), (train_labels, test_labels) = features.split(shape[0]), labels.split(shape[0])
-    strengths = sorted(default_strengths(), reverse=True)
+    strengths = sorted(DEFAULT_STRENGTHS, reverse=True)
     begin = time.thread_time()
     path = LogisticPath(train, train_labels, shape[2])
     ours = [path.solve(strength) for strength in strengths]

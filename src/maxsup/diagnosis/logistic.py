@@ -73,9 +73,9 @@ class LogisticPath:
         self._weights = torch.zeros(num_classes, self._inputs.shape[1], dtype=dtype)
         self._logits = torch.zeros(len(labels), num_classes, dtype=dtype)
         self._residual = torch.empty_like(self._logits)
-        # How far the last strength moved weights and logits, and the last two strengths.
+        # The last two strengths, and how far the last one moved weights and logits.
+        self._strengths: deque[float] = deque(maxlen=2)
         self._move: tuple[Tensor, Tensor] | None = None
-        self._last: tuple[float, float] | None = None
         self._pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=MEMORY)
         self._age = 0
 
@@ -95,7 +95,7 @@ class LogisticPath:
         penalty[-1] = 0.0
         before, start = self._weights, self._logits.clone()
         objective = self._evaluated(self._logits) + self._penalty(strength)
-        is_jump = self._last is None or not 1.0 <= self._last[1] / strength <= MAX_RATIO
+        is_jump = not self._strengths or not 1.0 <= self._strengths[-1] / strength <= MAX_RATIO
         if is_jump:
             # What was learnt elsewhere would mislead here.
             self._pairs.clear()
@@ -128,7 +128,7 @@ class LogisticPath:
             if num_steps % 10 == 0:
                 scale = self._scale(penalty)
         self._move = self._weights - before, start.neg_().add_(self._logits)
-        self._last = (self._last[1] if self._last else math.nan, strength)
+        self._strengths.append(strength)
         self._age += num_steps
         if self._age > REFRESH_STEPS:
             self._refresh()
@@ -138,9 +138,9 @@ class LogisticPath:
 
     def _extrapolate(self, strength: float, objective: float) -> float:
         """Move on in the direction in which the last strength led, as far as that helps; the objective there."""
-        if self._move is None or self._last is None or math.isnan(self._last[0]):
+        if self._move is None or len(self._strengths) < 2:
             return objective
-        before, last = self._last
+        before, last = self._strengths
         ratio = math.log(strength / last) / math.log(last / before) if last != before else 0.0
         if not 0.0 < ratio <= 4.0:
             return objective

@@ -16,7 +16,8 @@ from torch import Tensor
 from maxsup.diagnosis.logistic import LogisticPath, Solution
 from maxsup.metrics.predictions import check_matrix, labels_of_features, not_finite
 
-NUM_STRENGTHS = 45
+DEFAULT_STRENGTHS = tuple(10.0 ** (-6.0 + 0.25 * index) for index in range(45))
+"""From 1e-6 to 1e5, four a decade."""
 BLOCK_ELEMENTS = 1 << 22  # similarities that are computed at a time
 
 
@@ -52,11 +53,6 @@ class Probe:
         return float((self.predict(features) == labels).double().mean())
 
 
-def default_strengths() -> tuple[float, ...]:
-    """45 strengths from 1e-6 to 1e5, four a decade."""
-    return tuple(10.0 ** (-6.0 + 0.25 * index) for index in range(NUM_STRENGTHS))
-
-
 def fit_probe(
     train_features: Tensor,
     train_labels: Tensor,
@@ -81,7 +77,7 @@ def fit_probe(
     train_features, train_labels = _checked_samples("train", train_features, train_labels)
     val_features, val_labels = _checked_samples("val", val_features, val_labels)
     _check_width("val_features", val_features, train_features.shape[1])
-    strengths = default_strengths() if strengths is None else tuple(strengths)
+    strengths = DEFAULT_STRENGTHS if strengths is None else tuple(strengths)
     if not strengths:
         raise ValueError("strengths must not be empty. Leave it out for the usual 45.")
     for strength in strengths:

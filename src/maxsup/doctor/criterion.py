@@ -167,6 +167,7 @@ def examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
 
 
 def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bool) -> Iterator[Finding]:
+    others = {one.ignore_index for one in losses} - {None}
     for loss in smoothers(criterion):
         if loss.strength > 0 and is_shared and loss.is_training is not None:
             sentence = f"{loss.name} serves training and evaluation, and is plain cross-entropy in evaluation mode."
@@ -176,7 +177,6 @@ def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bo
             fix = "Use torch.nn.CrossEntropyLoss() for evaluation"
             fix += "." if loss.is_training is None else ", or call eval() on the loss."
             yield smoothed_evaluation(f"The evaluation uses {loss.described}", fix)
-        others = {one.ignore_index for one in losses} - {None}
         if loss.ignore_index is not None and others and loss.ignore_index not in others:
             sentence = f"Training ignores label {min(others, key=str)} and evaluation label {loss.ignore_index}."
             yield Finding("ignore_index", "warning", sentence, "Use the same ignore_index in both.")

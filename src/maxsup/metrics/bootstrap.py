@@ -22,7 +22,7 @@ from torch import Tensor
 from maxsup.core.errors import hint
 from maxsup.metrics import calibration, scores, selective
 from maxsup.metrics.collapse import neural_collapse
-from maxsup.metrics.predictions import check_count, check_samples, tallied
+from maxsup.metrics.predictions import Tally, check_count, check_samples, tallied
 from maxsup.metrics.resamples import class_counts, classwise_gaps, counts, separation_statistic
 from maxsup.metrics.separation import class_separation
 from maxsup.metrics.table import RANKINGS, SCORES, PredictionTable
@@ -137,16 +137,17 @@ def bootstrap_intervals(
             raise ValueError(f"name must be one that a table computes; got {name!r}. {hint(str(name), _FROM_TABLE)}")
     found: dict[str, Interval] = {}
     for group, samples in ((SCORES, table.tally()), (RANKINGS, table.tally(confidence))):
-        chosen = {name: _FROM_TABLE[name] for name in group if names is None or name in names}
-        values: dict[str, list[Any]] = {name: [] for name in chosen}
-        # All numbers of one resample at a time: the counts are drawn once.
-        for count in counts(len(table), num_resamples, seed) if chosen else ():
-            resample = replace(samples, count=count)
-            for name, statistic in chosen.items():
-                values[name].append(statistic(resample))
-        for name, statistic in chosen.items():
-            found[name] = _interval(statistic(samples), values[name], level)
+        chosen = [name for name in group if names is None or name in names]
+        if chosen:
+            # All numbers of one resample at a time: the counts are drawn once.
+            drawn = (replace(samples, count=count) for count in counts(len(table), num_resamples, seed))
+            statistic = partial(_computed, chosen)
+            found |= zip(chosen, _interval(statistic(samples), map(statistic, drawn), level), strict=True)
     return {name: found[name] for name in names or _FROM_TABLE}
+
+
+def _computed(names: Sequence[str], samples: Tally) -> tuple[Any, ...]:
+    return tuple(_FROM_TABLE[name](samples) for name in names)
 
 
 def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored: bool = False) -> Any:

@@ -112,7 +112,7 @@ class ClasswiseSums:
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch."""
-        total = self._add(torch.zeros(logits.shape[1], self.num_bins, dtype=torch.float64))
+        total = self._total(logits.shape[1])
         for cells, gaps, num_rows in class_gaps(logits, labels, self.num_bins):
             total.view(-1).index_add_(0, cells, gaps)
             self._num_samples += num_rows
@@ -122,7 +122,7 @@ class ClasswiseSums:
         if other.num_bins != self.num_bins:
             raise ValueError(f"num_bins must be the same in both; got {self.num_bins} and {other.num_bins}. Use one.")
         if other._gaps is not None:
-            self._add(other._gaps)
+            self._total(len(other._gaps)).add_(other._gaps)
             self._num_samples += other._num_samples
         return self
 
@@ -137,12 +137,13 @@ class ClasswiseSums:
         """The error; ``nan`` before any sample."""
         return error_of(self.gaps)
 
-    def _add(self, gaps: Tensor) -> Tensor:
+    def _total(self, num_classes: int) -> Tensor:
+        """The gaps so far, to be added to."""
         if self._gaps is None:
-            self._gaps = torch.zeros_like(gaps)
-        if len(gaps) != len(self._gaps):
-            raise ValueError(f"logits must keep their {len(self._gaps)} classes; got {len(gaps)}. Count models apart.")
-        self._gaps += gaps
+            self._gaps = torch.zeros(num_classes, self.num_bins, dtype=torch.float64)
+        known = len(self._gaps)
+        if num_classes != known:
+            raise ValueError(f"logits must keep their {known} classes; got {num_classes}. Count models apart.")
         return self._gaps
 
 

@@ -108,7 +108,7 @@ FACTS: dict[str, Fact] = {
     "within": Fact("within", words="cosine distance within classes", function=class_separation),
     "total": Fact("total", words="cosine distance between all samples", function=class_separation),
     "r_squared": Fact("r_squared", words="1 - within / total", function=class_separation),
-    **{name: Fact(name.upper().replace("_", " "), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
+    **{name: Fact(name.upper(), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
     "nc2_norm": Fact("NC2 norm", function=neural_collapse),
     "nc2_angle": Fact("NC2 angle", function=neural_collapse),
     # Beside numbers of collapse, accuracy only says how many predictions are wrong.

@@ -81,11 +81,10 @@ def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
     Top probabilities that differ by rounding alone are tied, because the same logits in another order of classes give a
     sum with other last digits. Given confidences are compared exactly.
     """
-    tolerance = ROUNDING if confidence is None else 0.0
     if confidence is None:
-        confidence = predictions.confidence
+        confidence, tolerance = predictions.confidence, ROUNDING
     else:
-        confidence = checked_confidence(confidence, len(predictions.labels))
+        confidence, tolerance = checked_confidence(confidence, len(predictions.labels)), 0.0
     confidence, order = confidence.sort(descending=True, stable=True)
     is_new = torch.ones_like(confidence, dtype=torch.bool)
     is_new[1:] = confidence[1:] < confidence[:-1] * (1.0 - tolerance)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Self
 
@@ -145,7 +146,7 @@ class SeparationSums:
         before = self.vectors
         if before.numel() and before.shape[1] != width:
             raise ValueError(f"features must keep their width of {before.shape[1]}; got {width}. Count models apart.")
-        if num_classes > len(before):
-            self.vectors = torch.zeros(num_classes, width, dtype=torch.float64)
-            self.vectors[: len(before)] = before if before.numel() else 0.0
-            self._counts = torch.nn.functional.pad(self._counts, (0, num_classes - len(before)))
+        num_new = num_classes - len(before)
+        if num_new > 0:
+            self.vectors = F.pad(before, (0, width - before.shape[1], 0, num_new))
+            self._counts = F.pad(self._counts, (0, num_new))

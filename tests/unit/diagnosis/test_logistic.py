@@ -11,12 +11,12 @@ from torch import Tensor
 
 from maxsup.diagnosis import logistic
 from maxsup.diagnosis.logistic import LogisticPath
-from maxsup.diagnosis.probe import default_strengths
+from maxsup.diagnosis.probe import DEFAULT_STRENGTHS
 
 pytestmark = pytest.mark.slow
 
 Data = tuple[Tensor, Tensor]
-STRENGTHS = sorted(default_strengths(), reverse=True)
+STRENGTHS = sorted(DEFAULT_STRENGTHS, reverse=True)
 
 
 def noisy() -> Data:

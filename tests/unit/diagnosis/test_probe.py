@@ -5,7 +5,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from maxsup.diagnosis.probe import Probe, default_strengths, fit_probe, knn_accuracy
+from maxsup.diagnosis.probe import DEFAULT_STRENGTHS, Probe, fit_probe, knn_accuracy
 
 STRENGTHS = (100.0, 1.0, 0.01)
 
@@ -24,7 +24,7 @@ def probe() -> Probe:
 
 
 def test_the_strengths_of_the_paper_are_a_quarter_of_a_decade_apart() -> None:
-    strengths = sorted(default_strengths())
+    strengths = sorted(DEFAULT_STRENGTHS)
     assert len(strengths) == 45
     assert strengths[0] == pytest.approx(1e-6)
     assert strengths[-1] == pytest.approx(1e5)

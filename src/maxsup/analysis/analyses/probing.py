@@ -17,7 +17,7 @@ from torch import Tensor
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.data import MemorySplit, stratified_split
-from maxsup.diagnosis.probe import NUM_STRENGTHS, fit_probe, knn_accuracy
+from maxsup.diagnosis.probe import DEFAULT_STRENGTHS, fit_probe, knn_accuracy
 from maxsup.figures.probes import probe_figures
 from maxsup.metrics import accuracy
 from maxsup.metrics.facts import numbers
@@ -54,7 +54,7 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
     else:
         fitted, held_out = stratified_split(train[1], _HELD_OUT, seed=0)
         train, val = ((train[0][members], train[1][members]) for members in (fitted, held_out))
-    run.progress.start(f"{run.label}: probe on {target or run.recipe.data.name}", NUM_STRENGTHS)
+    run.progress.start(f"{run.label}: probe on {target or run.recipe.data.name}", len(DEFAULT_STRENGTHS))
     probe = fit_probe(*train, *val, on_step=lambda done, total: run.progress.advance())
     both = _joined(train, val)
     found = {

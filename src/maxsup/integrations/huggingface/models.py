@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-_DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
+_DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds")
 
 
 def unwrapped(model: Any) -> Any:
@@ -111,7 +111,7 @@ class DecoderInputsCollator:
     def __call__(self, features: Any) -> Any:
         """The batch of the inner collator with ``decoder_input_ids``."""
         batch = self.collator(features)
-        if not any(name in batch for name in _DECODER_INPUTS[:2]):
+        if not any(name in batch for name in _DECODER_INPUTS):
             batch["decoder_input_ids"] = self._prepare(labels=batch["labels"])
         return batch
 
@@ -120,7 +120,7 @@ def expect_decoder_inputs(model: nn.Module) -> None:
     """Have the next call of the model complain in one sentence if there is nothing for its decoder."""
 
     def check(module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
-        if not positional and all(named.get(name) is None for name in _DECODER_INPUTS):
+        if not positional and all(named.get(name) is None for name in (*_DECODER_INPUTS, "labels")):
             given = sorted(name for name, value in named.items() if value is not None)
             raise ValueError(
                 f"batches for {type(module).__name__} must hold decoder_input_ids, because Trainer keeps the labels "
