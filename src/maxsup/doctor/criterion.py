@@ -81,6 +81,8 @@ _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps"
 def smoothers(criterion: Any) -> list[Smoother]:
     """What each loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
 
+    What is known already is returned as it is.
+
     Example:
         >>> [loss] = smoothers(torch.nn.CrossEntropyLoss(label_smoothing=0.1))
         >>> loss.described
@@ -88,6 +90,8 @@ def smoothers(criterion: Any) -> list[Smoother]:
         >>> smoothers("MaxSupLoss(alpha=0.2)")[0].strength
         0.2
     """
+    if isinstance(criterion, Smoother):
+        return [criterion]
     if isinstance(criterion, str):
         return [_from_words("criterion", criterion, CRITERIA)]
     if not hasattr(criterion, "modules"):
@@ -152,14 +156,15 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
 def examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
     """What is wrong with losses whose targets a Mixup makes."""
     mixing = [_from_words("mixup", mixup, MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
+    name = mixing[0].name if isinstance(mixup, str | Smoother) else type(mixup).__name__
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
-            sentence = f"{loss.name} takes class indices, and {_name(mixup)} makes probabilities of them."
+            sentence = f"{loss.name} takes class indices, and {name} makes probabilities of them."
             fix = "Use MaxSupLoss, which takes both, or SoftTargetCrossEntropy."
             yield Finding("mixed_targets", "error", sentence, fix)
         elif strength > 0 and loss.strength > 0 and loss.takes != "sigmoid":
-            words = f"{_name(mixup)} ({mixing[0].option}={strength:g})"
+            words = f"{name} ({mixing[0].option}={strength:g})"
             fix = "Set the smoothing of the mixing to 0, for instance Mixup(label_smoothing=0); mixed labels may stay."
             yield double_smoothing(loss.described, words, fix)
         if loss.ignore_index is not None and loss.ignore_index >= 0 and loss.takes == "any":
@@ -222,7 +227,12 @@ def _from_words(what: str, text: str, known: dict[str, Smoother]) -> Smoother:
     name, options = parse_call(text)
     if name not in known:
         raise ValueError(f"{what} must be a class that doctor knows; got {name!r}. {hint(name, known)}")
-    default = known[name]
+    return with_options(known[name], options)
+
+
+def with_options(default: Smoother, options: dict[str, Any]) -> Smoother:
+    """A known loss or Mixup with some of its options set."""
+    name = default.name
     check_known_options(name, options, {default.option, *_READ, *_HARMLESS} - {""})
     strength = options.get(default.option, default.strength)
     check_number(default.option, strength, high=1.0 if default.method == _SMOOTHING else math.inf)
@@ -262,7 +272,3 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
             f"criterion must be a name with literal options; got {text[:200]!r}. "
             'Write for instance "CrossEntropyLoss(label_smoothing=0.1)".'
         ) from None
-
-
-def _name(thing: Any) -> str:
-    return parse_call(thing)[0] if isinstance(thing, str) else type(thing).__name__

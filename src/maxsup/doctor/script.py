@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import maxsup
 from maxsup.core.errors import hint
@@ -18,7 +19,7 @@ from maxsup.doctor.criterion import (
     examine_criterion,
     examine_mixup,
     smoothed_twice,
-    smoothers,
+    with_options,
 )
 from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
 
@@ -33,8 +34,9 @@ _CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "Max
 # Classes whose first argument is their strength.
 _STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+_KNOWN = CRITERIA | MIXERS
 # The option that holds the strength of what a script may call.
-_OPTIONS = {name: known.option for name, known in (CRITERIA | MIXERS).items()}
+_OPTIONS = {name: known.option for name, known in _KNOWN.items()}
 _OPTIONS |= dict.fromkeys(_ARGUMENTS, "label_smoothing_factor")
 _EVALUATION = ("val", "eval", "test")
 # Each of these advances a schedule.
@@ -48,10 +50,22 @@ class _Call:
 
     node: ast.Call
     name: str
-    option: str
-    strength: float | None  # what the option is set to, 0 where it is not set; None where the script does not say it
-    text: str
+    option: str  # that holds its strength
+    given: dict[str, Any]  # numbers by option; None where the script does not say the number
     variable: str
+
+    @property
+    def strength(self) -> float | None:
+        """What its option is set to, 0 where it is not set; None where the script does not say it."""
+        return self.given.get(self.option, 0.0)
+
+    @property
+    def smoother(self) -> Smoother:
+        """What a loss or a mixing does; a strength that is not known counts as 0."""
+        given = {name: number for name, number in self.given.items() if number is not None}
+        if self.strength is None:
+            given[self.option] = 0.0
+        return with_options(_KNOWN[self.name], given)
 
     @property
     def is_evaluation(self) -> bool:
@@ -81,13 +95,13 @@ def examine_script(source: str) -> list[Finding]:
     found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
     found += _examine_skorch(tree)
     for loss in training:
-        found += _with_line(loss.node, examine_criterion(loss.text))
+        found += _with_line(loss.node, examine_criterion(loss.smoother))
         for other in calls:
             if other.name not in CRITERIA:
                 found += _examine_pair(tree, loss, other)
     for loss in losses:
         if loss.is_evaluation:
-            found += _with_line(loss.node, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.text))
+            found += _with_line(loss.node, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.smoother))
     return list(dict.fromkeys(found))
 
 
@@ -105,12 +119,8 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
         given = {word.arg: word.value for word in node.keywords if word.arg}
         if name in _STRENGTH_FIRST and called_name(node, names) == name and first is not None:
             given.setdefault(option, first)
-        literals = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
-        strength = literals.get(option, 0.0)
-        if strength is None:
-            literals[option] = 0.0
-        words = ", ".join(f"{key}={value!r}" for key, value in literals.items() if value is not None)
-        yield _Call(node, name, option, strength, f"{name}({words})", variables.get(node, ""))
+        numbers = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
+        yield _Call(node, name, option, numbers, variables.get(node, ""))
 
 
 def _variables(tree: ast.Module) -> dict[ast.AST, str]:
@@ -171,14 +181,14 @@ def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Findi
     where, elsewhere = branches(tree, loss.node), branches(tree, other.node)
     if is_exclusive(where, elsewhere):
         return
-    [smoother] = smoothers(loss.text)
+    smoother = loss.smoother
     if other.strength is None and smoother.method == "MaxSup" and smoother.strength > 0:
         what = f"Line {other.node.lineno}: the script does not say how much {other.name} smooths ({other.option})."
         fix = f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing."
         yield Finding("unknown_smoothing", "note", what, fix)
     found: list[Finding] = []
     if other.name in MIXERS:
-        found += examine_mixup([smoother], other.text)
+        found += examine_mixup([smoother], other.smoother)
     elif (other.strength or 0.0) > 0 and smoother.strength > 0:
         words = f"{other.name} ({other.option}={other.strength:g})"
         fix = f"Set {other.option} to 0: {smoother.name} is the loss."
@@ -203,7 +213,7 @@ def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
         for call in _all_calls(node):
             # A variable that is assigned twice is one of several losses, not their sum.
             meant = [by_node[call]] if call in by_node else by_variable.get(called_name(call, {}), [])
-            added += smoothers(meant[0].text) if len(meant) == 1 else []
+            added += [meant[0].smoother] if len(meant) == 1 else []
         yield from _with_line(node, smoothed_twice(added))
 
 

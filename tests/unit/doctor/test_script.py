@@ -136,3 +136,9 @@ def test_what_is_no_python_is_refused_with_its_line() -> None:
         examine_script("x = 1\ndef f(:\n")
     with pytest.raises(ValueError, match="script must be Python that can be read"):
         examine_script("(" * 100_000)
+
+
+def test_other_options_of_a_trainer_do_not_disturb_its_smoothing() -> None:
+    source = "loss = MaxSupLoss(0.1)\nargs = TrainingArguments(label_smoothing_factor=0.1, ignore_index=3)"
+    [finding] = examine_script(source)
+    assert "by TrainingArguments (label_smoothing_factor=0.1)" in finding.sentence
