@@ -8,6 +8,7 @@ numbers per sample), :class:`ClasswiseSums` and :class:`SeparationSums`; for lab
 
 from __future__ import annotations
 
+from maxsup.metrics.batches import PredictionSums, PredictionTable
 from maxsup.metrics.bootstrap import Interval, bootstrap_interval, bootstrap_intervals
 from maxsup.metrics.calibration import (
     ClasswiseSums,
@@ -22,8 +23,6 @@ from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confid
 from maxsup.metrics.segmentation import ConfusionSums
 from maxsup.metrics.selective import RiskCoverage, aurc, auroc, excess_aurc, fpr95, risk_at_coverage, risk_coverage
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
-from maxsup.metrics.streaming_sums import PredictionSums
-from maxsup.metrics.table import PredictionTable
 
 __all__ = [
     "ClassSeparation",

@@ -17,7 +17,7 @@ from maxsup.metrics import (
     class_separation,
     classwise_calibration_error,
 )
-from maxsup.metrics.resamples import class_counts, counts, separation_statistic
+from maxsup.metrics.bootstrap import class_counts, counts, separation_statistic
 from tests.unit.metrics.cases import Case
 
 pytestmark = pytest.mark.slow
