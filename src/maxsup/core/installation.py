@@ -13,14 +13,23 @@ from urllib.parse import unquote, urlsplit
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def imported(module: str, purpose: str, extra: str) -> Any:
-    """A module of another package, or an error that says what it is for and how to install it."""
+def imported(module: str, purpose: str = "this", extra: str = "lab") -> Any:
+    """A module of another package, or an error that says what it is for and how to install it.
+
+    Example:
+        >>> imported("no_such_package.inner")
+        Traceback (most recent call last):
+        ImportError: no_such_package must be installed for this. Run pip install ...
+    """
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        fix = f"Run {install_command(extra)}."
-        raise ImportError(f"{package} must be installed for {purpose}. {fix}", name=package) from error
+        raise missing_package((error.name or module).partition(".")[0], purpose, extra) from error
+
+
+def missing_package(name: str, purpose: str = "this", extra: str = "lab") -> ImportError:
+    """The error for a package that is not installed."""
+    return ImportError(f"{name} must be installed for {purpose}. Run {install_command(extra)}.", name=name)
 
 
 def install_command(extra: str) -> str:

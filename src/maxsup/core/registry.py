@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
 from maxsup.core.errors import hint
@@ -66,9 +66,8 @@ class Registry(Generic[T]):
         """Import the modules that register members, once, and return all members."""
         if self._package is not None:
             # Cleared first: a module may look up a member while it is being imported.
-            package, self._package = import_module(self._package), None
-            for module in iter_modules(package.__path__):
-                import_module(f"{package.__name__}.{module.name}")
+            package, self._package = self._package, None
+            import_modules(package)
         return self._registered
 
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
@@ -105,6 +104,12 @@ class Registry(Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+
+def import_modules(package: str) -> None:
+    """Import all modules of a package, and of packages in it, so that their members are registered."""
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
 
 
 def check_known_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

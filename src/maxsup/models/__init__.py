@@ -7,12 +7,11 @@ An ``@MODELS.register`` decorator on a function in this folder is the whole regi
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from typing import Any
 
 from maxsup.core.checks import check_choice
+from maxsup.core.registry import import_modules
 from maxsup.models.base import MODELS, Classifier, Preprocessing, check_count
 from maxsup.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
 from maxsup.models.libraries.hf_models import HF_PREFIX, create_hf_model
@@ -21,10 +20,9 @@ from maxsup.models.libraries.programs import PROGRAM_SUFFIXES, Program, load_pro
 from maxsup.models.libraries.timm_models import TimmClassifier, create_timm_model, timm_name
 from maxsup.models.libraries.torchvision_models import TORCHVISION_PREFIX, create_torchvision_model
 from maxsup.models.networks.causal_norm import CausalNormHead, causal_norm_logits
-from maxsup.models.weights import load_weights, no_published_weights, warn_new_head
+from maxsup.models.weights import fitting_weights, no_published_weights, warn_new_head
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+import_modules(__name__)
 
 __all__ = [
     "MODELS",
@@ -42,7 +40,6 @@ __all__ = [
     "factory_of",
     "list_models",
     "load_program",
-    "load_weights",
     "model_name",
     "num_classes_of",
     "published_preprocessing",
@@ -86,8 +83,9 @@ def create_model(
     check_count("in_channels", in_channels)
     if image_size is not None:
         check_count("image_size", image_size)
+    is_published = pretrained is True
     if name in MODELS:
-        if pretrained is True:
+        if is_published:
             raise no_published_weights(name)
         MODELS.check_options(name, options)
         takes_size = "image_size" in inspect.signature(MODELS[name]).parameters
@@ -98,25 +96,33 @@ def create_model(
             f"a model named {PYTHON_PREFIX}... must be made in this session; got {name!r}. Pass the function again, as "
             "model=..., from Python."
         )
+    elif name.startswith(TORCHVISION_PREFIX):
+        bare = name.removeprefix(TORCHVISION_PREFIX)
+        model = create_torchvision_model(bare, num_classes, in_channels, pretrained=is_published, **options)
+    elif name.startswith(HF_PREFIX):
+        bare = name.removeprefix(HF_PREFIX)
+        model = create_hf_model(bare, num_classes, in_channels, pretrained=is_published, **options)
     else:
-        model = _create_foreign(name, num_classes, in_channels, image_size, pretrained is True, options)
+        model = create_timm_model(
+            timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_published, **options
+        )
     if classifier == "tde":
-        if pretrained is True:
+        if is_published:
             warn_new_head(f"the published {name}", num_classes, num_classes)
         model.head = CausalNormHead(model.num_features, num_classes)
     if not isinstance(pretrained, bool):
-        load_weights(model, Path(pretrained))
+        model.load_state_dict(fitting_weights(model, Path(pretrained)))
     return model
 
 
 def list_models() -> list[str]:
-    """Names of our own models.
+    """Names of our own models, without the networks that Python code registered.
 
     Example:
         >>> [name for name in list_models() if name.endswith("_cifar")]
         ['mobilenetv2_cifar', 'resnet101_cifar', 'resnet18_cifar', 'resnet50_cifar']
     """
-    return MODELS.names()
+    return [name for name in MODELS if factory_of(name) is None]
 
 
 def describe_models() -> list[dict[str, str]]:
@@ -126,15 +132,4 @@ def describe_models() -> list[dict[str, str]]:
         >>> describe_models()[0]["name"]
         'airnet'
     """
-    return [{"name": name, **MODELS.facts(name)} for name in MODELS]
-
-
-def _create_foreign(
-    name: str, num_classes: int, in_channels: int, image_size: int | None, is_fetched: bool, options: dict[str, Any]
-) -> Classifier:
-    for prefix, create in ((TORCHVISION_PREFIX, create_torchvision_model), (HF_PREFIX, create_hf_model)):
-        if name.startswith(prefix):
-            return create(name.removeprefix(prefix), num_classes, in_channels, pretrained=is_fetched, **options)
-    return create_timm_model(
-        timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_fetched, **options
-    )
+    return [{"name": name, **MODELS.facts(name)} for name in list_models()]

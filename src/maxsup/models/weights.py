@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from maxsup.core.errors import StorageError
-from maxsup.core.installation import install_command
+from maxsup.core.installation import imported
 from maxsup.models.base import Classifier
 
 Weights = dict[str, Tensor]
@@ -25,8 +25,8 @@ _WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DataParallel and torch.co
 _NUM_SHOWN = 3
 
 
-def load_weights(model: Classifier, path: Path) -> None:
-    """Load a file into ``model``; a head that does not fit stays as it is, with a warning."""
+def fitting_weights(model: Classifier, path: Path) -> Weights:
+    """Weights of a file under the names of ``model``; in place of a head that does not fit, its own, with a warning."""
     given = model.adapted_weights(read_weights(path))
     own = {name: value for name, value in model.state_dict().items() if name.startswith("head.")}
     head = {name: value for name, value in given.items() if name.startswith("head.")}
@@ -34,7 +34,7 @@ def load_weights(model: Classifier, path: Path) -> None:
         warn_new_head(path.name, len(head.get("head.weight", ())), len(own["head.weight"]))
         given = {**{name: value for name, value in given.items() if name not in head}, **own}
     _check_fit(given, model.state_dict(), path)
-    model.load_state_dict(given)
+    return given
 
 
 def read_weights(path: Path) -> Weights:
@@ -46,15 +46,11 @@ def read_weights(path: Path) -> Weights:
         )
     try:
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            content: Any = load_file(path)
+            content: Any = imported("safetensors.torch", f"reading {path.name}").load_file(path)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except ImportError as error:
-        raise ImportError(
-            f"safetensors is needed to read {path.name} and is not installed. Run {install_command('lab')}."
-        ) from error
+    except ImportError:
+        raise
     except Exception as error:  # every format breaks in its own way
         raise StorageError(
             f"pretrained must be a readable .safetensors file or a torch file of tensors; got {str(path)!r} "

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maxsup.models import create_model, factory_of, model_name
+from maxsup.models import create_model, describe_models, factory_of, list_models, model_name
 from maxsup.models.networks.small_cnn import small_cnn
 
 
@@ -60,6 +60,12 @@ def test_a_function_defined_anew_takes_the_place_of_the_old_one() -> None:
     assert factory_of(name) is first
     model_name(second)
     assert factory_of(name) is second
+
+
+def test_a_network_of_ones_own_is_not_listed_among_the_models_of_this_package() -> None:
+    name = model_name(Net)
+    assert name not in list_models()
+    assert name not in [entry["name"] for entry in describe_models()]
 
 
 def test_a_model_of_this_package_stays_as_it_is() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from maxsup.core.installation import imported
 from maxsup.models.base import MODELS, Preprocessing
 from maxsup.models.libraries.hf_models import HF_PREFIX, hf_config, hf_preprocessing, hub_has
-from maxsup.models.libraries.timm_models import TIMM_PREFIX, import_timm, timm_name, timm_preprocessing
+from maxsup.models.libraries.timm_models import TIMM_PREFIX, timm_name, timm_preprocessing
 from maxsup.models.libraries.torchvision_models import (
     TORCHVISION_PREFIX,
     torchvision_preprocessing,
@@ -27,7 +28,7 @@ def has_weights_here(name: str) -> bool:
 
     Our own models have none. A failed download would take a minute of retries to give the same answer.
     """
-    config = None if name in MODELS else import_timm().get_pretrained_cfg(name.removeprefix(TIMM_PREFIX))
+    config = None if name in MODELS else imported("timm").get_pretrained_cfg(name.removeprefix(TIMM_PREFIX))
     if config is None or not config.has_weights:
         return False
     if config.url and (Path(torch.hub.get_dir()) / "checkpoints" / config.url.rpartition("/")[2]).is_file():
@@ -65,7 +66,7 @@ def num_classes_of(name: str, pretrained: bool | str, **options: Any) -> int:
         weights = torchvision_weights(name.removeprefix(TORCHVISION_PREFIX))
         found = None if weights is None else len(weights.meta["categories"])
     else:
-        config = None if name in MODELS else import_timm().get_pretrained_cfg(timm_name(name))
+        config = None if name in MODELS else imported("timm").get_pretrained_cfg(timm_name(name))
         found = config.num_classes if config is not None and config.has_weights else None
     if found is None:
         raise no_published_weights(name)
@@ -88,11 +89,9 @@ def class_names_of(name: str, num_classes: int) -> tuple[tuple[str, ...], ...]:
         names = tuple(str(labels[index]) for index in range(num_classes) if index in labels)
         if len(names) == num_classes and not any(_UNNAMED.fullmatch(label) for label in names):
             return tuple((label, *label.split(", ")) for label in names)
-    import_timm()
-    from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
-
-    subset = infer_imagenet_subset({"num_classes": num_classes})
+    imagenet = imported("timm.data.imagenet_info")
+    subset = imagenet.infer_imagenet_subset({"num_classes": num_classes})
     if subset is None:
         return ()
-    info = ImageNetInfo(subset)
+    info = imagenet.ImageNetInfo(subset)
     return tuple((wnid, *info.index_to_description(index).split(", ")) for index, wnid in enumerate(info.label_names()))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from maxsup.core.errors import StorageError
-from maxsup.core.installation import install_command
+from maxsup.core.installation import imported
 
 PROGRAM_SUFFIXES = (".pt2", ".onnx")
 
@@ -51,8 +51,8 @@ def load_program(path: Path) -> Program:
         raise StorageError(f"model must be a file that is there; got {str(path)!r}. Check the path.")
     try:
         return _onnx(path) if path.suffix == ".onnx" else _exported(path)
-    except ImportError as error:
-        raise ImportError(f".onnx files need onnxruntime, which is missing. Run {install_command('onnx')}.") from error
+    except ImportError:
+        raise
     except Exception as error:  # both formats break in many ways
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StorageError(
@@ -70,9 +70,8 @@ def _exported(path: Path) -> Program:
 
 
 def _onnx(path: Path) -> Program:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    runtime = imported("onnxruntime", "files of .onnx", "onnx")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (wanted,) = session.get_inputs()
     first = session.get_outputs()[0].name
     return Program(

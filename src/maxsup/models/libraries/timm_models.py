@@ -27,15 +27,10 @@ from maxsup.models.weights import no_published_weights, warn_new_head
 TIMM_PREFIX = "timm:"
 
 
-def import_timm() -> Any:
-    """The timm package, or an error that says how to install it."""
-    return imported("timm", "this model", "lab")
-
-
 def timm_name(name: str) -> str:
     """The name in timm; raises if timm has no such model."""
     bare = name.removeprefix(TIMM_PREFIX)
-    timm = import_timm()
+    timm = imported("timm")
     # A tag after a dot names published weights; is_model accepts any tag.
     known = timm.list_pretrained() if "." in bare else timm.list_models()
     if timm.is_model(bare) and ("." not in bare or bare in known):
@@ -51,7 +46,7 @@ class TimmClassifier(CutClassifier):
     """A model of timm, cut before its classifier, which must be linear.
 
     Example:
-        >>> model = TimmClassifier(import_timm().create_model("resnet18", num_classes=10))
+        >>> model = TimmClassifier(imported("timm").create_model("resnet18", num_classes=10))
         >>> model.num_features, model.dense_logits(torch.randn(1, 3, 64, 64)).shape
         (512, torch.Size([1, 10, 2, 2]))
     """
@@ -144,7 +139,7 @@ def create_timm_model(
     ``name`` may have the tag of the weights. ``image_size`` is for models that are made for one size (ViT, Swin);
     ``options`` are for the class of the model in timm, for instance ``drop_path_rate=0.1``.
     """
-    timm = import_timm()
+    timm = imported("timm")
     config = timm.get_pretrained_cfg(name)
     if pretrained and (config is None or not config.has_weights):
         raise no_published_weights(name)
@@ -172,12 +167,10 @@ def timm_preprocessing(name: str) -> Preprocessing | None:
         >>> wanted.image_size, wanted.crop_pct, wanted.interpolation, wanted.mean
         (224, 0.875, 'bicubic', (0.5, 0.5, 0.5))
     """
-    config = import_timm().get_pretrained_cfg(name)
+    config = imported("timm").get_pretrained_cfg(name)
     if config is None:
         return None
-    from timm.data.config import resolve_data_config
-
-    wanted = resolve_data_config(pretrained_cfg=config.to_dict())
+    wanted = imported("timm.data.config").resolve_data_config(pretrained_cfg=config.to_dict())
     return Preprocessing(
         wanted["input_size"][1],
         crop_pct=wanted["crop_pct"],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import StorageError, hint
+from maxsup.core.installation import imported
 from maxsup.models.base import Preprocessing, check_rgb
 from maxsup.models.libraries.cut import CutClassifier, last_linear
 from maxsup.models.weights import no_published_weights, warn_new_head
@@ -25,8 +26,6 @@ def create_torchvision_model(
     ``name`` may have the tag of the weights; ``options`` are for the model's function in torchvision, for instance
     ``dropout=0.1``.
     """
-    from torchvision.models import get_model
-
     check_rgb(name, in_channels)
     found = torchvision_weights(name)
     if pretrained and found is None:
@@ -34,7 +33,7 @@ def create_torchvision_model(
     bare = name.partition(".")[0]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The default weight initialization", category=FutureWarning)
-        model = get_model(bare, weights=None, num_classes=num_classes, **options)
+        model = imported("torchvision.models").get_model(bare, weights=None, num_classes=num_classes, **options)
     made = CutClassifier(model, last_linear(model, num_classes))
     if pretrained:
         try:
@@ -53,8 +52,7 @@ def create_torchvision_model(
 
 def torchvision_weights(name: str, file: str | None = None) -> Any:
     """The published weights of a name: by its tag, by the name of a file of them, or else the default ones."""
-    from torchvision import models
-
+    models = imported("torchvision.models")
     bare, _, tag = name.partition(".")
     known = models.list_models(module=models)
     if bare not in known:

@@ -27,15 +27,11 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class ScaledLinear(nn.Linear):
-    """A linear head without bias; its output is scaled so that a large learning rate does not saturate the softmax."""
-
-    def __init__(self, num_features: int, num_classes: int, scale: float) -> None:
-        super().__init__(num_features, num_classes, bias=False)
-        self.scale = scale
+    """A linear head; its output is scaled so that a large learning rate does not saturate the softmax."""
 
     def forward(self, features: Tensor) -> Tensor:
         """Scaled logits."""
-        return super().forward(features) * self.scale
+        return super().forward(features) * LOGIT_SCALE
 
 
 class FastBias(nn.Module):
@@ -117,4 +113,4 @@ def airnet(
     for before, width in zip((first.out_channels, *widths), widths, strict=False):
         pooled = (convolution(before, width), nn.MaxPool2d(2), norm(width), act())
         layers.append(nn.Sequential(*pooled, convolution(width, width), norm(width), act()))
-    return AirNet(nn.Sequential(*layers), ScaledLinear(widths[-1], num_classes, LOGIT_SCALE), widths[-1])
+    return AirNet(nn.Sequential(*layers), ScaledLinear(widths[-1], num_classes, bias=False), widths[-1])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from maxsup.core.installation import imported
 from maxsup.models.base import MODELS, Classifier
-from maxsup.models.libraries.timm_models import TimmClassifier, explained_options, import_timm
+from maxsup.models.libraries.timm_models import TimmClassifier, explained_options
 
 SETTINGS = {"embed_dim": 128, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0}
 
@@ -26,6 +27,6 @@ def tiny_vit(num_classes: int, in_channels: int = 3, *, image_size: int | None =
     """
     side = image_size or 32
     settings = {"patch_size": max(side // 8, 1), **SETTINGS, **options}
-    transformer = import_timm().models.VisionTransformer
+    transformer = imported("timm").models.VisionTransformer
     with explained_options("tiny_vit"):
         return TimmClassifier(transformer(side, in_chans=in_channels, num_classes=num_classes, **settings))

@@ -39,7 +39,7 @@ def test_features_are_the_maximum_over_positions():
 
 
 def test_logits_are_a_ninth_of_the_linear_map():
-    head, features = ScaledLinear(8, 3, 1 / 9), torch.randn(2, 8)
+    head, features = ScaledLinear(8, 3, bias=False), torch.randn(2, 8)
     assert torch.allclose(head(features), F.linear(features, head.weight) / 9)
     assert head.bias is None
 
