@@ -6,19 +6,16 @@ A function in this folder with a ``@DATASETS.register`` decorator is the whole r
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import walk_packages
-
+from maxsup.core.registry import import_modules
 from maxsup.data.bundle import IGNORED_LABEL, DataBundle, FileSplit, MaskSplit, MemorySplit, Split, stratified_split
 from maxsup.data.corruptions.catalogue import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
-from maxsup.data.pipelines.batches import Batch, Pipeline
+from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.data.pipelines.pipeline import build_pipeline
 from maxsup.data.python_data import PythonData, data_name
 from maxsup.data.registry import DATASETS, data_root, describe_datasets, load_data
 from maxsup.data.sets.long_tail import shot_groups
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+import_modules(__name__)
 
 __all__ = [
     "CORRUPTIONS",
@@ -27,6 +24,7 @@ __all__ = [
     "IGNORED_LABEL",
     "SEVERITIES",
     "Batch",
+    "BatchPlan",
     "DataBundle",
     "FileSplit",
     "MaskSplit",

@@ -39,7 +39,8 @@ class BadFileRecord:
         for file in files:
             if file.status == LEFT_OUT:
                 self._left_out.setdefault(file.path, file.reason)
-            self._list(file)
+            if self.path is not None:
+                self._list(_line(file), self.path)
         if len(self._left_out) > self.tolerance * self.num_samples:
             first, reason = next(iter(self._left_out.items()))
             place = f" Those seen so far are listed in {self.path}." if self.path else ""
@@ -49,19 +50,16 @@ class BadFileRecord:
                 f"data.tolerance.{place}"
             )
 
-    def _list(self, file: BadFile) -> None:
-        if self.path is None:
-            return
+    def _list(self, line: str, path: Path) -> None:
         if self._listed is None:
             # Only once there is something to list: usually there is nothing.
-            self._listed = _listed(self.path)
-        line = _line(file)
+            self._listed = _earlier_lines(path)
         if line not in self._listed:
             self._listed.add(line)
-            append_line(self.path, line)
+            append_line(path, line)
 
 
-def _listed(path: Path) -> set[str]:
+def _earlier_lines(path: Path) -> set[str]:
     """Lines that an earlier part of the run wrote; a new file gets its header."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -122,13 +122,12 @@ class MaskSplit(_SampleSplit):
     the file. ``place`` says where the images are, for people.
 
     Example:
-        >>> split = MaskSplit([("1.jpg", "1.png"), ("2.jpg", "2.png")], reader=print, num_classes=3)
+        >>> split = MaskSplit([("1.jpg", "1.png"), ("2.jpg", "2.png")], reader=print)
         >>> len(split), split.labels.tolist(), split.describe()
         (2, [0, 0], '2 images with masks in files')
     """
 
     reader: Callable[[Any], MaskedImage]
-    num_classes: int
     place: str = "files"
 
     @property
@@ -149,8 +148,8 @@ class DataBundle:
     """A data set, ready for a pipeline.
 
     ``name`` is what was asked for, for instance ``folder:photos``; ``mean`` and ``std`` are those of each channel, of
-    pixels in [0, 1]; ``image_shape`` is ``(C, H, W)``, or None for files of varying size; ``notes`` are sentences about
-    what was found and how it is used; ``settled`` are options that the data set chose by itself.
+    pixels in [0, 1]; ``notes`` are sentences about what was found and how it is used; ``settled`` are options that the
+    data set chose by itself.
     """
 
     name: str
@@ -161,9 +160,16 @@ class DataBundle:
     test: Split
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    image_shape: tuple[int, int, int] | None
     notes: tuple[str, ...] = ()
     settled: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """``(C, H, W)``, or None for files of varying size."""
+        if not isinstance(self.train, MemorySplit):
+            return None
+        _, channels, height, width = self.train.images.shape
+        return channels, height, width
 
     @property
     def is_dense(self) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -62,16 +62,15 @@ def _named_arrays(data: PythonData) -> dict[str, NDArray[Any]]:
         parts = {name: _of_split(split, data.name) for name, split in splits.items() if len(split)}
         names: Sequence[str] = data.class_names
     else:
-        is_pair = _is_pair(data) and all(isinstance(part, Dataset) or _is_pair(part) for part in cast("Any", data))
-        train, *others = cast("Sequence[Any]", data) if is_pair else [data]
-        parts = {name: _of_part(part) for name, part in zip(("train", "test"), (train, *others), strict=False)}
-        if not others:
-            images, labels = parts["train"]
-            indices = stratified_split(torch.from_numpy(labels), TEST_SHARE, seed=0)
-            parts = {
-                name: (images[chosen.numpy()], labels[chosen.numpy()])
-                for name, chosen in zip(("train", "test"), indices, strict=True)
-            }
+        train: Any = data
+        if _is_pair(train) and all(isinstance(part, Dataset) or _is_pair(part) for part in train):
+            train, test = train
+            parts = {"train": _of_part(train), "test": _of_part(test)}
+        else:
+            images, labels = _of_part(train)
+            kept, held_out = stratified_split(torch.from_numpy(labels), TEST_SHARE, seed=0)
+            indices = {"train": kept.numpy(), "test": held_out.numpy()}
+            parts = {name: (images[chosen], labels[chosen]) for name, chosen in indices.items()}
         num_classes = 1 + max(int(labels.max(initial=-1)) for _, labels in parts.values())
         given = getattr(train, "classes", None)
         names = [str(name) for name in given] if given is not None and len(given) == num_classes else []
@@ -142,8 +141,10 @@ def _bytes(images: Any) -> NDArray[np.uint8]:
             "Reshape them."
         )
     if values.ndim == 4:
-        first, last = values.shape[1] <= 4, values.shape[3] <= 4
-        if (is_tensor and (first or not last)) or (first and not last):
+        is_first, is_last = values.shape[1] <= 4, values.shape[3] <= 4
+        # If the size does not tell where the channels are, tensors have them first and arrays last.
+        is_channels_first = is_tensor if is_first == is_last else is_first
+        if is_channels_first:
             values = values.transpose(0, 2, 3, 1)
     if values.dtype == np.bool_:
         values = values.astype(np.float32)

@@ -132,8 +132,8 @@ def describe_datasets() -> list[dict[str, Any]]:
     for name in DATASETS:
         facts = DATASETS.facts(name)
         written = f"{name}:{facts['argument']}" if "argument" in facts else name
-        row = {"name": written, "images": facts["images"], "source": facts["source"]}
-        rows.append({**row, "options": DATASETS.options(name)})
+        options = DATASETS.options(name)
+        rows.append({"name": written, "images": facts["images"], "source": facts["source"], "options": options})
     return rows
 
 
@@ -159,12 +159,9 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
         train, val = train.subset(kept), train.subset(held_out)
     elif request.val_share == 0:
         train, val = joined(train, val), val.subset(torch.arange(0))
-    mean, std, shape = raw.mean, raw.std, None
-    if isinstance(train, MemorySplit):
-        _, channels, height, width = train.images.shape
-        shape = (channels, height, width)
-        if mean is None or std is None or len(mean) != channels:
-            mean, std = channel_statistics(train.images)
+    mean, std = raw.mean, raw.std
+    if isinstance(train, MemorySplit) and (mean is None or std is None or len(mean) != train.images.shape[1]):
+        mean, std = channel_statistics(train.images)
     return DataBundle(
         name=name,
         num_classes=len(raw.class_names),
@@ -174,7 +171,6 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
         test=raw.test,
         mean=mean or IMAGENET_MEAN,
         std=std or IMAGENET_STD,
-        image_shape=shape,
         notes=raw.notes,
         settled=raw.settled,
     )

@@ -175,29 +175,28 @@ def _seen(
 
 def _logits(model: Callable[[Tensor], Tensor], images: Tensor, views: Views, is_mirrored: bool) -> Tensor:
     images = images.flip(-1) if is_mirrored else images
-    logits = _through_window(model, images, views) if views.window else model(images).float()
+    if views.window is None or views.stride is None:
+        logits = model(images).float()
+    else:
+        logits = _through_window(model, images, views.window, views.stride)
     return logits.flip(-1) if is_mirrored else logits
 
 
-def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, views: Views) -> Tensor:
+def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, window: int, stride: int) -> Tensor:
     """Logits of an image of any size from windows of one size; a smaller image is padded."""
-    window, stride = views.window, views.stride
-    assert window is not None
-    assert stride is not None
     height, width = images.shape[-2:]
     filled = F.pad(images, (0, max(0, window - width), 0, max(0, window - height)))
-    total = count = None
+    total: Tensor | None = None
+    count = torch.zeros(filled.shape[-2:], device=images.device)
     for top in _starts(filled.shape[-2], window, stride):
         for left in _starts(filled.shape[-1], window, stride):
             place = (..., slice(top, top + window), slice(left, left + window))
             logits = model(filled[place]).float()
-            if total is None or count is None:
+            if total is None:
                 total = logits.new_zeros(*logits.shape[:2], *filled.shape[-2:])
-                count = logits.new_zeros(filled.shape[-2:])
             total[place] += logits
             count[place] += 1
     assert total is not None
-    assert count is not None
     return total.div_(count)[..., :height, :width]
 
 

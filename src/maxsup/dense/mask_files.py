@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxsup.core.errors import DataError
+from maxsup.core.installation import imported
 from maxsup.data.bundle import MaskedImage
-from maxsup.data.optional_packages import require
 from maxsup.data.pipelines.decoding import FORMATS, BadImageError, read_image
 
 Palette = Literal["refuse", "index"]
@@ -101,7 +101,7 @@ def _by_name(folder: Path) -> dict[str, Path]:
 
 def _mask_values(path: str, sides: tuple[int, int], palette: Palette) -> NDArray[Any]:
     """The stored values of a mask file, as integers ``(H, W)``."""
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     try:
         with pillow.open(path, formats=FORMATS) as mask:
             # From the header, before anything is decoded.

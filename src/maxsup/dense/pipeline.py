@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bundle import MaskSplit
 from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
-from maxsup.data.pipelines.streaming import loaded
+from maxsup.data.pipelines.streaming import streamed
 from maxsup.dense.checks import check_dense
 from maxsup.dense.transforms import Bytes, Cutout, TrainingCutout, resized_image, scaled_sides
 
@@ -44,21 +44,20 @@ class MaskPipeline(Pipeline):
 
     Args:
         split: The images.
+        plan: The settings; ``image_size`` is the side of the training crop.
         dense: How images are scaled, and cropped for training.
-        **settings: As of :func:`maxsup.data.build_pipeline`; ``image_size`` is the side of the training crop.
     """
 
-    def __init__(self, split: MaskSplit, *, dense: DenseConfig, **settings: Any) -> None:
-        augment, size, is_training = (settings[name] for name in ("augment", "image_size", "is_training"))
-        check_dense(augment, size, is_training=is_training)
-        if not is_training:
+    def __init__(self, split: MaskSplit, plan: BatchPlan, dense: DenseConfig) -> None:
+        check_dense(plan.augment, plan.image_size, is_training=plan.is_training)
+        if not plan.is_training:
             # Images of any size, one for each process at a time.
-            settings["batch_size"] = settings.get("world_size", 1)
-        plan = BatchPlan(num_samples=len(split), **settings)
+            plan = replace(plan, batch_size=plan.world_size)
         super().__init__(plan)
-        cutout = TrainingCutout(dense, augment.flip, size) if is_training else None
+        side = plan.image_size if plan.is_training else None
+        cutout = None if side is None else TrainingCutout(dense, plan.augment.flip, side)
         self._parts = _Parts(split, dense.resize, cutout, plan.seed)
-        if not is_training and plan.num_batches:
+        if not plan.is_training and plan.num_batches:
             # Fewer images than processes may be left at the end. A process without one gets no empty batch either.
             last = plan.batch(plan.num_batches - 1)
             own = plan.own(last.stop - last.start)
@@ -69,25 +68,17 @@ class MaskPipeline(Pipeline):
         if self._plan.is_training:
             raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
         scaled = copy.copy(self)
-        scaled._parts = copy.copy(self._parts)
-        scaled._parts.scales = tuple(scales)
+        scaled._parts = replace(self._parts, scales=tuple(scales))
         return scaled
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
-        steps = self._steps(start)
-        batches = self._plan.members(epoch, steps)
-        wanted = [members[self._plan.needed(len(members))] for members in batches]
-        # The parts have no name here: the traceback of an error would keep them, and with them the workers.
-        for step, members, part in zip(
-            steps, batches, loaded(self._parts, wanted, self._plan.num_workers), strict=True
-        ):
-            if part.error is not None:
-                raise DataError(part.error)
+        for step, size, part in streamed(self._parts, self._plan, epoch, self._steps(start)):
+            if isinstance(part, str):
+                raise DataError(part)
             labels = part.masks.long()
             batch, *views = (
-                self._finished(images, labels, part.indices, len(members), epoch, step)
-                for images in (part.images, *part.views)
+                self._finished(images, labels, part.indices, size, epoch, step) for images in (part.images, *part.views)
             )
             # Padding is 0 to the network, not the value that black has once it is normalised.
             for image, (height, width) in zip(batch.images, part.extents, strict=True):
@@ -102,46 +93,44 @@ class MaskPipeline(Pipeline):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What a worker sends: bytes, because floats and wide integers would take many times as long to hand over.
-
-    An error is sent as its sentence; one raised in a worker would arrive with a traceback in it.
-    """
+    """What a worker sends: bytes, because floats and wide integers would take many times as long to hand over."""
 
     images: Tensor
     masks: Tensor
     indices: Tensor
     extents: list[tuple[int, int]]
-    views: list[Tensor] = field(default_factory=list)
-    error: str | None = None
+    views: list[Tensor]
 
 
-class _Parts(Dataset[_Part]):
-    """Batches of images with masks; the randomness of an image depends on seed, index, and the pass over the data."""
+@dataclass(frozen=True, eq=False)
+class _Parts(Dataset[_Part | str]):
+    """Batches of images with masks; the randomness of an image depends on seed, index, and the pass over the data.
 
+    In place of a batch with a bad file comes the sentence of the error, which would arrive with a traceback in it if a
+    worker raised it.
+    """
+
+    split: MaskSplit
+    resize: int | None
+    cutout: TrainingCutout | None
+    seed: int
     scales: tuple[float, ...] = ()
 
-    def __init__(self, split: MaskSplit, resize: int | None, cutout: TrainingCutout | None, seed: int) -> None:
-        self.split, self.resize, self.cutout, self.seed = split, resize, cutout, seed
-
-    def __getitem__(self, wanted: list[tuple[int, int]]) -> _Part:
-        # All processes get the same number of training batches, if need be an empty one.
-        side = self.cutout.size if self.cutout else 0
-        nothing = Cutout(np.empty((side, side, 3), np.uint8), np.empty((side, side), np.uint8), side, side)
-        error = None
+    def __getitem__(self, wanted: list[tuple[int, int]]) -> _Part | str:
         try:
             read = [self._read(index, number) for index, number in wanted]
-        except DataError as problem:
-            wanted, read, error = [], [], str(problem)
-        cutouts = [cutout for cutout, _ in read]
-        stacked = cutouts or [nothing]
-        return _Part(
-            images=_channels_first([each.pixels for each in stacked])[: len(cutouts)],
-            masks=torch.from_numpy(np.stack([each.mask for each in stacked]))[: len(cutouts)],
-            indices=torch.tensor([index for index, _ in wanted], dtype=torch.int64),
-            extents=[(each.height, each.width) for each in cutouts],
-            views=[view for _, views in read for view in views],
-            error=error,
-        )
+        except DataError as error:
+            return str(error)
+        # All processes get the same number of training batches, if need be an empty one.
+        side = self.cutout.size if self.cutout else 0
+        images = torch.empty(0, 3, side, side, dtype=torch.uint8)
+        masks = torch.empty(0, side, side, dtype=torch.uint8)
+        if read:
+            images = _channels_first([cutout.pixels for cutout, _ in read])
+            masks = torch.from_numpy(np.stack([cutout.mask for cutout, _ in read]))
+        indices = torch.tensor([index for index, _ in wanted], dtype=torch.int64)
+        extents = [(cutout.height, cutout.width) for cutout, _ in read]
+        return _Part(images, masks, indices, extents, [view for _, views in read for view in views])
 
     def _read(self, index: int, number: int) -> tuple[Cutout, list[Tensor]]:
         image, mask, _ = self.split.reader(self.split.samples[index])

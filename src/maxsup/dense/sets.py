@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from maxsup.core.errors import DataError
+from maxsup.core.installation import imported
 from maxsup.data.bundle import IGNORED_LABEL, MaskSplit
-from maxsup.data.optional_packages import require
 from maxsup.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.data.sets.folder import FOLDERS, has_masks
 from maxsup.dense.mask_files import MaskFileReader, Palette, paired_files
@@ -40,7 +40,7 @@ def ade20k(request: DataRequest) -> RawData:
     files = f"{home}/{{images,annotations}}/{{training,validation}}"
     _check_folders(request, pairs, files, "Unpack ADEChallengeData2016.zip of http://sceneparsing.csail.mit.edu.")
     numbers = {0: IGNORED_LABEL, **{value: value - 1 for value in range(1, _ADE20K_CLASSES + 1)}}
-    train, test = _splits(request, pairs, MaskFileReader(numbers, "index"), _ADE20K_CLASSES)
+    train, test = _splits(request, pairs, MaskFileReader(numbers, "index"))
     return RawData(train, test, _ade20k_names(home / "objectInfo150.txt"))
 
 
@@ -58,7 +58,7 @@ def camvid(request: DataRequest) -> RawData:
     fix = "Sort images and masks (grey, 0 to 11) into these folders, of one name each."
     _check_folders(request, pairs, f"{home}/{{train,val,test}}/{{images,masks}}", fix)
     reader = _identity_reader(len(_CAMVID_CLASSES), len(_CAMVID_CLASSES), "index")
-    train, val, test = _splits(request, pairs, reader, len(_CAMVID_CLASSES))
+    train, val, test = _splits(request, pairs, reader)
     return RawData(train, test, _camvid_names(home / "meta.json"), val=val)
 
 
@@ -83,9 +83,9 @@ def pets_trimaps(request: DataRequest, *, border: str = "ignore") -> RawData:
     packed = request.root / "oxford_pets"
     if (packed / "trimaps").is_dir():
         pairs = [(packed / "images" / part, packed / "trimaps" / part) for part in ("train", "test")]
-        train, test = _splits(request, pairs, reader, len(names))
+        train, test = _splits(request, pairs, reader)
     else:
-        train, test = (MaskSplit(part, reader, len(names)) for part in _official_trimaps(request, packed))
+        train, test = (MaskSplit(part, reader) for part in _official_trimaps(request, packed))
     return RawData(train, test, names)
 
 
@@ -100,7 +100,7 @@ def masked_tree(request: DataRequest, home: Path, num_classes: int | None, ignor
     if isinstance(ignore, bool) or not isinstance(ignore, int) or not 0 <= ignore <= _MAX_LABEL:
         raise ValueError(f"ignore must be a label from 0 to {_MAX_LABEL}; got {ignore!r}. Usual: {IGNORED_LABEL}.")
     pairs = [(part / "images", part / "masks") for part in parts]
-    train, *val, test = _splits(request, pairs, _identity_reader(len(names), ignore, palette), len(names))
+    train, *val, test = _splits(request, pairs, _identity_reader(len(names), ignore, palette))
     return RawData(train, test, names, val=val[0] if val else None)
 
 
@@ -113,10 +113,8 @@ def _identity_reader(num_classes: int, ignored: int, palette: Palette) -> MaskFi
     return MaskFileReader({**{label: label for label in range(num_classes)}, ignored: IGNORED_LABEL}, palette)
 
 
-def _splits(
-    request: DataRequest, pairs: list[tuple[Path, Path]], reader: MaskFileReader, num_classes: int
-) -> list[MaskSplit]:
-    splits = [MaskSplit(paired_files(*pair), reader, num_classes) for pair in pairs]
+def _splits(request: DataRequest, pairs: list[tuple[Path, Path]], reader: MaskFileReader) -> list[MaskSplit]:
+    splits = [MaskSplit(paired_files(*pair), reader) for pair in pairs]
     for split, (images, masks) in zip(splits, pairs, strict=True):
         if not len(split):
             raise missing_data(request, f"{images} and {masks}", "Both folders are empty. Put the files there.")
@@ -124,7 +122,7 @@ def _splits(
 
 
 def _official_trimaps(request: DataRequest, packed: Path) -> list[list[tuple[str, str]]]:
-    official = require("torchvision.datasets").OxfordIIITPet
+    official = imported("torchvision.datasets").OxfordIIITPet
     try:
         parts = [
             official(request.root, split=split, target_types="segmentation", download=request.download)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from maxsup.core.installation import imported
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bundle import IGNORED_LABEL, MaskedImage, MaskSplit, stratified_split
-from maxsup.data.optional_packages import require
 from maxsup.data.registry import DATASETS, DataRequest, RawData
 from maxsup.data.sets.digits import digit_images, hue_to_rgb
 
@@ -67,13 +67,13 @@ def synthetic_masks(
             (f"{name} image {number}", *_scene(glyphs, labels[members], size, mixed_seed(seed, name, number)))
             for number in range(count)
         ]
-        splits[name] = MaskSplit(drawn, _drawn_image, len(names), place="memory")
+        splits[name] = MaskSplit(drawn, _drawn_image, place="memory")
     return RawData(splits["train"], splits["test"], names, val=splits["val"] if num_val else None)
 
 
 def _drawn_image(sample: tuple[str, NDArray[np.uint8], NDArray[np.uint8]]) -> MaskedImage:
     name, pixels, mask = sample
-    return MaskedImage(require("PIL.Image").fromarray(pixels), mask, name)
+    return MaskedImage(imported("PIL.Image").fromarray(pixels), mask, name)
 
 
 def _scene(glyphs: Tensor, labels: Tensor, size: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxsup.core.installation import imported
 from maxsup.data.bundle import IGNORED_LABEL
-from maxsup.data.optional_packages import require
 
 if TYPE_CHECKING:
     from maxsup.core.config import DenseConfig
@@ -76,7 +76,7 @@ def scaled_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0)
 def resized_image(image: Any, sides: tuple[int, int]) -> Bytes:
     """An RGB image of Pillow, bilinearly scaled to width and height, as ``(H, W, 3)``."""
     if image.size != sides:
-        image = image.resize(sides, require("PIL.Image").Resampling.BILINEAR)
+        image = image.resize(sides, imported("PIL.Image").Resampling.BILINEAR)
     return np.asarray(image)
 
 
@@ -90,7 +90,7 @@ def resized_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
     height, width = mask.shape
     if (width, height) == sides:
         return mask
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     return np.asarray(pillow.fromarray(mask).resize(sides, pillow.Resampling.NEAREST))
 
 
@@ -134,7 +134,7 @@ def _tinted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
     shift = dice.uniform(-_HUE, _HUE) if dice.random() < 0.5 else 0.0
     if factor == 1.0 and shift == 0.0:
         return pixels
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     image = pillow.fromarray(np.ascontiguousarray(pixels)).convert("HSV")
     parts = np.array(image)
     # Pillow's hue is a circle of 255 steps: 0 and 255 are the same red.

@@ -16,7 +16,7 @@ from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
-from maxsup.data import DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
+from maxsup.data import BatchPlan, DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
 from maxsup.dense import Segmenter, create_network
 from maxsup.dense.checks import check_not_dense, check_task
 from maxsup.dense.pipeline import MaskPipeline
@@ -57,26 +57,27 @@ def split_pipeline(
     bad_files: Path | None = None,
 ) -> Pipeline:
     """Batches of a split with the classes and normalisation of ``bundle``, for training or evaluation."""
-    settings: dict[str, Any] = {
-        "batch_size": recipe.batch_size,
-        "mean": bundle.mean,
-        "std": bundle.std,
-        "seed": recipe.seed,
-        "is_training": is_training,
-        "augment": resolved(recipe).augment,
-        "image_size": recipe.data.image_size,
-        "num_classes": bundle.num_classes,
-        "num_workers": recipe.data.num_workers,
-        "drop_last": recipe.data.drop_last,
-        "num_steps": recipe.steps_per_epoch,
-        "rank": rank,
-        "world_size": world_size,
-        "channels_last": recipe.channels_last,
-    }
+    plan = BatchPlan(
+        num_samples=len(split),
+        batch_size=recipe.batch_size,
+        mean=bundle.mean,
+        std=bundle.std,
+        seed=recipe.seed,
+        is_training=is_training,
+        augment=resolved(recipe).augment,
+        image_size=recipe.data.image_size,
+        num_classes=bundle.num_classes,
+        num_workers=recipe.data.num_workers,
+        drop_last=recipe.data.drop_last,
+        num_steps=recipe.steps_per_epoch,
+        rank=rank,
+        world_size=world_size,
+        channels_last=recipe.channels_last,
+    )
     if isinstance(split, MaskSplit):
-        return MaskPipeline(split, dense=recipe.dense, **settings)
+        return MaskPipeline(split, plan, recipe.dense)
     check_not_dense(recipe.dense)
-    return build_pipeline(split, tolerance=recipe.data.tolerance, bad_files=bad_files, **settings)
+    return build_pipeline(split, plan, tolerance=recipe.data.tolerance, bad_files=bad_files)
 
 
 def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:

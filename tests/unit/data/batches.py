@@ -1,9 +1,11 @@
 """Pipelines of small pictures, and when two of them give the same."""
 
+from typing import Any
+
 import torch
 
 from maxsup.core.config import AugmentConfig
-from maxsup.data import Batch
+from maxsup.data import Batch, BatchPlan, Split
 
 FIELDS = ("images", "target", "labels", "indices")
 SETTINGS = {
@@ -16,6 +18,11 @@ SETTINGS = {
     "image_size": 16,
     "num_classes": 3,
 }
+
+
+def plan_for(split: Split, **options: Any) -> BatchPlan:
+    """The settings above, with other options."""
+    return BatchPlan(num_samples=len(split), **(SETTINGS | options))
 
 
 def assert_equal_batches(first: list[Batch], second: list[Batch]) -> None:

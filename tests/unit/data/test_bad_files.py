@@ -1,6 +1,7 @@
 import csv
 import multiprocessing
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from maxsup.core.errors import DataError
 from maxsup.data import FileSplit, build_pipeline
 from maxsup.data.pipelines.decoding import BadImageError, read_image
 from tests.unit.data import hostile, made
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import plan_for
 
 NUM_LEFT_OUT = len(hostile.LEFT_OUT) + 1
 
@@ -24,8 +25,9 @@ def split(tmp_path) -> FileSplit:
     return FileSplit([sample for pair in zip(good, bad, strict=True) for sample in pair])
 
 
-def batches(split: FileSplit, **options):
-    return build_pipeline(split, **(SETTINGS | {"batch_size": 8, "tolerance": 0.5} | options))
+def batches(split: FileSplit, *, tolerance: float = 0.5, bad_files: Path | None = None, **options):
+    plan = plan_for(split, **({"batch_size": 8} | options))
+    return build_pipeline(split, plan, tolerance=tolerance, bad_files=bad_files)
 
 
 def rows(path) -> dict[str, tuple[str, str]]:

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from maxsup.core.config import AugmentConfig
-from maxsup.data import FileSplit, build_pipeline
-from maxsup.data.pipelines.batches import BatchPlan
+from maxsup.data import BatchPlan, FileSplit, build_pipeline
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import SETTINGS, plan_for
 
 
 def plan(**options) -> BatchPlan:
@@ -54,7 +53,8 @@ def test_all_batches_are_full_and_may_be_larger_than_the_data() -> None:
 def test_an_image_is_augmented_anew_in_every_pass_of_an_epoch(tmp_path) -> None:
     made.write_files(tmp_path, ["0.jpg"], height=60, width=60)
     options = {"batch_size": 1, "augment": AugmentConfig(random_resized_crop=True), "num_steps": 2}
-    pipeline = build_pipeline(FileSplit([(tmp_path / "0.jpg", 0)]), **(SETTINGS | options))
+    split = FileSplit([(tmp_path / "0.jpg", 0)])
+    pipeline = build_pipeline(split, plan_for(split, **options))
     first, second = (batch.images for batch in pipeline.epoch(0))
     assert not torch.equal(first, second)
     again = next(pipeline.epoch(0, start=1)).images

@@ -16,7 +16,7 @@ from maxsup.data import FileSplit, MemorySplit, Pipeline, Split, build_pipeline,
 from maxsup.data.pipelines.streaming import begin_worker
 from maxsup.dense.pipeline import MaskPipeline
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS, assert_equal_batches, joined_batches
+from tests.unit.data.batches import assert_equal_batches, joined_batches, plan_for
 
 EVERYTHING = {
     "crop_padding": 2,
@@ -49,10 +49,11 @@ def pipeline(split: Split, kind: str, **options) -> Pipeline:
     kinds = {
         "files": {"augment": AugmentConfig(**SINGLE), "image_size": 24},
         "memory": {"augment": AugmentConfig(**EVERYTHING), "image_size": None},
-        "masks": {"dense": DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)},
+        "masks": {},
     }
-    settings = SETTINGS | {"batch_size": 6, "num_classes": 5} | kinds[kind] | options
-    return MaskPipeline(split, **settings) if kind == "masks" else build_pipeline(split, **settings)
+    plan = plan_for(split, **({"batch_size": 6, "num_classes": 5} | kinds[kind] | options))
+    dense = DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
+    return MaskPipeline(split, plan, dense) if kind == "masks" else build_pipeline(split, plan)
 
 
 KINDS = pytest.mark.parametrize("kind", ["memory", "files", "masks"])

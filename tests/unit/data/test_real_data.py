@@ -4,7 +4,7 @@ import torch
 from maxsup.core.config import AugmentConfig
 from maxsup.data import build_pipeline, load_data
 from maxsup.data.bundle import channel_statistics
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import plan_for
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,9 @@ def test_folders_of_photographs_stream(real_data) -> None:
     assert data.num_classes == 40
     assert len(data.train) + len(data.val) + len(data.test) == 3200
     augment = AugmentConfig(random_resized_crop=True, flip=True, randaugment="rand-m9-mstd0.5-inc1")
-    options = SETTINGS | {"batch_size": 64, "augment": augment, "image_size": 56, "num_classes": 40, "tolerance": 0.0}
-    pipelines = [build_pipeline(data.train, num_workers=number, **options) for number in (0, 2)]
+    options = {"batch_size": 64, "augment": augment, "image_size": 56, "num_classes": 40}
+    plans = [plan_for(data.train, num_workers=number, **options) for number in (0, 2)]
+    pipelines = [build_pipeline(data.train, plan, tolerance=0.0) for plan in plans]
     ends = [list(pipeline.epoch(0, pipeline.num_batches - 3)) for pipeline in pipelines]
     for alone, helped in zip(*ends, strict=True):
         assert torch.equal(alone.images, helped.images)

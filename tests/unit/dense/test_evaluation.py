@@ -140,7 +140,7 @@ def relabelled(bundle: DataBundle, background: int) -> MaskSplit:
     """A test image whose digits are ignored and whose background has a label of its own."""
     name, pixels, mask = bundle.test.samples[0]
     labels = np.where(mask == 0, background, 255).astype(np.uint8)
-    return MaskSplit([0], lambda _: MaskedImage(Image.fromarray(pixels), labels, name), 11)
+    return MaskSplit([0], lambda _: MaskedImage(Image.fromarray(pixels), labels, name))
 
 
 def test_a_split_without_a_labelled_pixel_cannot_be_judged() -> None:

@@ -14,7 +14,7 @@ from maxsup.data.bundle import joined
 from maxsup.dense.pipeline import MaskPipeline
 from maxsup.dense.transforms import resized_image, scaled_sides
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS, assert_equal_batches
+from tests.unit.data.batches import assert_equal_batches, plan_for
 
 DENSE = DenseConfig(resize=36, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
 
@@ -29,8 +29,8 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> MaskSplit:
     return load_data(f"folder:{home}", num_classes=3, val_share=0).train
 
 
-def pipeline(split: MaskSplit, **options) -> MaskPipeline:
-    return MaskPipeline(split, **(SETTINGS | {"image_size": 32, "dense": DENSE} | options))
+def pipeline(split: MaskSplit, dense: DenseConfig = DENSE, **options) -> MaskPipeline:
+    return MaskPipeline(split, plan_for(split, **({"image_size": 32} | options)), dense)
 
 
 def test_training_gives_crops_with_labels_of_the_same_size(split: MaskSplit) -> None:
@@ -68,7 +68,7 @@ def test_what_is_filled_up_is_zero_to_the_network_and_ignored(split: MaskSplit) 
 
 def test_what_is_skipped_is_not_read(split: MaskSplit) -> None:
     opened = []
-    counting = MaskSplit(split.samples, lambda sample: opened.append(sample) or split.reader(sample), 3)
+    counting = MaskSplit(split.samples, lambda sample: opened.append(sample) or split.reader(sample))
     list(pipeline(counting).epoch(0, start=2))
     assert len(opened) == 3
 
@@ -176,9 +176,10 @@ def failing(sample: object) -> None:
 @pytest.mark.parametrize("kind", ["masks", "files"])
 def test_an_unforeseen_error_leaves_no_worker_behind(split: MaskSplit, kind: str) -> None:
     if kind == "masks":
-        batches = pipeline(MaskSplit(split.samples, failing, 3), num_workers=2)
+        batches = pipeline(MaskSplit(split.samples, failing), num_workers=2)
     else:
-        batches = build_pipeline(FileSplit([("a", 0)] * 8, failing), num_workers=2, **SETTINGS)
+        files = FileSplit([("a", 0)] * 8, failing)
+        batches = build_pipeline(files, plan_for(files, num_workers=2))
     before = set(multiprocessing.active_children())
     # The error is held on to, as the interpreter does with the last one until it exits.
     with pytest.raises(RuntimeError, match="no reader for") as held:

@@ -12,7 +12,7 @@ from maxsup.data import IGNORED_LABEL, DataBundle, MaskSplit, load_data
 from maxsup.data.registry import IMAGENET_MEAN, IMAGENET_STD
 from maxsup.dense.pipeline import MaskPipeline
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import plan_for
 
 
 def stored_masks(split: MaskSplit) -> list[np.ndarray]:
@@ -224,10 +224,10 @@ def test_real_street_scenes_have_their_masks(real_data) -> None:
 def test_real_sets_stream_with_workers(real_data, name: str) -> None:
     data = load_data(name, root=real_data({"pets_trimaps": "oxford_pets"}.get(name, name)))
     dense = DenseConfig(resize=128, ratio=(0.5, 2.0), cat_max_ratio=0.75, photometric=True)
-    settings = SETTINGS | {"batch_size": 16, "image_size": 96, "num_classes": data.num_classes, "dense": dense}
+    options = {"batch_size": 16, "image_size": 96, "num_classes": data.num_classes}
     ends = []
     for num_workers in (0, 2):
-        batches = MaskPipeline(data.train, num_workers=num_workers, **settings)
+        batches = MaskPipeline(data.train, plan_for(data.train, num_workers=num_workers, **options), dense)
         ends.append(list(batches.epoch(0, batches.num_batches - 3)))
     for alone, helped in zip(*ends, strict=True):
         assert torch.equal(alone.images, helped.images)

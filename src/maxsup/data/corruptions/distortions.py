@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxsup.core.installation import imported
 from maxsup.core.repro import mixed_seed
-from maxsup.data.optional_packages import require
 
 Pixels = NDArray[np.floating[Any]]
 """RGB images in [0, 1], ``(N, H, W, 3)``."""
@@ -76,7 +76,7 @@ def speckle_noise(images: Pixels, std: float, dice: Dice) -> Pixels:
 
 def gaussian_blur(images: Pixels, sigma: float, dice: Dice) -> Pixels:
     """Gaussian blur."""
-    return require("scipy.ndimage").gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
+    return imported("scipy.ndimage").gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
 
 
 def glass_blur(images: Pixels, level: tuple[float, int, int], dice: Dice) -> Pixels:
@@ -97,7 +97,7 @@ def glass_blur(images: Pixels, level: tuple[float, int, int], dice: Dice) -> Pix
 
 def defocus_blur(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
     """Convolution with a disk of ``radius`` whose edge is softened by ``softness``."""
-    cv2 = require("cv2")
+    cv2 = imported("cv2")
     radius, softness = level
     reach = math.ceil(radius) + 1
     rows, columns = np.mgrid[-reach : reach + 1, -reach : reach + 1]
@@ -113,7 +113,7 @@ def motion_blur(images: Pixels, level: tuple[int, float], dice: Dice) -> Pixels:
 
 def directed_blur(images: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
     """Half a Gaussian along a line, one angle in degrees an image, as ImageMagick draws motion."""
-    cv2 = require("cv2")
+    cv2 = imported("cv2")
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
     weights /= weights.sum()
@@ -184,7 +184,7 @@ def contrast(images: Pixels, factor: float, dice: Dice) -> Pixels:
 
 def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: Dice) -> Pixels:
     """A random affine map, then a smooth random displacement; strength, smoothness and tilt in image sides."""
-    cv2, ndimage = require("cv2"), require("scipy.ndimage")
+    cv2, ndimage = imported("cv2"), imported("scipy.ndimage")
     height, width = images.shape[1:3]
     strength, smoothness, tilt = (part * min(height, width) for part in level)
     middle, reach = np.array([width // 2, height // 2]), min(height, width) // 3
@@ -208,7 +208,7 @@ def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: D
 
 def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
     """Scaled down to a share of the size and up again, without smoothing."""
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     height, width = images.shape[1:3]
     small = int(width * share), int(height * share)
     boxes = [
@@ -220,7 +220,7 @@ def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
 
 def jpeg_compression(images: Pixels, quality: int, dice: Dice) -> Pixels:
     """JPEG compression of low quality."""
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     decoded = []
     for image in map(pillow.fromarray, _bytes(images)):
         file = io.BytesIO()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from maxsup.core.installation import imported
 from maxsup.data.corruptions.distortions import Dice, Pixels, directed_blur, zoomed
-from maxsup.data.optional_packages import require
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _WATER = np.array([175, 238, 238], np.float32) / 255
@@ -88,7 +88,7 @@ def spatter(images: Pixels, level: tuple[float, float, float, float, float, str]
     (water) or softness (mud) of the drops, and which of the two.
     """
     mean, std, smoothness, threshold, strength, kind = level
-    gaussian_filter = require("scipy.ndimage").gaussian_filter
+    gaussian_filter = imported("scipy.ndimage").gaussian_filter
     liquid = dice.normal(images.shape[1:3], mean, std)
     liquid = gaussian_filter(liquid, (0, smoothness, smoothness), mode="nearest")
     liquid = np.where(liquid < threshold, 0, liquid)
@@ -102,7 +102,7 @@ def spatter(images: Pixels, level: tuple[float, float, float, float, float, str]
 
 def _shaded_drops(liquid: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Pixels:
     """Drops lit from one side, in [0, 1]."""
-    cv2 = require("cv2")
+    cv2 = imported("cv2")
     distance = cv2.distanceTransform(255 - cv2.Canny(liquid, 50, 150), cv2.DIST_L2, 5)
     _, distance = cv2.threshold(distance, 20, 20, cv2.THRESH_TRUNC)
     relief = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))

@@ -46,7 +46,23 @@ class Batch:
 class BatchPlan:
     """The settings of a pipeline, and which samples of its split are in which batch.
 
-    ``num_samples`` is the size of the split; the other fields are arguments of :func:`maxsup.data.build_pipeline`.
+    Args:
+        num_samples: Size of the split.
+        batch_size: Of the global batch. Each process gets a slice, which can be empty if the last batch has fewer
+            samples than there are processes.
+        mean: Of each channel.
+        std: Of each channel.
+        seed: Of order and augmentation.
+        is_training: Shuffle and augment. An evaluation is one pass over all samples, in their order.
+        augment: How images are augmented and scaled.
+        image_size: Side that the model wants; None leaves images in memory as they are.
+        num_classes: Number of classes.
+        num_steps: Batches of a training epoch that is not one pass over the split.
+        num_workers: Processes that decode files.
+        drop_last: Leave a last batch that is not full out of a training epoch.
+        rank: Number of this process.
+        world_size: Number of processes.
+        channels_last: The memory format of images.
     """
 
     num_samples: int
@@ -65,31 +81,18 @@ class BatchPlan:
     world_size: int = 1
     channels_last: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.is_training:
-            # An evaluation is one pass over all samples.
-            object.__setattr__(self, "num_steps", None)
-            object.__setattr__(self, "drop_last", False)
-        if self.batch_size < self.world_size:
-            raise ValueError(
-                f"batch_size must be at least the number of processes; got {self.batch_size} for {self.world_size}. "
-                "It is the size of the global batch."
-            )
-        if self.is_training and self.num_samples == 0:
-            raise ValueError("split must have at least one image to train on; got none. Lower val_share.")
-        if self.is_training and self.num_batches == 0:
-            raise ValueError(
-                f"batch_size must be at most the number of samples where the last batch is dropped; got "
-                f"{self.batch_size} for {self.num_samples}. Choose a smaller batch_size or drop_last=False."
-            )
-
     @property
     def num_batches(self) -> int:
         """Batches an epoch."""
-        if self.num_steps is not None:
-            return self.num_steps
-        full, rest = divmod(self.num_samples, self.batch_size)
-        return full + bool(rest and not self.drop_last)
+        full, rest = divmod(self.num_in_epoch, self.batch_size)
+        return full + bool(rest and not (self.drop_last and self.is_training))
+
+    @property
+    def num_in_epoch(self) -> int:
+        """Samples an epoch."""
+        if self.num_steps is None or not self.is_training:
+            return self.num_samples
+        return self.num_steps * self.batch_size
 
     @property
     def is_mixed(self) -> bool:
@@ -105,14 +108,12 @@ class BatchPlan:
             torch.randperm(self.num_samples, generator=self.generator("order", number))
             for number in range(int(passes[0]), int(passes[-1]) + 1)
         ]
-        skipped = 0 if self.num_steps is None else epoch * len(passes) % self.num_samples
+        skipped = epoch * len(passes) % self.num_samples
         return torch.cat(shuffled)[skipped : skipped + len(passes)]
 
     def passes(self, epoch: int) -> Tensor:
         """The pass over the data that each sample of an epoch belongs to; its augmentation depends on that number."""
-        if self.num_steps is None:
-            return torch.full((self.num_samples,), epoch)
-        length = self.num_steps * self.batch_size
+        length = self.num_in_epoch
         return torch.arange(epoch * length, (epoch + 1) * length) // self.num_samples
 
     def members(self, epoch: int, steps: range) -> list[list[tuple[int, int]]]:
@@ -122,8 +123,7 @@ class BatchPlan:
 
     def batch(self, step: int) -> slice:
         """Position of a global batch in the order."""
-        end = self.num_samples if self.num_steps is None else self.num_steps * self.batch_size
-        return slice(step * self.batch_size, min((step + 1) * self.batch_size, end))
+        return slice(step * self.batch_size, min((step + 1) * self.batch_size, self.num_in_epoch))
 
     def own(self, size: int) -> slice:
         """This process's part of a global batch of ``size``."""
@@ -150,6 +150,18 @@ class Pipeline(ABC):
     num_missing: int = 0
 
     def __init__(self, plan: BatchPlan) -> None:
+        if plan.batch_size < plan.world_size:
+            raise ValueError(
+                f"batch_size must be at least the number of processes; got {plan.batch_size} for {plan.world_size}. "
+                "It is the size of the global batch."
+            )
+        if plan.is_training and plan.num_samples == 0:
+            raise ValueError("split must have at least one image to train on; got none. Lower val_share.")
+        if plan.is_training and plan.num_batches == 0:
+            raise ValueError(
+                f"batch_size must be at most the number of samples where the last batch is dropped; got "
+                f"{plan.batch_size} for {plan.num_samples}. Choose a smaller batch_size or drop_last=False."
+            )
         self.num_batches = plan.num_batches
         self._plan = plan
         self._scale = 1 / (255 * torch.tensor(plan.std).view(1, -1, 1, 1))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from maxsup.data.optional_packages import require
+from maxsup.core.installation import imported
 
 MAX_PIXELS = 64_000_000
 _MAX_ASPECT = 100
@@ -43,7 +43,7 @@ def read_image(source: Any) -> tuple[Any, str | None]:
     Raises:
         BadImageError: If there is no usable image.
     """
-    with _opened(source, "error", require("PIL.Image").DecompressionBombWarning) as image:
+    with _opened(source, "error", imported("PIL.Image").DecompressionBombWarning) as image:
         # Before anything is decoded: the header alone says how much memory it would take.
         width, height = image.size
         if width * height >= MAX_PIXELS:
@@ -56,7 +56,7 @@ def read_image(source: Any) -> tuple[Any, str | None]:
 
 @contextmanager
 def _opened(source: Any, action: Any, category: type[Warning]) -> Iterator[Any]:
-    pillow = require("PIL.Image")
+    pillow = imported("PIL.Image")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(action, category)
@@ -73,7 +73,7 @@ def _oddity(image: Any, source: Any) -> str | None:
     notes = []
     if isinstance(source, str | Path):
         suffix = Path(source).suffix.lower()
-        named = require("PIL.Image").registered_extensions().get(suffix)
+        named = imported("PIL.Image").registered_extensions().get(suffix)
         if named is not None and named != image.format and image.format != "MPO":
             notes.append(f"named {suffix} but holds {image.format}")
     if image.mode == "CMYK":
@@ -93,7 +93,7 @@ def _rgb(image: Any) -> Any:
         pixels = np.asarray(image).astype(np.int64)
         if pixels.min() < 0 or pixels.max() > 65535:
             raise BadImageError("more than 16 bit a pixel")
-        image = require("PIL.Image").fromarray((pixels // 257).astype(np.uint8))
+        image = imported("PIL.Image").fromarray((pixels // 257).astype(np.uint8))
     elif image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from maxsup.data.pipelines.transforms import INTERPOLATION, check_effective
 
 
 def build_pipeline(
-    split: MemorySplit | FileSplit, *, tolerance: float = 0.001, bad_files: Path | None = None, **settings: Any
+    split: MemorySplit | FileSplit, plan: BatchPlan, *, tolerance: float = 0.001, bad_files: Path | None = None
 ) -> Pipeline:
     """Batches of a split; their content depends on seed and epoch only, not on workers, ranks or where one starts.
 
@@ -27,29 +26,23 @@ def build_pipeline(
 
     Args:
         split: The images.
+        plan: The settings.
         tolerance: Share of unreadable files up to which a run continues.
         bad_files: CSV file that lists them.
-        **settings: ``batch_size`` (of the global batch; each process gets a slice, which can be empty where the last
-            batch has fewer samples than there are processes), ``mean`` and ``std`` of each channel, ``seed`` of order
-            and augmentation, ``is_training`` (shuffle and augment), ``augment`` (an ``AugmentConfig``), ``image_size``
-            (side that the model wants; None leaves images in memory as they are) and ``num_classes``. Optional:
-            ``num_steps`` (batches of a training epoch that is not one pass over the split), ``num_workers`` that
-            decode files, ``drop_last`` (training leaves out a last batch that is not full), ``rank``, ``world_size``,
-            ``channels_last`` (the memory format of images).
 
     Example:
         >>> from maxsup.core.config import AugmentConfig
         >>> from maxsup.data import load_data
         >>> data = load_data("digits")
-        >>> batches = build_pipeline(
-        ...     data.train, batch_size=64, mean=data.mean, std=data.std, seed=0, is_training=True,
+        >>> plan = BatchPlan(
+        ...     num_samples=len(data.train), batch_size=64, mean=data.mean, std=data.std, seed=0, is_training=True,
         ...     augment=AugmentConfig(crop_padding=1), image_size=None, num_classes=10,
         ... )
+        >>> batches = build_pipeline(data.train, plan)
         >>> batch = next(batches.epoch(0))
         >>> batches.num_batches, tuple(batch.images.shape), batch.target.dtype
         (21, (64, 1, 8, 8), torch.int64)
     """
-    plan = BatchPlan(num_samples=len(split), **settings)
     augment = plan.augment
     check_effective(augment, is_training=plan.is_training)
     is_for_single_images = (augment.crop_pct or 1.0) < 1.0 or augment.interpolation == "lanczos"
@@ -66,8 +59,6 @@ class MemoryPipeline(Pipeline):
     def __init__(self, split: MemorySplit, plan: BatchPlan) -> None:
         super().__init__(plan)
         self._split = split
-        side = plan.image_size
-        self._size = None if side is None or split.images.shape[2:] == (side, side) else (side, side)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch."""
@@ -92,8 +83,9 @@ class MemoryPipeline(Pipeline):
         return images
 
     def _resized(self, images: Tensor) -> Tensor:
-        if self._size is None:
+        side = self._plan.image_size
+        if side is None or images.shape[2:] == (side, side):
             return images
         mode = self._plan.augment.interpolation or INTERPOLATION
         smoothly = {} if mode == "nearest" else {"antialias": True, "align_corners": False}
-        return F.interpolate(images, self._size, mode=mode, **smoothly)
+        return F.interpolate(images, (side, side), mode=mode, **smoothly)

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from maxsup.core.errors import DataError
+from maxsup.core.installation import imported
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bad_files import LEFT_OUT, USED, BadFile, BadFileRecord
 from maxsup.data.bundle import FileSplit, MemorySplit
-from maxsup.data.optional_packages import require
 from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.data.pipelines.decoding import BadImageError, read_image
 from maxsup.data.pipelines.transforms import Transform, evaluation_transform, seeded, training_transform
@@ -55,27 +55,21 @@ class StreamingPipeline(Pipeline):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; nothing is decoded for those before."""
-        steps = self._steps(start)
-        batches = self._plan.members(epoch, steps)
-        wanted = [members[self._plan.needed(len(members))] for members in batches]
-        self.num_missing = 0
-        # The parts have no name here: the traceback of an error would keep them, and with them the workers.
-        for step, members, indices, part in zip(
-            steps, batches, wanted, loaded(self._parts, wanted, self._plan.num_workers), strict=True
-        ):
+        self.num_missing = num_read = 0
+        for step, size, part in streamed(self._parts, self._plan, epoch, self._steps(start)):
             self._record.add(part.bad_files)
-            num_missing = len(indices) - len(part.labels)
-            if num_missing and self._plan.is_training:
+            if part.num_missing and self._plan.is_training:
                 first = part.bad_files[0].path
                 raise DataError(f"images must be readable; got none from {first} on. Repair or remove them.")
-            self.num_missing += num_missing
+            self.num_missing += part.num_missing
+            num_read += len(part.labels)
             # All processes get the same number of batches, if need be an empty one.
             images = torch.empty(self._empty_shape, dtype=torch.uint8) if part.images is None else part.images
-            yield self._finished(images, part.labels, part.indices, len(members), epoch, step)
+            yield self._finished(images, part.labels, part.indices, size, epoch, step)
         if self.num_missing:
             warnings.warn(
-                f"{self.num_missing} of {sum(map(len, wanted))} images could not be read and are missing from this "
-                "evaluation.",
+                f"{self.num_missing} of {self.num_missing + num_read} images could not be read and are missing from "
+                "this evaluation.",
                 stacklevel=2,
             )
 
@@ -87,6 +81,7 @@ class _Part:
     images: Tensor | None
     labels: Tensor
     indices: Tensor
+    num_missing: int
     bad_files: list[BadFile]
 
 
@@ -101,7 +96,7 @@ class _Parts(Dataset[_Part]):
         read = [found for index, number in wanted if (found := self._read(index, number, bad_files))]
         indices = torch.tensor([index for index, _ in read], dtype=torch.int64)
         images = torch.stack([image for _, image in read]) if read else None
-        return _Part(images, self.split.labels[indices], indices, bad_files)
+        return _Part(images, self.split.labels[indices], indices, len(wanted) - len(read), bad_files)
 
     def _read(self, index: int, number: int, bad_files: list[BadFile]) -> tuple[int, Tensor] | None:
         """The image at ``index``, or the next readable one, with its index."""
@@ -122,7 +117,7 @@ class _Parts(Dataset[_Part]):
     def _image(self, index: int) -> tuple[Any, str | None]:
         if isinstance(self.split, MemorySplit):
             pixels = self.split.images[index].permute(1, 2, 0).numpy()
-            return require("PIL.Image").fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels), None
+            return imported("PIL.Image").fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels), None
         source = self.split.samples[index][0]
         return read_image(self.split.opener(source) if self.split.opener else source)
 
@@ -132,7 +127,16 @@ class _Parts(Dataset[_Part]):
         return f"image {index}"
 
 
-def loaded(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Iterator[T]:
+def streamed(parts: Dataset[T], plan: BatchPlan, epoch: int, steps: range) -> Iterator[tuple[int, int, T]]:
+    """Batch by batch: its step, the size of the global batch, and the part of it that this process needs."""
+    batches = plan.members(epoch, steps)
+    wanted = [members[plan.needed(len(members))] for members in batches]
+    # The parts have no name here: the traceback of an error would keep them, and with them the workers.
+    for step, members, part in zip(steps, batches, _loaded(parts, wanted, plan.num_workers), strict=True):
+        yield step, len(members), part
+
+
+def _loaded(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Iterator[T]:
     """``parts[each]`` for each that is wanted, from worker processes; an error leaves no worker behind."""
     # Workers live for an epoch. A fork takes milliseconds; Python 3.14's default imports torch in each of them. It is
     # taken where it is usual and nobody chose another way to start processes.

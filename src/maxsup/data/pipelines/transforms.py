@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from maxsup.data.optional_packages import require
+from maxsup.core.installation import imported
 
 if TYPE_CHECKING:
     from maxsup.core.config import AugmentConfig
@@ -70,7 +70,7 @@ def scaled_side(augment: AugmentConfig, size: int) -> int:
 
 def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> Transform:
     """Geometry, then colour, in timm's order; whole batches are erased and mixed later."""
-    v2 = require("torchvision.transforms.v2")
+    v2 = imported("torchvision.transforms.v2")
     if augment.random_resized_crop:
         steps = [v2.RandomResizedCrop(size, scale=augment.scale, interpolation=_interpolation(augment))]
     elif augment.random_crop:
@@ -92,28 +92,28 @@ def training_transform(augment: AugmentConfig, size: int, mean: tuple[float, ...
 
 def evaluation_transform(augment: AugmentConfig, size: int) -> Transform:
     """Resize and centre crop."""
-    v2 = require("torchvision.transforms.v2")
+    v2 = imported("torchvision.transforms.v2")
     return v2.Compose([_scaling(augment, size), v2.CenterCrop(size), v2.PILToTensor()])
 
 
 def _scaling(augment: AugmentConfig, size: int) -> Any:
     side = scaled_side(augment, size)
     sides = (side, side) if augment.crop_mode == "squash" else side
-    return require("torchvision.transforms.v2").Resize(sides, interpolation=_interpolation(augment))
+    return imported("torchvision.transforms.v2").Resize(sides, interpolation=_interpolation(augment))
 
 
 def _interpolation(augment: AugmentConfig) -> Any:
-    return require("torchvision.transforms.v2").InterpolationMode(augment.interpolation or INTERPOLATION)
+    return imported("torchvision.transforms.v2").InterpolationMode(augment.interpolation or INTERPOLATION)
 
 
 def _randaugment(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> Any:
     # timm's, because its names ("rand-m9-mstd0.5-inc1") and its operations are those of the published recipes.
-    tools = require("timm.data.auto_augment")
+    tools = imported("timm.data.auto_augment")
     levels = tuple(min(255, round(255 * part)) for part in mean)
     settings = {
         "translate_const": int(size * 0.45),
         "img_mean": levels if len(levels) > 1 else levels[0],
-        "interpolation": int(require("PIL.Image").Resampling[(augment.interpolation or INTERPOLATION).upper()]),
+        "interpolation": int(imported("PIL.Image").Resampling[(augment.interpolation or INTERPOLATION).upper()]),
     }
     try:
         return tools.rand_augment_transform(augment.randaugment, settings)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from maxsup.core.installation import missing_package
 from maxsup.core.repro import mixed_seed
 from maxsup.data.bundle import MemorySplit, stratified_split
-from maxsup.data.optional_packages import missing_package
 from maxsup.data.registry import DATASETS, DataRequest, RawData
 from maxsup.data.sets.long_tail import long_tail_subset
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxsup.core.errors import DataError, hint
+from maxsup.core.installation import imported
 from maxsup.data.bundle import FileSplit
-from maxsup.data.optional_packages import require
 from maxsup.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
 
 _VAL_NAMES = ("validation", "val", "valid")
@@ -48,7 +48,7 @@ def hf(
     names = tuple(feature.names if hasattr(feature, "names") else map(str, sorted(set(train[label_column]))))
     splits = [_split(part, image_column, label_column, names) for part in (train, parts[held_out[-1]])]
     val = _split(parts[held_out[0]], image_column, label_column, names) if len(held_out) > 1 else None
-    return RawData(splits[0], splits[1], names, val=val)
+    return RawData(*splits, names, val=val)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TableImages:
 
 
 def _parts(request: DataRequest, config: str | None) -> Any:
-    library = require("datasets", extra="hf")
+    library = imported("datasets", extra="hf")
     path = local_path(request.argument, request.root)
     if not path.exists() and not request.download:
         raise missing_data(request, str(path), "Add data.download=true to ask the hub for it.")
@@ -96,6 +96,6 @@ def _split(part: Any, image_column: str, label_column: str, names: tuple[str, ..
         if unknown := sorted({str(value) for value in labels} - set(names)):
             raise DataError(f"labels must be among those of the train split; got {unknown[0]!r}. Split the set again.")
         labels = [numbers[str(value)] for value in labels]
-    table = part.cast_column(image_column, require("datasets", extra="hf").Image(decode=False))
+    table = part.cast_column(image_column, imported("datasets", extra="hf").Image(decode=False))
     table = table.select_columns([image_column])
     return FileSplit([(row, int(label)) for row, label in enumerate(labels)], TableImages(table, image_column))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from maxsup.core.installation import imported
 from maxsup.data.bundle import FileSplit, MemorySplit
-from maxsup.data.optional_packages import require
 from maxsup.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.data.sets.arrays import channels_first, read_npz
 
@@ -63,7 +63,7 @@ def _load(request: DataRequest) -> RawData:
 
 
 def _read(request: DataRequest) -> RawData:
-    official = getattr(require("torchvision.datasets"), _SETS[request.name][0])
+    official = getattr(imported("torchvision.datasets"), _SETS[request.name][0])
     # Stanford Cars refuses the argument in the versions that can no longer download it.
     options = {} if request.name in _BY_HAND else {"download": request.download}
     if request.name not in _SPLITS:

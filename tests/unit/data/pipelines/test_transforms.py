@@ -8,7 +8,7 @@ from maxsup.data import FileSplit, MemorySplit, build_pipeline
 from maxsup.data.pipelines.pipeline import MemoryPipeline
 from maxsup.data.pipelines.transforms import evaluation_transform, seeded, training_transform
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import plan_for
 
 MEAN = (0.5, 0.5, 0.5)
 
@@ -26,7 +26,7 @@ def batches(split, **options):
         "augment": AugmentConfig(),
         "image_size": None,
     }
-    return build_pipeline(split, **(SETTINGS | plain | {"augment": AugmentConfig(), "image_size": None} | options))
+    return build_pipeline(split, plan_for(split, **(plain | options)))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import torch
 from maxsup.core.errors import DataError
 from maxsup.data import build_pipeline, load_data
 from tests.unit.data import made
-from tests.unit.data.batches import SETTINGS
+from tests.unit.data.batches import plan_for
 
-EVALUATION = SETTINGS | {"batch_size": 2, "is_training": False}
+EVALUATION = {"batch_size": 2, "is_training": False}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_images_of_a_table_are_decoded_when_asked_for(tmp_path, num_workers: int
     data = load_data(name)
     assert data.class_names == ("a", "b", "c")
     options = EVALUATION | {"mean": (0.0,) * 3, "std": (1.0,) * 3, "image_size": 20}
-    seen = list(build_pipeline(data.test, num_workers=num_workers, **options).epoch(0))
+    seen = list(build_pipeline(data.test, plan_for(data.test, num_workers=num_workers, **options)).epoch(0))
     images = torch.cat([batch.images for batch in seen])
     assert torch.cat([batch.labels for batch in seen]).tolist() == [2, 1, 0]
     expected = torch.from_numpy(made.pictures(3, 20, 20)).permute(0, 3, 1, 2) / 255
@@ -96,4 +96,4 @@ def test_a_broken_picture_in_a_table_is_a_bad_file(tmp_path) -> None:
     part = datasets.Dataset.from_dict({"photo": pictures, "kind": [0, 0]}, features=features)
     data = load_data(saved(tmp_path / "mine", train=part, test=part))
     with pytest.raises(DataError, match=r"the first image 0 \(UnidentifiedImageError"):
-        list(build_pipeline(data.test, **EVALUATION).epoch(0))
+        list(build_pipeline(data.test, plan_for(data.test, **EVALUATION)).epoch(0))
