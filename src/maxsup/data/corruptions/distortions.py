@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -208,26 +208,24 @@ def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: D
 
 def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
     """Scaled down to a share of the size and up again, without smoothing."""
-    pillow = imported("PIL.Image")
+    box = imported("PIL.Image").Resampling.BOX
     height, width = images.shape[1:3]
     small = int(width * share), int(height * share)
-    boxes = [
-        image.resize(small, pillow.Resampling.BOX).resize((width, height), pillow.Resampling.BOX)
-        for image in map(pillow.fromarray, _bytes(images))
-    ]
-    return np.stack([np.asarray(box) for box in boxes]).astype(np.float32) / 255
+    return _through_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
 def jpeg_compression(images: Pixels, quality: int, dice: Dice) -> Pixels:
     """JPEG compression of low quality."""
-    pillow = imported("PIL.Image")
-    decoded = []
-    for image in map(pillow.fromarray, _bytes(images)):
+
+    def compressed(image: Any) -> Any:
         file = io.BytesIO()
         image.save(file, "JPEG", quality=quality)
-        decoded.append(np.asarray(pillow.open(file)))
-    return np.stack(decoded).astype(np.float32) / 255
+        return imported("PIL.Image").open(file)
+
+    return _through_pillow(images, compressed)
 
 
-def _bytes(images: Pixels) -> list[NDArray[np.uint8]]:
-    return list(np.rint(images * 255).astype(np.uint8))
+def _through_pillow(images: Pixels, change: Callable[[Any], Any]) -> Pixels:
+    """Images that are changed one by one as Pillow images of 8 bits."""
+    opened = map(imported("PIL.Image").fromarray, np.rint(images * 255).astype(np.uint8))
+    return np.stack([np.asarray(change(image)) for image in opened]).astype(np.float32) / 255

@@ -46,23 +46,11 @@ class Batch:
 class BatchPlan:
     """The settings of a pipeline, and which samples of its split are in which batch.
 
-    Args:
-        num_samples: Size of the split.
-        batch_size: Of the global batch. Each process gets a slice, which can be empty if the last batch has fewer
-            samples than there are processes.
-        mean: Of each channel.
-        std: Of each channel.
-        seed: Of order and augmentation.
-        is_training: Shuffle and augment. An evaluation is one pass over all samples, in their order.
-        augment: How images are augmented and scaled.
-        image_size: Side that the model wants; None leaves images in memory as they are.
-        num_classes: Number of classes.
-        num_steps: Batches of a training epoch that is not one pass over the split.
-        num_workers: Processes that decode files.
-        drop_last: Leave a last batch that is not full out of a training epoch.
-        rank: Number of this process.
-        world_size: Number of processes.
-        channels_last: The memory format of images.
+    ``num_samples`` is the size of the split, ``batch_size`` that of the global batch: each process gets a slice, which
+    can be empty if the last batch has fewer samples than there are processes. ``mean`` and ``std`` are those of each
+    channel. With ``is_training``, order and augmentation are drawn by ``seed``; an evaluation is one pass over all
+    samples. A training epoch has ``num_steps`` batches if it is not one pass; with ``drop_last`` it leaves out a last
+    batch that is not full. ``image_size`` is the side that the model wants; None leaves images in memory as they are.
     """
 
     num_samples: int

@@ -48,7 +48,7 @@ def hf(
     names = tuple(feature.names if hasattr(feature, "names") else map(str, sorted(set(train[label_column]))))
     splits = [_split(part, image_column, label_column, names) for part in (train, parts[held_out[-1]])]
     val = _split(parts[held_out[0]], image_column, label_column, names) if len(held_out) > 1 else None
-    return RawData(*splits, names, val=val)
+    return RawData(splits[0], splits[1], names, val=val)
 
 
 @dataclass(frozen=True)
