@@ -25,8 +25,8 @@ from maxsup.dense.segmenters import SEGMENTERS, Segmenter
 from maxsup.models import Classifier, TimmClassifier, create_model
 from maxsup.models.base import check_count
 
-NUM_LEVELS = 4
 SCALES = (4.0, 2.0, 1.0, 0.5)
+NUM_LEVELS = len(SCALES)
 
 
 class MultiLevelNeck(nn.Module):
