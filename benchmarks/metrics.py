@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.report import judged, lined_up
-from maxsup.bench.timing import quartiles, time_ratio
+from maxsup.bench.timing import interleaved_times, quartiles, time_ratio
 from maxsup.metrics import class_separation
 
 # Rows of the pairwise matrix that are computed; the time of all rows is extrapolated from them.
@@ -39,12 +38,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
         f"pairwise, {rows} rows": lambda: pairwise_rows(features, labels, rows),
         "one read": lambda: features.sum(),
     }
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(min(rounds, 7)):
-        for name, work in works.items():
-            begin = time.thread_time()
-            work()
-            times[name].append(time.thread_time() - begin)
+    times = interleaved_times(works, rounds=min(rounds, 7), min_seconds=0.0)
     factor = num_samples / rows
     closed, pairwise, _ = times.values()
     speed = quartiles([other * factor / own for own, other in zip(closed, pairwise, strict=True)])

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.goals import Z_LOSS_GOALS
-from benchmarks.head import QUICK_TIMED, TIMED, Tensors, gradients
+from benchmarks.head import QUICK_TIMED, TIMED, gradients
 from benchmarks.report import judged, lined_up, time_columns
 from maxsup.bench.peak_memory import peak_memory
 from maxsup.bench.timing import Quartiles, interleaved_times
@@ -27,7 +27,7 @@ BUDGET = 120.0
 def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str, Any]:
     """Measure each term on the usual head, gradients of hidden states and weight included."""
     head = QUICK_TIMED if is_quick else TIMED
-    tensors: Tensors = head.tensors()
+    tensors = head.tensors()
     steps = {
         name: partial(gradients, partial(linear_maxsup_cross_entropy, **terms), tensors)
         for name, terms in TERMS.items()

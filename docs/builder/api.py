@@ -13,7 +13,7 @@ from typing import Any
 from sphinx.ext.autodoc.mock import ismock, mock
 
 import maxsup
-from docs.builder.rst import table, titled
+from docs.builder.rst import document, hidden_toctree, table, titled
 
 # Words of the command line, not of Python.
 _LEFT_OUT = ("cli",)
@@ -30,7 +30,7 @@ def public_modules() -> list[ModuleType]:
 
 
 def _adapters(package: ModuleType) -> list[ModuleType]:
-    """The modules of the adapters; those that saw a stand-in for their trainer do not stay in this process."""
+    """The modules of the adapters; those imported with a stand-in for their trainer are removed from this process."""
     names = _inside(package)
     before = set(sys.modules)
     with mock(list(MOCKED)):
@@ -57,9 +57,9 @@ def members(module: ModuleType) -> dict[str, Any]:
 
 
 def pages() -> dict[str, str]:
-    """A page a module, and the list of them."""
+    """A page for each module, and the list of them."""
     modules = public_modules()
-    # What several modules offer is told by the last, which is the one nearest to it.
+    # A name that several modules offer is described on the page of the last, which is the closest to its source.
     homes = {id(value): module.__name__ for module in modules for value in members(module).values()}
     made = {f"api/{module.__name__}.rst": page(module, homes) for module in modules}
     return {**made, "api/index.rst": _index(modules)}
@@ -68,7 +68,6 @@ def pages() -> dict[str, str]:
 def page(module: ModuleType, homes: Mapping[int, str]) -> str:
     """The page of one module: what it is, a list of its names, then each of them that is at home there."""
     name = module.__name__
-    parts = [titled(name, "="), f".. automodule:: {name}\n   :no-members:"]
     rows, bodies = [], []
     for member, value in members(module).items():
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
@@ -77,7 +76,8 @@ def page(module: ModuleType, homes: Mapping[int, str]) -> str:
         rows.append([f":py:{role}:`~{home}.{member}`", _first_sentence(value) if kind != "data" else ""])
         if home == name:
             bodies.append(_directive(kind, f"{name}.{member}", value))
-    return "\n\n".join([*parts, table(["name", "what it is"], rows), *bodies, ""])
+    lead = f".. automodule:: {name}\n   :no-members:"
+    return document(titled(name, "="), lead, table(["name", "what it is"], rows), *bodies)
 
 
 def _directive(kind: str, name: str, value: Any) -> str:
@@ -97,14 +97,10 @@ def _index(modules: list[ModuleType]) -> str:
     rows = [
         [f":doc:`{module.__name__}`", " ".join(str(module.__doc__).partition("\n")[0].split())] for module in modules
     ]
-    tree = "\n".join(f"   {module.__name__}" for module in modules)
-    return "\n\n".join(
-        [
-            titled("Python reference", "="),
-            "Everything that is public. The losses, metrics and schedules need torch only; "
-            "the other parts belong to the laboratory (``pip install 'maxsup[lab]'``) or to one trainer.",
-            table(["module", "what it is"], rows),
-            ".. toctree::\n   :hidden:\n\n" + tree,
-            "",
-        ]
+    return document(
+        titled("Python reference", "="),
+        "Everything that is public. The losses, metrics and schedules need torch only; "
+        "the other parts belong to the laboratory (``pip install 'maxsup[lab]'``) or to one trainer.",
+        table(["module", "what it is"], rows),
+        hidden_toctree(module.__name__ for module in modules),
     )

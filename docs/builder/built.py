@@ -36,8 +36,8 @@ class _Page(HTMLParser):
 def remove_ways_back(site: Path) -> None:
     """Take out what Sphinx gets wrong on pages of source.
 
-    Of names that several modules offer, the way back to the reference leads to the wrong one; and the list of sources
-    names the trainers that only stand-ins were there for.
+    Where several modules offer a name, its link back to the reference leads to the wrong one of them. The list of
+    sources also names trainers that are not installed here.
     """
     for path in site.glob("_modules/**/*.html"):
         text = path.read_text(encoding="utf-8")

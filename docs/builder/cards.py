@@ -1,11 +1,10 @@
-"""One card a loss: its formula, its gradient, what it costs and needs, and where it is from."""
+"""A card for each loss: its formula, its gradient, what it costs and needs, and where it is from."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,14 @@ from typing import Any
 import maxsup
 from docs.builder import drawing
 from docs.builder.costs import cost_rows, measured_when
-from docs.builder.rst import code, figure, listing, prose, table, titled
-from maxsup import functional
+from docs.builder.rst import code, document, figure, hidden_toctree, listing, prose, table, titled
 
 _FUNCTION = re.compile(r":func:`(\w+)`")
 _MATH = re.compile(r"\.\. math::(.+?)(?=\n\s*\n)", re.DOTALL)
+SLOPE_CAPTION = (
+    "The push on the true logit as it grows past its rivals, which stay at 2, 0.5, -1 and 0. "
+    "Above 0 it is raised, below 0 it is lowered; dashed is cross-entropy."
+)
 
 
 def pages(root: Path) -> dict[str, str]:
@@ -31,34 +33,23 @@ def card(row: Mapping[str, Any], root: Path) -> str:
     """The page of one loss, from what ``describe_losses`` says of it and from its docstrings."""
     name = row["name"]
     kind = maxsup.losses.LOSSES[name]
-    function = function_of(name)
-    return "\n\n".join(
-        [
-            titled(f"{name}: {prose(row['summary'].partition(':')[0])}", "="),
-            _summary(function.__doc__),
-            formula_of(function),
-            figure(drawing.gradients(name), _caption(row)),
-            figure(drawing.slope(name), _slope_caption()),
-            table(["", ""], _facts(row, kind.__name__, function.__name__)),
-            titled("About", "-"),
-            about(str(sys.modules[kind.__module__].__doc__)),
-            titled("Cost", "-"),
-            _cost(name, root),
-            titled("Source", "-"),
-            f"Defined in ``{kind.__module__.replace('.', '/')}.py``; "
-            f":py:class:`maxsup.losses.{kind.__name__}` and :py:func:`maxsup.functional.{function.__name__}` "
-            "in the reference have their options and examples.",
-            "",
-        ]
+    function = kind.function
+    return document(
+        titled(f"{name}: {prose(row['summary'].partition(':')[0])}", "="),
+        _summary(function.__doc__),
+        formula_of(function),
+        figure(drawing.gradients(name), _caption(row)),
+        figure(drawing.slope(name), SLOPE_CAPTION),
+        table(["", ""], _facts(row, kind.__name__, function.__name__)),
+        titled("About", "-"),
+        about(str(sys.modules[kind.__module__].__doc__)),
+        titled("Cost", "-"),
+        _cost(name, root),
+        titled("Source", "-"),
+        f"Defined in ``{kind.__module__.replace('.', '/')}.py``; "
+        f":py:class:`maxsup.losses.{kind.__name__}` and :py:func:`maxsup.functional.{function.__name__}` "
+        "in the reference have their options and examples.",
     )
-
-
-def function_of(name: str) -> Any:
-    """The pure function of a loss, which the docstring of its class names."""
-    [found] = _FUNCTION.findall(str(maxsup.losses.LOSSES[name].__doc__))[:1] or [None]
-    if found is None:
-        raise ValueError(f"the docstring of loss {name!r} must name its function as :func:`name`; got none. Add it.")
-    return getattr(functional, found)
 
 
 def formula_of(function: Any) -> str:
@@ -83,9 +74,8 @@ def _summary(docstring: str | None) -> str:
 
 def _facts(row: Mapping[str, Any], class_name: str, function_name: str) -> list[list[str]]:
     default = "none" if row["strength"] is None else f"``{row['strength']}={row['default']:g}``"
-    made = f'maxsup.create_loss("{row["name"]}")'
     return [
-        ["Make it", code(made)],
+        ["Make it", code(f'maxsup.create_loss("{row["name"]}")')],
         ["Module", f":py:class:`~maxsup.losses.{class_name}`"],
         ["Function", f":py:func:`~maxsup.functional.{function_name}`"],
         ["Strength", default],
@@ -96,22 +86,12 @@ def _facts(row: Mapping[str, Any], class_name: str, function_name: str) -> list[
 
 
 def _caption(row: Mapping[str, Any]) -> str:
-    taught = ", with a teacher that gives the true class half of the probability" if _needs_teacher(row) else ""
+    has_teacher = "teacher_logits" in row["needs"]
+    taught = ", with a teacher that gives the true class half of the probability" if has_teacher else ""
     return (
-        "How one step moves five logits (the negative gradient), with its defaults" + taught + ". "
+        f"How one step moves five logits (the negative gradient), with its defaults{taught}. "
         "Grey is plain cross-entropy. Left the network is right; right it prefers class 0 while class 4 is true."
     )
-
-
-def _slope_caption() -> str:
-    return (
-        "The push on the true logit as it grows past its rivals, which stay at 2, 0.5, -1 and 0. "
-        "Above 0 it is raised, below 0 it is lowered; dashed is cross-entropy."
-    )
-
-
-def _needs_teacher(row: Mapping[str, Any]) -> bool:
-    return "teacher_logits" in row["needs"]
 
 
 def _cost(name: str, root: Path) -> str:
@@ -131,18 +111,11 @@ def _index(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    tree = "\n".join(f"   {row['name']} <{row['name']}>" for row in rows)
-    return "\n\n".join(
-        [
-            titled("Losses", "="),
-            textwrap.fill(
-                f"{len(rows)} objectives under one contract, that of ``nn.CrossEntropyLoss``. "
-                "Each has a name for :py:func:`maxsup.create_loss`, a module and a pure function. "
-                "Evaluation mode makes every one of them plain cross-entropy.",
-                100,
-            ),
-            table(["name", "objective", "default"], cells),
-            ".. toctree::\n   :hidden:\n\n" + tree,
-            "",
-        ]
+    return document(
+        titled("Losses", "="),
+        f"{len(rows)} objectives under one contract, that of ``nn.CrossEntropyLoss``. "
+        "Each has a name for :py:func:`maxsup.create_loss`, a module and a pure function. "
+        "Evaluation mode makes every one of them plain cross-entropy.",
+        table(["name", "objective", "default"], cells),
+        hidden_toctree(f"{row['name']} <{row['name']}>" for row in rows),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from docs.builder.rst import code, escaped, prose, table, titled
+from docs.builder.rst import code, code_block, document, escaped, hidden_toctree, prose, table, titled
 from maxsup import cli
 from maxsup.cli.app import app
 
@@ -36,7 +36,7 @@ def _commands(command: Any, words: str) -> Iterator[tuple[str, Any]]:
 
 
 def pages() -> dict[str, str]:
-    """A page a verb, and the list of them."""
+    """A page for each verb, and the list of them."""
     found = verbs()
     made = {f"cli/{_file(name)}.rst": page(name, command) for name, command in found.items()}
     return {**made, "cli/index.rst": _index(found)}
@@ -48,14 +48,14 @@ def page(name: str, command: Any) -> str:
     usage = " ".join(["maxsup", name, *command.collect_usage_pieces(context)])
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and not param.hidden]
-    parts = [titled(f"maxsup {name}", "="), _paragraphs(command.help), f".. code-block:: console\n\n   $ {usage}"]
+    parts = [titled(f"maxsup {name}", "="), _paragraphs(command.help), code_block("console", f"$ {usage}")]
     if arguments:
         parts += [titled("Arguments", "-"), table(["name", "meaning"], [_argument(each) for each in arguments])]
     if options:
         parts += [titled("Options", "-"), table(["option", "meaning"], [_option(each) for each in options])]
     if command.epilog:
         parts += [titled("Examples", "-"), _examples(command.epilog)]
-    return "\n\n".join([*parts, ""])
+    return document(*parts)
 
 
 def _argument(param: Any) -> list[str]:
@@ -82,7 +82,7 @@ def _paragraphs(text: str | None) -> str:
 
 def _examples(text: str) -> str:
     lines = [line.strip() for line in text.replace("\b", "").splitlines() if line.strip()]
-    return ".. code-block:: console\n\n" + "\n".join(f"   {line}" for line in lines if line != "Examples:")
+    return code_block("console", "\n".join(line for line in lines if line != "Examples:"))
 
 
 def _index(found: dict[str, Any]) -> str:
@@ -91,18 +91,14 @@ def _index(found: dict[str, Any]) -> str:
         for name, command in found.items()
     ]
     codes = inspect.cleandoc(str(cli.__doc__)).partition("Exit codes: ")[2]
-    tree = "\n".join(f"   {_file(name)}" for name in found)
-    return "\n\n".join(
-        [
-            titled("Command line", "="),
-            "``pip install 'maxsup[lab]'`` brings the program ``maxsup``. Every verb explains itself with ``--help``; "
-            "these pages are read from the same place.",
-            table(["verb", "what it does"], rows),
-            titled("Exit codes", "-"),
-            escaped(" ".join(codes.split())).capitalize(),
-            ".. toctree::\n   :hidden:\n\n" + tree,
-            "",
-        ]
+    return document(
+        titled("Command line", "="),
+        "``pip install 'maxsup[lab]'`` brings the program ``maxsup``. Every verb explains itself with ``--help``; "
+        "these pages are read from the same place.",
+        table(["verb", "what it does"], rows),
+        titled("Exit codes", "-"),
+        escaped(" ".join(codes.split())).capitalize(),
+        hidden_toctree(map(_file, found)),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.builder.rst import table, titled
+from docs.builder.rst import document, table, titled
 
 
 def catalogue(root: Path) -> dict[str, Any]:
@@ -47,40 +47,31 @@ def pages(root: Path) -> dict[str, str]:
     """The page on cost: MaxSup beside what one would use instead, then every loss."""
     losses = json.loads((root / "benchmarks" / "results" / "losses.json").read_text(encoding="utf-8"))
     cases = catalogue(root)["cases"]
-    names = list(cases[0]["losses"])
     every = [
-        [name if name not in _registered(names) else f":doc:`{name} <losses/{name}>`"]
+        # Those that are not ours have names of several words, and no card.
+        [name if " " in name else f":doc:`{name} <losses/{name}>`"]
         + [
             cell
             for case in cases
             for cell in (spread(case["losses"][name]["time_ratio"]), memory(case["losses"][name]))
         ]
-        for name in names
+        for name in cases[0]["losses"]
     ]
     sizes = [case["case"].replace("x", " x ") for case in cases]
     header = ["loss", *(f"{size}, {what}" for size in sizes for what in ("time", "memory"))]
-    text = "\n\n".join(
-        [
-            titled("Cost", "="),
-            "Time is that of torch's own label smoothing in the same run, so 1 is as fast as it and 0.5 twice as fast. "
-            "Memory is the peak beyond the logits, in units of the logits.",
-            titled("MaxSup beside what it replaces", "-"),
-            table(
-                ["logits", "naive formula, time", "ours, time", "ours, memory", "ours compiled, time"], _rows(losses)
-            ),
-            measured_when(root, losses, "losses"),
-            titled("Every loss", "-"),
-            table(header, every),
-            measured_when(root) + " The losses that go through the logits once are told in "
-            ":doc:`the architecture <architecture>`; the others follow their formula and cost what it costs.",
-            "",
-        ]
+    text = document(
+        titled("Cost", "="),
+        "Time is in units of torch's own label smoothing in the same run: 1 is as fast, 0.5 twice as fast. "
+        "Memory is the peak beyond the logits, in units of the logits.",
+        titled("MaxSup beside what it replaces", "-"),
+        table(["logits", "naive formula, time", "ours, time", "ours, memory", "ours compiled, time"], _rows(losses)),
+        measured_when(root, losses, "losses"),
+        titled("Every loss", "-"),
+        table(header, every),
+        measured_when(root) + " The losses that go through the logits once are told in "
+        ":doc:`the architecture <architecture>`; the others follow their formula and cost what it costs.",
     )
     return {"cost.rst": text}
-
-
-def _registered(names: list[str]) -> list[str]:
-    return [name for name in names if " " not in name]
 
 
 def _rows(result: Mapping[str, Any]) -> list[list[str]]:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from docs.builder.program import told
-from docs.builder.rst import titled
+from docs.builder.rst import document, titled
 
 
 def files() -> dict[str, str]:
@@ -15,14 +15,11 @@ def files() -> dict[str, str]:
         file = Path(folder) / "explore.html"
         told("explore", "--output", str(file))
         content = file.read_text(encoding="utf-8")
-    text = "\n\n".join(
-        [
-            titled("Play with the losses", "="),
-            "Drag logits and see what cross-entropy, label smoothing, MaxSup and MbLS do to them; follow one error; "
-            "train a small network with three losses side by side. ``maxsup explore`` opens the same page.",
-            '.. raw:: html\n\n   <p><a class="wide" href="whole/explore.html">Open it in the whole window</a></p>\n'
-            '   <iframe class="explore" src="whole/explore.html" title="Play with the losses" loading="lazy"></iframe>',
-            "",
-        ]
+    text = document(
+        titled("Play with the losses", "="),
+        "Drag logits and see what cross-entropy, label smoothing, MaxSup and MbLS do to them; follow one error; "
+        "train a small network with three losses side by side. ``maxsup explore`` opens the same page.",
+        '.. raw:: html\n\n   <p><a class="wide" href="whole/explore.html">Open it in the whole window</a></p>\n'
+        '   <iframe class="explore" src="whole/explore.html" title="Play with the losses" loading="lazy"></iframe>',
     )
     return {"explore.rst": text, "extra/whole/explore.html": content}

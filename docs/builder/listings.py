@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from docs.builder.program import told_json
-from docs.builder.rst import code, escaped, table, titled
+from docs.builder.rst import code, document, escaped, table, titled
 
 KINDS = {
     "models": ("Models", "Networks that recipes name under ``model.name``."),
@@ -16,23 +16,21 @@ KINDS = {
 
 
 def pages() -> dict[str, str]:
-    """A page a kind."""
+    """A page for each kind."""
     return {f"lab/{kind}.rst": _page(kind, *words) for kind, words in KINDS.items()}
 
 
 def _page(kind: str, title: str, lead: str) -> str:
     rows = told_json("ls", kind)
-    header = [key for key in rows[0] if key != "options"]
+    # The options are long and come last.
+    header = sorted(rows[0], key=lambda key: key == "options")
     cells = [[_cell(key, row[key]) for key in header] for row in rows]
-    if "options" in rows[0]:
-        header, cells = (
-            [*header, "options"],
-            [[*line, _options(row["options"])] for line, row in zip(cells, rows, strict=True)],
-        )
-    return "\n\n".join([titled(title, "="), lead, table(header, cells), ""])
+    return document(titled(title, "="), lead, table(header, cells))
 
 
 def _cell(key: str, value: Any) -> str:
+    if key == "options":
+        return _options(value)
     return code(str(value)) if key == "name" else escaped(str(value)) or "\\ "
 
 

@@ -6,6 +6,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 
+def document(*parts: str) -> str:
+    """Parts of a page, one under another."""
+    return "\n\n".join([*parts, ""])
+
+
 def titled(title: str, line: str) -> str:
     """A heading, underlined.
 
@@ -20,6 +25,17 @@ def titled(title: str, line: str) -> str:
 def code(text: str) -> str:
     """Text as code."""
     return f"``{text}``"
+
+
+def code_block(language: str, text: str) -> str:
+    """Lines of code; ``language`` says how they are coloured."""
+    return f".. code-block:: {language}\n\n{textwrap.indent(text, '   ')}"
+
+
+def hidden_toctree(names: Iterable[str]) -> str:
+    """The pages that follow this one in the navigation; a table on the page shows them already."""
+    tree = "\n".join(f"   {name}" for name in names)
+    return f".. toctree::\n   :hidden:\n\n{tree}"
 
 
 def escaped(text: str) -> str:

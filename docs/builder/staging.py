@@ -52,12 +52,11 @@ def copied(root: Path) -> dict[str, str | bytes]:
             contents[place] = path.read_bytes()
             continue
         contents[place] = with_links(path.read_text(encoding="utf-8"), name, places, root)
-    listed = {
-        "evidence": _inside("evidence", contents),
-        "integrations": [*_inside("integrations", contents), "examples"],
-    }
-    for folder, names in listed.items():
-        contents[f"{folder}/README.md"] = f"{contents[f'{folder}/README.md']}\n{_toctree(names)}"
+    for folder, generated_pages in (("evidence", []), ("integrations", ["examples"])):
+        names = "\n".join([*_inside(folder, contents), *generated_pages])
+        contents[f"{folder}/README.md"] = (
+            f"{contents[f'{folder}/README.md']}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+        )
     return contents
 
 
@@ -99,17 +98,10 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
 
 
 def _inside(folder: str, contents: Mapping[str, object]) -> list[str]:
-    pages = (Path(name).relative_to(folder).with_suffix("") for name in contents if _is_page_in(folder, name))
-    return sorted(page.as_posix() for page in pages if page.name != "README")
-
-
-def _is_page_in(folder: str, name: str) -> bool:
-    return name.startswith(f"{folder}/") and name.endswith(".md")
-
-
-def _toctree(names: list[str]) -> str:
-    listed = "\n".join(names)
-    return f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    """Pages of a folder without their suffix, its README left out."""
+    names = [name.removeprefix(f"{folder}/") for name in contents if name.startswith(f"{folder}/")]
+    pages = [name.removesuffix(".md") for name in names if name.endswith(".md")]
+    return sorted(page for page in pages if Path(page).name != "README")
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from docs.builder.program import told, told_json
-from docs.builder.rst import code, escaped, listing, table, titled
+from docs.builder.rst import code, code_block, document, escaped, hidden_toctree, listing, table, titled
 
 
 class Claim(NamedTuple):
@@ -26,9 +25,12 @@ class Claim(NamedTuple):
 
 
 def pages(root: Path) -> dict[str, str]:
-    """A page a recipe and a study, and the two lists of them."""
+    """A page for each recipe and each study, and the two lists of them."""
     recipes = told_json("ls", "recipes")
-    studies = [told_json("study", "show", row["name"], "--scale", "tiny")["study"] for row in _listed()]
+    studies = [
+        told_json("study", "show", row["name"], "--scale", "tiny")["study"]
+        for row in told_json("study", "ls")["studies"]
+    ]
     found = claims(root)
     return {
         **{f"lab/recipes/{row['name']}.rst": _recipe(row) for row in recipes},
@@ -52,26 +54,19 @@ def claims(root: Path) -> list[Claim]:
     return made
 
 
-def _listed() -> list[dict[str, Any]]:
-    return told_json("study", "ls")["studies"]
-
-
 def _recipe(row: Mapping[str, str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{row['name']}.yaml"
         told("cp", row["name"], str(file))
         content = file.read_text(encoding="utf-8")
-    return "\n\n".join(
-        [
-            titled(row["name"], "="),
-            escaped(row["title"]),
-            f".. code-block:: console\n\n   $ {row['command']}",
-            f"**To expect**: {escaped(row['expect'])}",
-            f"``maxsup cp {row['name']} my.yaml`` copies the file, to change it. What the keys mean is told in "
-            ":doc:`recipes and runs <../../recipes>`.",
-            ".. code-block:: yaml\n\n" + textwrap.indent(content, "   "),
-            "",
-        ]
+    return document(
+        titled(row["name"], "="),
+        escaped(row["title"]),
+        code_block("console", f"$ {row['command']}"),
+        f"**To expect**: {escaped(row['expect'])}",
+        f"``maxsup cp {row['name']} my.yaml`` copies the file, to change it. What the keys mean is told in "
+        ":doc:`recipes and runs <../../recipes>`.",
+        code_block("yaml", content),
     )
 
 
@@ -80,7 +75,7 @@ def _study(study: Mapping[str, Any], found: list[Claim]) -> str:
         titled(study["name"], "="),
         f"**{escaped(study['title'])}** (``{study['label']}``)",
         escaped(study["question"]),
-        f".. code-block:: console\n\n   $ maxsup study run {study['name']} --scale tiny",
+        code_block("console", f"$ maxsup study run {study['name']} --scale tiny"),
     ]
     for published in study["published"]:
         rows = [[_title(study, name), *map(_number, cells)] for name, cells in published["rows"].items()]
@@ -96,14 +91,9 @@ def _study(study: Mapping[str, Any], found: list[Claim]) -> str:
         left_open = [f"{escaped(each['what'])} *{escaped(each['choice'])}*" for each in study["unstated"]]
         parts += [titled("What it leaves open, and what is done here", "-"), listing(left_open)]
     if study["errata"]:
-        parts.append(
-            "Where paper and released code differ: " + ", ".join(map(code, study["errata"])) + f" in {_errata()}."
-        )
-    return "\n\n".join([*parts, ""])
-
-
-def _errata() -> str:
-    return ":doc:`the errata <../../errata>`"
+        names = ", ".join(map(code, study["errata"]))
+        parts.append(f"Where paper and released code differ: {names} in :doc:`the errata <../../errata>`.")
+    return document(*parts)
 
 
 def _found(study: Mapping[str, Any], found: list[Claim]) -> str:
@@ -111,11 +101,7 @@ def _found(study: Mapping[str, Any], found: list[Claim]) -> str:
     if not own:
         return "Nothing has been decided here about it; the command above, with ``--scale small``, asks."
     cells = [
-        [
-            f":doc:`{escaped(claim.states)} <../../evidence/claims/{claim.name}>`",
-            escaped(claim.paper),
-            claim.verdict,
-        ]
+        [f":doc:`{escaped(claim.states)} <../../evidence/claims/{claim.name}>`", escaped(claim.paper), claim.verdict]
         for claim in own
     ]
     return table(["claim", "published", "here, at the small scale"], cells)
@@ -144,16 +130,11 @@ def _number(cell: Mapping[str, Any] | None) -> str:
 
 def _recipe_index(rows: list[dict[str, str]]) -> str:
     cells = [[f":doc:`{row['name']}`", f"{escaped(row['title'])} *{escaped(row['expect'])}*"] for row in rows]
-    tree = "\n".join(f"   {row['name']}" for row in rows)
-    lead = "What comes with the package, and the number to expect of it. ``maxsup train NAME`` trains one."
-    return "\n\n".join(
-        [
-            titled("Recipes", "="),
-            lead,
-            table(["name", "what to expect"], cells),
-            f".. toctree::\n   :hidden:\n\n{tree}",
-            "",
-        ]
+    return document(
+        titled("Recipes", "="),
+        "What comes with the package, and the number to expect of it. ``maxsup train NAME`` trains one.",
+        table(["name", "what to expect"], cells),
+        hidden_toctree(row["name"] for row in rows),
     )
 
 
@@ -163,17 +144,11 @@ def _study_index(studies: list[dict[str, Any]], found: list[Claim]) -> str:
         own = _claims_of(study, found)
         verdicts = "; ".join("".join(re.findall(r"\*\*.+?\*\*", claim.verdict)[:1]) for claim in own)
         cells.append([f":doc:`{study['name']}`", escaped(study["title"]), verdicts or "\\ "])
-    tree = "\n".join(f"   {study['name']}" for study in studies)
-    lead = (
-        "Every table and figure of the paper that needs training, and questions of our own. Each page has the "
-        "published numbers and what was found here; :doc:`the evidence <../../evidence/README>` tells how it is judged."
-    )
-    return "\n\n".join(
-        [
-            titled("Studies", "="),
-            lead,
-            table(["study", "what", "found here"], cells),
-            f".. toctree::\n   :hidden:\n\n{tree}",
-            "",
-        ]
+    return document(
+        titled("Studies", "="),
+        "Every table and figure of the paper that needs training, and questions of our own. Each page has "
+        "the published numbers and what was found here; :doc:`the evidence <../../evidence/README>` "
+        "tells how it is judged.",
+        table(["study", "what", "found here"], cells),
+        hidden_toctree(study["name"] for study in studies),
     )

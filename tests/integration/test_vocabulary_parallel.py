@@ -8,7 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
-from maxsup.losses.head.soft_cap import soft_capped
+from maxsup.losses.head.rows import soft_capped
 from tests.integration.test_two_processes import results_of_both_ranks
 
 pytestmark = pytest.mark.distributed

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.base import RegularizedLoss
-from maxsup.losses.head.soft_cap import soft_capped
+from maxsup.losses.head.rows import soft_capped
 from maxsup.losses.monitor import DecompositionMonitor
 
 # The terms need a few passes over the logits, which for a whole vocabulary would cost more than the loss.

@@ -54,7 +54,7 @@ class RegularizedLoss(nn.Module):
     optional_needs: ClassVar[tuple[str, ...]] = ()
 
     weight: Tensor | None
-    progress_units: Tensor | None
+    progress_units: Tensor
 
     def __init__(
         self,
@@ -95,7 +95,6 @@ class RegularizedLoss(nn.Module):
         """Advance the schedule to ``progress``, from 0 (first epoch) to 1 (last); a constant strength stays."""
         if self.schedule is None:
             return
-        assert self.progress_units is not None
         self.schedule(progress)  # raises for a progress outside [0, 1]
         units = round(progress * _PROGRESS_UNITS)
         value = self.schedule(units / _PROGRESS_UNITS)
@@ -109,7 +108,7 @@ class RegularizedLoss(nn.Module):
 
     def reset_parameters(self) -> None:
         """Forget the state; torch calls this after it has materialised a module that was built on ``meta``."""
-        if self.schedule is not None and self.progress_units is not None:
+        if self.schedule is not None:
             self.progress_units.fill_(_NEVER_ADVANCED)
             self._value = _strength_tensor(math.nan)
             self._advanced = False
@@ -151,8 +150,9 @@ class RegularizedLoss(nn.Module):
         """The objective in training mode; ``options`` are those of the reduction and the extras."""
         for name in self.own_options:
             options[name] = getattr(self, name)
-        strength = () if self.strength is None else (self._value,)
-        return self.function(input, target, *strength, **options)
+        if self.strength is not None:
+            options[self.strength] = self._value
+        return self.function(input, target, **options)
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""
@@ -246,7 +246,7 @@ class RegularizedLoss(nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        if self.schedule is not None and self.progress_units is not None and not self.progress_units.is_meta:
+        if self.schedule is not None and not self.progress_units.is_meta:
             units = int(self.progress_units)
             if units != _NEVER_ADVANCED:
                 self.set_progress(units / _PROGRESS_UNITS)

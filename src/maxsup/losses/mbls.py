@@ -108,5 +108,4 @@ class MarginLabelSmoothingLoss(AlphaLoss):
 
     def extra_repr(self) -> str:
         """The options, as ``print(criterion)`` shows them."""
-        strength, *others = super().extra_repr().split(", ")
-        return ", ".join((strength, f"margin={self.margin}", *others))
+        return super().extra_repr().replace(", ignore_index", f", margin={self.margin}, ignore_index")

@@ -82,6 +82,11 @@ def test_a_schedule_at_strength_zero_is_cross_entropy():
     assert torch.allclose(loss(logits, target), torch.nn.functional.cross_entropy(logits, target), rtol=1e-6, atol=0)
 
 
+def test_a_margin_is_printed_after_a_schedule_and_not_inside_it():
+    loss = maxsup.create_loss("mbls", alpha=Linear(0.1, 0.2), margin=2.0)
+    assert f"(alpha={Linear(0.1, 0.2)!r}, margin=2.0, ignore_index=-100, reduction='mean')" in repr(loss)
+
+
 def test_weights_follow_the_module_to_another_dtype():
     loss = maxsup.MaxSupLoss(0.1, weight=torch.ones(3)).double()
     assert loss.weight.dtype == torch.float64

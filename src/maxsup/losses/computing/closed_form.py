@@ -52,15 +52,19 @@ def target_logit(block: Block) -> Tensor:
 
 
 class FusedPenalty(NamedTuple):
-    """A penalty in closed form.
+    """A penalty R in closed form.
 
-    ``value`` computes it for each sample of a block. ``add_gradient(block, value, grad, push)`` adds ``push * dR/dz``
-    to ``grad`` in place, except for the ``-push/K`` on every class of a penalty that ``is_centred``. In a small batch
-    the number of calls into torch matters more than passes: ``small_loss(rows, labels, strength, factor)`` is
-    ``factor`` times the summed loss in few calls, for labels that all count and finite logits. On a device every call
-    is a kernel: ``few_calls(surprise, block, label_logits, strength)`` is ``CE + strength R`` of samples with labels,
-    from ``-log`` of the top probability and without the norm. ``kernel`` is the name of the penalty in the device
-    kernels, and ``margin`` a number that some penalties take.
+    Attributes:
+        value: R of each sample of a block.
+        add_gradient: ``(block, value, grad, push)``: adds ``push * dR/dz`` to ``grad`` in place, without the push of
+            ``-push/K`` on every class where the penalty ``is_centred``.
+        is_centred: Whether R pushes every class by ``-1/K``.
+        kernel: Name of the penalty in the device kernels.
+        small_loss: ``(rows, labels, strength, factor)``: ``factor`` times the summed loss in few calls into torch,
+            which count most in a small batch; for labels that all count and finite logits.
+        few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels, for
+            devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability.
+        margin: A number that some penalties take.
     """
 
     value: Callable[[Block], Tensor]

@@ -214,21 +214,38 @@ def _by_blocks(
     schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor labels, Tensor valid, Tensor mass, Tensor alpha, "
     "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
 )
-def _opaque_by_blocks(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list[Tensor]:
-    labels, valid, mass, alpha, objective, products, wanted = others
-    rows = Rows(labels, valid, mass)
-    return _by_blocks(Head(hidden, weight, bias), rows, alpha, Objective(*objective), products, wanted, None)
+def _opaque_by_blocks(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    valid: Tensor,
+    mass: Tensor,
+    alpha: Tensor,
+    objective: Sequence[float],
+    products: torch.dtype,
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    head, rows = Head(hidden, weight, bias), Rows(labels, valid, mass)
+    return _by_blocks(head, rows, alpha, Objective(*objective), products, wanted, None)
 
 
 @_opaque_by_blocks.register_fake
-def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> list[Tensor]:
-    dtype = working_dtype(hidden)
-    wanted = zip((hidden, weight, bias), others[-1], strict=True)
-    gradients = [
-        torch.empty_like(parameter, dtype=dtype)
-        for parameter, is_wanted in wanted
-        if is_wanted and parameter is not None
-    ]
+def _(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    valid: Tensor,
+    mass: Tensor,
+    alpha: Tensor,
+    objective: Sequence[float],
+    products: torch.dtype,
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    head, dtype = Head(hidden, weight, bias), working_dtype(hidden)
+    asked = [parameter for parameter, is_wanted in zip(head, wanted, strict=True) if is_wanted]
+    gradients = [torch.empty_like(parameter, dtype=dtype) for parameter in asked if parameter is not None]
     return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
 
 

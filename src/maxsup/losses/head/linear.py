@@ -20,15 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.base import AlphaLoss
+from maxsup.losses.base import AlphaLoss, Strength
 from maxsup.losses.computing.fused import is_ordinary
 from maxsup.losses.head.blocks import Head, Plan, head_loss
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
 from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
-
-UNCAPPED = "for logits as they are"
 
 
 def linear_maxsup_cross_entropy(
@@ -71,10 +69,7 @@ def linear_maxsup_cross_entropy(
     check_strength("alpha", alpha)
     hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
     check_head(hidden, weight, target, bias, reduction, num_items)
-    check_margin(margin)
-    check_number("z_loss", z_loss)
-    check_number("soft_cap", soft_cap, at_low=UNCAPPED)
-    objective = Objective(float(margin), float(z_loss), float(soft_cap))
+    objective = checked_objective(margin, z_loss, soft_cap)
     if group is not None and margin != 0:
         raise ValueError(
             f"margin must be 0 on a head that is split over processes; got {margin!r}. Gather the logits of all "
@@ -118,7 +113,13 @@ class HeadLoss(AlphaLoss):
 class LinearMaxSupLoss(HeadLoss):
     """Module form of :func:`linear_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
 
-    ``alpha`` may be a schedule that ``set_progress`` advances. In evaluation only ``soft_cap`` stays in force.
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        ignore_index: Label of rows that do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        margin: Distance from the top logit that costs nothing, as in ``mbls``; 0 is MaxSup.
+        z_loss: Factor of ``(log sum_k exp z_k)^2`` in training.
+        soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``, in evaluation too; 0 leaves them as they are.
 
     Example:
         >>> head = torch.nn.Linear(2, 3)
@@ -132,7 +133,7 @@ class LinearMaxSupLoss(HeadLoss):
 
     def __init__(
         self,
-        alpha: Any = 0.1,
+        alpha: Strength = 0.1,
         ignore_index: int = -100,
         reduction: str = "mean",
         *,
@@ -141,8 +142,7 @@ class LinearMaxSupLoss(HeadLoss):
         soft_cap: float = 0.0,
     ) -> None:
         super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss)
-        check_margin(margin)
-        check_number("soft_cap", soft_cap, at_low=UNCAPPED)
+        checked_objective(margin, z_loss, soft_cap)
         self.margin, self.soft_cap = margin, soft_cap
 
     def forward(  # type: ignore[override]
@@ -155,10 +155,27 @@ class LinearMaxSupLoss(HeadLoss):
         num_items: float | Tensor | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> Tensor:
-        """The loss of a head with these weights; see :func:`linear_maxsup_cross_entropy`."""
+        """The loss of a head.
+
+        Args:
+            hidden: Inputs of the head, ``(N, D)``.
+            weight: ``(K, D)``, as ``nn.Linear`` holds it.
+            target: Class indices ``(N,)``.
+            bias: ``(K,)`` or None.
+            num_items: Denominator of the mean in place of the number of targets.
+            group: Processes that hold consecutive parts of the classes, as in :func:`linear_maxsup_cross_entropy`.
+        """
         z_loss = self.z_loss if self.training else 0.0
         own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap}
         return self._of_head(hidden, weight, target, bias=bias, num_items=num_items, group=group, **own)
+
+
+def checked_objective(margin: float, z_loss: float, soft_cap: float) -> Objective:
+    """What is computed for each row; raises unless each number is at least 0."""
+    check_margin(margin)
+    check_number("z_loss", z_loss)
+    check_number("soft_cap", soft_cap, at_low="for logits as they are")
+    return Objective(float(margin), float(z_loss), float(soft_cap))
 
 
 def check_head(

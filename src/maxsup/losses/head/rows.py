@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,6 @@ from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.computing.closed_form import Factor, Job, block_loss
 from maxsup.losses.device import eager
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
-from maxsup.losses.head.soft_cap import cap_in_place, soft_capped
 from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
 from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
 
@@ -19,7 +19,10 @@ NO_LABEL = -100
 
 
 class Objective(NamedTuple):
-    """``CE + alpha R + z_loss lse^2`` of each row; a ``soft_cap`` of 0 leaves the logits as they are."""
+    """``CE + alpha R + z_loss lse^2`` of each row.
+
+    With a ``soft_cap`` ``s`` above 0 the logits are ``s tanh(z / s)``, which keeps them within ``(-s, s)``.
+    """
 
     margin: float
     z_loss: float
@@ -84,3 +87,26 @@ def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective:
         elif out is None:
             block.copy_(grad)
     return torch.cat(values)
+
+
+def soft_capped(logits: Tensor, cap: float) -> Tensor:
+    """``cap * tanh(logits / cap)``; a masked class (``-inf``) stays masked.
+
+    Example:
+        >>> soft_capped(torch.tensor([0.0, 1.0, 100.0]), 2.0)
+        tensor([0.0000, 0.9242, 2.0000])
+    """
+    return torch.where(logits == -math.inf, logits, cap * (logits / cap).tanh())
+
+
+def cap_in_place(logits: Tensor, valid: Tensor | None, cap: float) -> Tensor | None:
+    """Cap rows of logits in their own memory and return the slope ``1 - tanh(z / cap)^2``; None where ``cap`` is 0.
+
+    The slope is 0 in rows that are not valid, which may hold nan.
+    """
+    if cap == 0:
+        return None
+    logits.copy_(soft_capped(logits, cap))
+    slope = 1 - (logits / cap).square()
+    slope = slope.masked_fill_(logits == -math.inf, 0.0)
+    return slope if valid is None else slope.masked_fill_(~valid, 0.0)

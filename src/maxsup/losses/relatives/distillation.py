@@ -12,8 +12,6 @@ scale the whole sample. A class that is masked in the student does not count, wh
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -70,12 +68,10 @@ class DistillationLoss(AlphaLoss):
 
     function = staticmethod(distillation_cross_entropy)
     strength_limit = 1.0
+    own_options = ("temperature",)
     needs = ("teacher_logits",)
 
     def __init__(self, alpha: Strength = 0.9, temperature: float = 4.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(alpha, **options)
         check_number("temperature", temperature, above=True)
         self.temperature = temperature
-
-    def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return distillation_cross_entropy(input, target, alpha=self._value, temperature=self.temperature, **options)

@@ -22,6 +22,7 @@ from typing_extensions import Unpack
 from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
 from maxsup.losses.reduction import ReductionOptions, target_columns
 from maxsup.losses.relatives.focal import modulated_cross_entropy
+from maxsup.losses.relatives.zipf_label_smoothing import first_places
 
 
 def next_lower(log_probs: Tensor) -> Tensor:
@@ -31,12 +32,12 @@ def next_lower(log_probs: Tensor) -> Tensor:
         >>> next_lower(torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log())
         tensor([[0.2000, 0.1000, 0.1000, 0.0000]])
     """
-    # A stable sort keeps equal ones in their order.
-    ordered, order = log_probs.detach().sort(dim=-1, descending=True, stable=True)
-    place = torch.searchsorted(-ordered, -log_probs.detach().contiguous(), right=True)
-    is_there = place < log_probs.shape[-1]
-    index = order.gather(-1, place.clamp(max=log_probs.shape[-1] - 1))
-    return log_probs.exp().gather(-1, index).masked_fill(~is_there, 0.0)
+    # From the last class to the first, so that of equal classes the first stands next to the higher ones.
+    ascending, order = log_probs.detach().flip(-1).sort(dim=-1, stable=True)
+    order = log_probs.shape[-1] - 1 - order
+    place = torch.zeros_like(order).scatter(-1, order, first_places(ascending)) - 1
+    index = order.gather(-1, place.clamp(min=0))
+    return log_probs.exp().gather(-1, index).masked_fill(place < 0, 0.0)
 
 
 def dual_focal_costs(log_probs: Tensor, target: Tensor, gamma: float | Tensor) -> Tensor:

@@ -46,9 +46,20 @@ def competition_ranks(scores: Tensor) -> Tensor:
         >>> competition_ranks(torch.tensor([[3.0, 0.0, 7.0, 0.0]]))
         tensor([[2, 3, 1, 3]])
     """
-    scores = scores.contiguous()
-    ascending = scores.sort(dim=-1).values.contiguous()
-    return 1 + scores.shape[-1] - torch.searchsorted(ascending, scores, right=True)
+    descending, order = scores.sort(dim=-1, descending=True)
+    return 1 + torch.zeros_like(order).scatter(-1, order, first_places(descending))
+
+
+def first_places(ordered: Tensor) -> Tensor:
+    """For every entry of rows that are sorted, the place of the first one that equals it.
+
+    Example:
+        >>> first_places(torch.tensor([[7.0, 3.0, 0.0, 0.0]]))
+        tensor([[0, 1, 2, 2]])
+    """
+    places = torch.arange(ordered.shape[-1], device=ordered.device)
+    is_new = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
+    return torch.where(is_new, places, 0).cummax(dim=-1).values
 
 
 def zipf_divergence(rows: Tensor, labels: Tensor, scores: Tensor, power: float) -> Tensor:
