@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
 from maxsup.losses.computing.plain import plain_cross_entropy
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, ReductionOptions, whole
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, whole
 
 Strength = float | Schedule
 
@@ -26,16 +26,6 @@ _PROGRESS_UNITS = 2**53
 _NEVER_ADVANCED = -1
 # Before torch 2.5 a new strength tensor makes the compiler compile again.
 _REFILLS_STRENGTH = torch.__version__ < "2.5"
-
-
-class LossOptions(TypedDict, total=False):
-    """Options of every loss module; see :class:`maxsup.losses.reduction.ReductionOptions`."""
-
-    weight: Tensor | None
-    ignore_index: int
-    reduction: str
-    empty: str
-    z_loss: float
 
 
 class RegularizedLoss(nn.Module):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.maxsup import maxsup_cross_entropy
-from maxsup.losses.reduction import ReductionOptions
+from maxsup.losses.reduction import LossOptions, ReductionOptions
 
 
 def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> Tensor:

@@ -20,12 +20,13 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, target_logit
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
     HALF,
+    LossOptions,
     ReductionOptions,
     check_strength,
     class_rows,

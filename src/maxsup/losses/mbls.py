@@ -21,11 +21,11 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
 from maxsup.losses import maxsup
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, finite_mean
+from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean
 
 
 def margin_gap(rows: Tensor, margin: float) -> Tensor:

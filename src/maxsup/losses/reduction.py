@@ -30,22 +30,29 @@ Terms = Callable[[Tensor, Tensor], "tuple[Tensor, Tensor | None]"]
 """(rows of logits, targets) -> (class costs ``(N, K)``, penalty ``(N,)`` or None)."""
 
 
-class ReductionOptions(TypedDict, total=False):
-    """Keyword options of every loss function. The first three mean what they mean in ``F.cross_entropy``.
+class LossOptions(TypedDict, total=False):
+    """Keyword options of every loss. The first three mean what they mean in ``F.cross_entropy``.
 
-    ``weight`` is a factor per class, which scales the whole sample. ``num_items`` replaces the denominator of
-    ``reduction="mean"``: give every micro-batch or rank of an optimiser step the number of targets in the whole step,
-    and their gradients add up to those of the whole batch. With ``empty="zero"`` the mean is 0 and keeps the graph when
-    no target is left or ``num_items`` is 0; with ``"nan"`` it is ``nan``, as in torch. ``z_loss=c`` adds
+    ``weight`` is a factor per class, which scales the whole sample. With ``empty="zero"`` the mean is 0 and keeps the
+    graph when no target is left or ``num_items`` is 0; with ``"nan"`` it is ``nan``, as in torch. ``z_loss=c`` adds
     ``c (log sum_k exp z_k)^2`` to every sample that is not ignored, inside its weight.
     """
 
     weight: Tensor | None
     ignore_index: int
     reduction: str
-    num_items: float | Tensor | None
     empty: str
     z_loss: float
+
+
+class ReductionOptions(LossOptions, total=False):
+    """The same for a loss as a function, which also takes the denominator of ``reduction="mean"``.
+
+    Give every micro-batch or rank of an optimiser step the number of targets in the whole step as ``num_items``, and
+    their gradients add up to those of the whole batch.
+    """
+
+    num_items: float | Tensor | None
 
 
 class Reduction(NamedTuple):

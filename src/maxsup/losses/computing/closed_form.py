@@ -202,9 +202,9 @@ def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tenso
         return probs * factor + shift
     if not isinstance(factor, Tensor) and not isinstance(shift, Tensor):
         return torch.add(probs.new_tensor(shift), probs, alpha=factor, out=out)
-    as_tensor = probs.new_tensor
-    shift = shift if isinstance(shift, Tensor) else as_tensor(shift)
-    return torch.addcmul(shift, probs, factor if isinstance(factor, Tensor) else as_tensor(factor), out=out)
+    shift = shift if isinstance(shift, Tensor) else probs.new_tensor(shift)
+    factor = factor if isinstance(factor, Tensor) else probs.new_tensor(factor)
+    return torch.addcmul(shift, probs, factor, out=out)
 
 
 def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:

@@ -1,11 +1,7 @@
 """Which form computes a loss: the device of the logits decides, unless the user chooses.
 
-| form | what it is | default on |
-|---|---|---|
-| ``"fused"`` | blocks that fit the cache, loss and gradient together | CPU |
-| ``"triton"`` | two kernels over the rows: one read, then one read and one write | GPUs that Triton supports |
-| ``"eager"`` | few operators over all logits at once | all other devices, and ``meta`` |
-| ``"reference"`` | the formula, differentiated by autograd | nothing; the tests compare with it |
+``"fused"`` serves a CPU, ``"triton"`` GPUs that Triton supports, ``"eager"`` all other devices and ``meta``; the tests
+compare them with ``"reference"``. :func:`implementation` says what they are.
 """
 
 from __future__ import annotations

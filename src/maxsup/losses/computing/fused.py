@@ -106,11 +106,11 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
     return _BlockLoss.apply(input, call, penalty, formula)
 
 
-def reduced(values: Tensor, denominator: Factor | None, input: Tensor, reduction: str) -> Tensor:
+def reduced(values: Tensor, denominator: Factor, input: Tensor, reduction: str) -> Tensor:
     """The loss of all samples."""
     if reduction == "none":
         return one_a_sample(values, input)
-    return values.sum() / denominator if reduction == "mean" and denominator is not None else values.sum()
+    return values.sum() / denominator if reduction == "mean" else values.sum()
 
 
 def one_a_sample(values: Tensor, input: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """All samples at once on a device, through kernels, for which the host never waits, or through few operators.
 
 Backward computes the gradient, because it knows the upstream gradient. A gradient from forward would have to be read
-and written again to be scaled, and in fp16 it would have to be stored in float32 until a loss scaler is applied.
+and written again to be scaled, in fp16 it would have to be stored in float32 until a loss scaler is applied, and for
+``reduction="none"`` it could not be exact.
 """
 
 from __future__ import annotations

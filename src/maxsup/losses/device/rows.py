@@ -1,9 +1,7 @@
 """The Triton kernels as operators of torch: values and gradient of the samples of a batch.
 
 Forward reads the logits once and keeps five numbers per sample; backward reads them once more, takes the upstream
-gradient and the denominator from memory, and writes the gradient. Computing the gradient in forward would cost one more
-read and write to scale it, would lose digits in fp16 before a loss scaler is applied, and could not be exact for
-``reduction="none"``.
+gradient and the denominator from memory, and writes the gradient; ``loss.py`` says why not in forward.
 
 As operators with fake kernels and their own autograd formula they are opaque to a compiler and break no graph. Triton
 itself is imported when the first one runs.

@@ -215,34 +215,18 @@ def _by_blocks(
     "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
 )
 def _opaque_by_blocks(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    valid: Tensor,
-    mass: Tensor,
-    alpha: Tensor,
-    objective: Sequence[float],
-    products: torch.dtype,
-    wanted: Sequence[bool],
-) -> list[Tensor]:
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Tensor,
+    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool],
+) -> list[Tensor]:  # fmt: skip
     head, rows = Head(hidden, weight, bias), Rows(labels, valid, mass)
     return _by_blocks(head, rows, alpha, Objective(*objective), products, wanted, None)
 
 
 @_opaque_by_blocks.register_fake
 def _(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    valid: Tensor,
-    mass: Tensor,
-    alpha: Tensor,
-    objective: Sequence[float],
-    products: torch.dtype,
-    wanted: Sequence[bool],
-) -> list[Tensor]:
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Tensor,
+    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool],
+) -> list[Tensor]:  # fmt: skip
     head, dtype = Head(hidden, weight, bias), working_dtype(hidden)
     asked = [parameter for parameter, is_wanted in zip(head, wanted, strict=True) if is_wanted]
     gradients = [torch.empty_like(parameter, dtype=dtype) for parameter in asked if parameter is not None]

@@ -155,15 +155,9 @@ class LinearMaxSupLoss(HeadLoss):
         num_items: float | Tensor | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> Tensor:
-        """The loss of a head.
+        """The loss of hidden states ``(N, D)`` on a head of ``weight (K, D)`` and ``bias (K,)``.
 
-        Args:
-            hidden: Inputs of the head, ``(N, D)``.
-            weight: ``(K, D)``, as ``nn.Linear`` holds it.
-            target: Class indices ``(N,)``.
-            bias: ``(K,)`` or None.
-            num_items: Denominator of the mean in place of the number of targets.
-            group: Processes that hold consecutive parts of the classes, as in :func:`linear_maxsup_cross_entropy`.
+        ``target`` holds class indices ``(N,)``; ``num_items`` and ``group`` as in :func:`linear_maxsup_cross_entropy`.
         """
         z_loss = self.z_loss if self.training else 0.0
         own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap}

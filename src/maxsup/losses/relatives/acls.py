@@ -19,10 +19,10 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.mbls import check_margin
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions
+from maxsup.losses.reduction import LossOptions, ReductionOptions
 
 
 def acls_penalty(rows: Tensor, margin: float, top: float, others: float) -> Tensor:

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss
+from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, class_rows, expected_log, per_sample, target_values
+from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, per_sample, target_values
 
 
 def adaptive_alpha(input: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, expected_log
+from maxsup.losses.reduction import LossOptions, ReductionOptions, expected_log
 
 
 def _negative_entropy(block: Block) -> Tensor:

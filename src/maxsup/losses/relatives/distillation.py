@@ -18,9 +18,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, class_rows, expected_log, target_values
+from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, target_values
 from maxsup.losses.relatives.adaptive_label_smoothing import check_teacher
 
 

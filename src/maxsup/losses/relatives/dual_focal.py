@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
-from maxsup.losses.reduction import ReductionOptions, target_columns
+from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
+from maxsup.losses.reduction import LossOptions, ReductionOptions, target_columns
 from maxsup.losses.relatives.focal import modulated_cross_entropy
 from maxsup.losses.relatives.zipf_label_smoothing import first_places
 

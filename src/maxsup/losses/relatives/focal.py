@@ -23,12 +23,13 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.base import LOSSES, AlphaLoss, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Factor
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.label_smoothing import target_gap
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.reduction import (
+    LossOptions,
     ReductionOptions,
     check_strength,
     reduced_loss,

@@ -19,8 +19,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
-from maxsup.losses.reduction import ReductionOptions, check_strength, reduced_loss
+from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
+from maxsup.losses.reduction import LossOptions, ReductionOptions, check_strength, reduced_loss
 
 NORM_OFFSET = 1e-7
 

@@ -16,10 +16,10 @@ import math
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions
+from maxsup.losses.reduction import LossOptions, ReductionOptions
 
 
 def _add_logits(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:

@@ -21,10 +21,8 @@ from maxsup.losses.base import LOSSES, AlphaLoss
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import ReductionOptions, require_labels, target_values
 
-Gap = Callable[[Tensor, Tensor], Tensor]
 
-
-def _mean_gap(rows: Tensor, labels: Tensor, compare: Gap) -> Tensor:
+def _mean_gap(rows: Tensor, labels: Tensor, compare: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Mean of ``z_gt - z_k`` over the logits ``z_k`` that compare to ``z_gt``; 0 where there are none."""
     z_gt = target_values(rows, labels).unsqueeze(-1)
     chosen = compare(rows, z_gt) & (rows != -math.inf)
@@ -42,7 +40,10 @@ def regularization_only_cross_entropy(
         >>> regularization_only_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.6911)
     """
-    return _with_gap("reg_only", lambda rows, y: _mean_gap(rows, y, torch.lt), input, target, alpha, options)
+    require_labels("reg_only", target)
+    return penalized_cross_entropy(
+        input, target, alpha, lambda rows, _, y: _mean_gap(rows, y, torch.lt), limit=1.0, **options
+    )
 
 
 def error_amplification_mean_cross_entropy(
@@ -56,7 +57,10 @@ def error_amplification_mean_cross_entropy(
         >>> error_amplification_mean_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4744)
     """
-    return _with_gap("err_amp_mean", lambda rows, y: _mean_gap(rows, y, torch.gt), input, target, alpha, options)
+    require_labels("err_amp_mean", target)
+    return penalized_cross_entropy(
+        input, target, alpha, lambda rows, _, y: _mean_gap(rows, y, torch.gt), limit=1.0, **options
+    )
 
 
 def error_amplification_max_cross_entropy(
@@ -70,18 +74,10 @@ def error_amplification_max_cross_entropy(
         >>> error_amplification_max_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4744)
     """
-
-    def gap(rows: Tensor, labels: Tensor) -> Tensor:
-        return target_values(rows, labels) - rows.max(dim=-1).values
-
-    return _with_gap("err_amp_max", gap, input, target, alpha, options)
-
-
-def _with_gap(
-    name: str, gap: Gap, input: Tensor, target: Tensor, alpha: float | Tensor, options: ReductionOptions
-) -> Tensor:
-    require_labels(name, target)
-    return penalized_cross_entropy(input, target, alpha, lambda rows, _, y: gap(rows, y), limit=1.0, **options)
+    require_labels("err_amp_max", target)
+    return penalized_cross_entropy(
+        input, target, alpha, lambda rows, _, y: target_values(rows, y) - rows.max(dim=-1).values, limit=1.0, **options
+    )
 
 
 @LOSSES.register(

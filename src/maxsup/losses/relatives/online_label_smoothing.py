@@ -32,9 +32,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, class_rows, expected_log, num_classes, target_values
+from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, num_classes, target_values
 
 INITIAL_SMOOTHING = 0.1
 # What this process has counted in the epoch. Not buffers, because before every batch DistributedDataParallel overwrites

@@ -14,10 +14,10 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.base import LOSSES, LossOptions, RegularizedLoss, Strength, named_strength
+from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, target_values
+from maxsup.losses.reduction import LossOptions, ReductionOptions, target_values
 
 
 def _doubt(block: Block) -> Tensor:

@@ -21,9 +21,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.losses.base import LOSSES, AlphaLoss, LossOptions, Strength
+from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, class_rows, expected_log, num_classes, require_labels
+from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, num_classes, require_labels
 
 RANKINGS = ("logits", "dense")
 
