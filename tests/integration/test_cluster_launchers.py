@@ -79,7 +79,7 @@ def test_slurm_jobs_are_stopped_by_ctrl_c_and_go_on_after_a_time_limit(
             stopped.extend(in_training(states))
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(Interruption, match="stopped by SIGINT; of 2 runs 0 are done"):
+    with pytest.raises(Interruption, match="stopped by SIGINT; 0 of 2 runs done"):
         create_launcher("slurm", **options).launch(jobs, stop)
     wait_until(lambda: not any(is_alive(process) for process in stopped), 20.0)
     assert not any((job.folder / FAILURE).exists() for job in jobs)

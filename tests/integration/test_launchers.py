@@ -156,7 +156,7 @@ def test_an_interrupted_comparison_tells_what_is_saved(images: Path, tmp_path: P
         first.kill()
     assert first.returncode == 143
     num_saved = sum((folder / "checkpoints/last").exists() for folder in output.glob("runs/*"))
-    assert f"of 2 runs 0 are done, {num_saved} have a checkpoint to go on from, {2 - num_saved} have none" in said
+    assert f"0 of 2 runs done, {num_saved} with a checkpoint to go on from, {2 - num_saved} without" in said
     assert not all_of(workers)
 
 

@@ -23,6 +23,16 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> counted(1, "run"), counted(6, "run")
+        ('1 run', '6 runs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which a warning of the caller points to the first line outside this package and torch.
 

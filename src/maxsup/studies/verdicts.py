@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from maxsup.core.errors import counted
 from maxsup.reports.summary import SummaryLoss, SummaryMetric, listed
 from maxsup.studies.statistics.paired import PairedComparison
 from maxsup.studies.statistics.power import MIN_SEEDS, detectable_difference, seeds_needed, smallest_p_value
@@ -85,11 +86,11 @@ def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str
 def _sentence(loss: str, found: PairedComparison, baseline: str, metric: SummaryMetric) -> str:
     missing = ""
     if found.num_missing:
-        noun = "seed is" if found.num_missing == 1 else "seeds are"
-        missing = f" {found.num_missing} {noun} missing; runs that fail are seldom a random choice."
+        verb = "is" if found.num_missing == 1 else "are"
+        missing = f" {counted(found.num_missing, 'seed')} {verb} missing; runs that fail are seldom a random choice."
     if found.num_pairs == 0:
         return f"{loss}: no seed has both this loss and {baseline}, so there is nothing to compare.{missing}"
-    seeds = f"{found.num_pairs} seed{'' if found.num_pairs == 1 else 's'}"
+    seeds = counted(found.num_pairs, "seed")
     size = _size(found.mean_difference, metric)
     opening = f"{loss}: {metric.title} is {size} than with {baseline} on average over {seeds}"
     if found.mean_difference == 0:

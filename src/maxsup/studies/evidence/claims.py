@@ -84,16 +84,10 @@ def read_claims(folder: Path) -> dict[str, Claim]:
     return {name: validated(Claim, values, source=f"claim {name}") for name, values in found.items()}
 
 
-def verdicts(folder: Path) -> dict[str, Verdict]:
-    """The verdict on each claim of a folder of evidence."""
-    tables = read_tables(folder / RESULTS)
-    return {name: verdict(claim, tables) for name, claim in read_claims(folder).items()}
-
-
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
     """Claims and verdicts as plain values, for pages and JSON; ``tuned`` is the same with tuned strengths, or None."""
-    found, settings, entries = verdicts(folder), read_yaml(folder / SETTINGS), []
     tables, trials = read_tables(folder / RESULTS), read_tables(folder / RESULTS / TRIALS)
+    settings, entries = read_yaml(folder / SETTINGS), []
     for name, claim in read_claims(folder).items():
         if claim.setting not in settings:
             raise ValueError(
@@ -101,10 +95,10 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
                 f"{hint(claim.setting, settings)}"
             )
         setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
-        entry = {"name": name, **claim.model_dump(), **setting.model_dump(), **found[name]._asdict()}
-        tuned = tuned_claim(claim, trials)
+        found, tuned = verdict(claim, tables), tuned_claim(claim, trials)
+        entry = {"name": name, **claim.model_dump(), **setting.model_dump(), **found._asdict()}
         entry["tuned"] = None if tuned is None else tuned.model_dump() | verdict(tuned, tables)._asdict()
-        entries.append(entry | {"has_enough_seeds": found[name].num_pairs >= MIN_SEEDS})
+        entries.append(entry | {"has_enough_seeds": found.num_pairs >= MIN_SEEDS})
     return entries
 
 

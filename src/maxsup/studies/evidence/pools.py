@@ -4,7 +4,7 @@
 
     POOL.csv          a line per run: its loss, its seed, one column per number
     trials/POOL.csv   a line per trial of tuning: its loss, its seed, accuracy and NLL on validation images
-    origin.json       commit, versions, machine and hours of each pool
+    origin.json       commits, versions, machines and hours of the runs of each pool
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from maxsup.core.config import LossConfig
 from maxsup.core.errors import DataError
-from maxsup.core.files.reading import as_written, read_json, read_json_lines
+from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.studies.execution.study_folder import request_path
@@ -77,16 +77,15 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
             f"runs must hold finished runs of pools; got {str(runs)!r}, which holds none. Run a study first."
         )
     known = read_json(output / ORIGIN) if (output / ORIGIN).is_file() else {}
-    found = {pool: _origin(of_pool) for pool, of_pool in sorted(origins.items())}
-    for rows in tables.values():
+    found = {}
+    for pool, rows in sorted(tables.items()):
         _add_relative_time(rows)  # before older rows are added, whose times may come from another machine
+        kept = _kept(rows, output / f"{pool}.csv") if keep else []
+        rows += kept
+        found[pool] = _origin(origins[pool], rows, known.get(pool, {}) if kept else {})
     if keep:
-        before, tried = read_tables(output), read_tables(output / TRIALS)
-        for pool, rows in tables.items():
-            if _add_kept(rows, before.get(pool, [])):
-                found[pool] = _joint_origin(found[pool], known.get(pool, {}), len(rows))
         for pool, rows in trials.items():
-            _add_kept(rows, tried.get(pool, []))
+            rows += _kept(rows, output / TRIALS / f"{pool}.csv")
     target = RunDir(output)
     for folder, made in ((output, tables), (output / TRIALS, trials)):
         for pool, rows in made.items():
@@ -95,25 +94,24 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     return {pool: len(rows) for pool, rows in tables.items()}
 
 
-def _add_kept(rows: list[Row], before: Sequence[Row]) -> bool:
-    """Add the earlier rows of losses and seeds that are missing; says whether there were any."""
+def _kept(rows: Sequence[Row], path: Path) -> list[Row]:
+    """The rows of an earlier table, if there is one, for losses and seeds that are missing in this one."""
     made = {(row["loss"], row["seed"]) for row in rows}
-    kept = [row for row in before if (row["loss"], row["seed"]) not in made]
-    rows += kept
-    return bool(kept)
+    return [row for row in _table(path) if (row["loss"], row["seed"]) not in made] if path.is_file() else []
 
 
 def read_tables(results: Path) -> Tables:
     """The rows of every ``POOL.csv`` of a folder; missing numbers are nan."""
-    tables = {}
-    for path in sorted(results.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            tables[path.stem] = [
-                {"loss": row.pop("loss"), "seed": int(row.pop("seed"))}
-                | {key: float(value or math.nan) for key, value in row.items()}
-                for row in csv.DictReader(file)
-            ]
-    return tables
+    return {path.stem: _table(path) for path in sorted(results.glob("*.csv"))}
+
+
+def _table(path: Path) -> list[Row]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            {"loss": row.pop("loss"), "seed": int(row.pop("seed"))}
+            | {key: float(value or math.nan) for key, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
 
 
 def trial_scores(trials: Tables, pools: Iterable[str], name: str) -> dict[str, list[Score]]:
@@ -149,8 +147,7 @@ def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:
         path, name = request_path(run.path, request), _analysis_name(request)
         found = read_record(AnalysisResult, path).numbers if path.is_file() else {}
         numbers |= {f"{name}.{key}": entry.value for key, entry in found.items()}
-    epochs = read_json_lines(run.timing) if run.timing.is_file() else []
-    if epochs:
+    if epochs := read_json_lines(run.timing):
         # Other programs on the machine stretch wall time far more than processor time.
         fastest = min(epoch.get("cpu_seconds", epoch["seconds"]) for epoch in epochs)
         numbers |= {"timing.seconds": sum(epoch["seconds"] for epoch in epochs), "timing.fastest_seconds": fastest}
@@ -190,22 +187,14 @@ def _csv_text(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _origin(runs: Sequence[RunDir]) -> dict[str, Any]:
-    """Where the runs of a pool come from (all values that occur), and the hours of training."""
-    found: dict[str, set[str]] = {}
-    seconds = 0.0
+def _origin(runs: Sequence[RunDir], rows: Sequence[Row], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the runs of a pool come from, also those collected before (all values that occur); hours of all its rows."""
+    found = {key: set(before.get(key, [])) for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores")}
     for run in runs:
         record = read_json(run.env)
         record = {**record, "torch": record.get("packages", {}).get("torch")}
-        for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores"):
-            found.setdefault(key, set()).add(str(record.get(key)))
-        with as_written(run.timing):
-            seconds += sum(float(line["seconds"]) for line in read_json_lines(run.timing))
-    counted = {"num_runs": len(runs), "hours": round(seconds / 3600, 2)}
-    return {key: sorted(values) for key, values in found.items()} | counted
-
-
-def _joint_origin(new: Mapping[str, Any], old: Mapping[str, Any], num_runs: int) -> dict[str, Any]:
-    """The origin of a pool whose runs come from several collections; hours count every run ever made for it."""
-    joint = {key: sorted({*value, *old.get(key, [])}) for key, value in new.items() if isinstance(value, list)}
-    return joint | {"num_runs": num_runs, "hours": round(new["hours"] + old.get("hours", 0.0), 2)}
+        for key, values in found.items():
+            values.add(str(record.get(key)))
+    seconds = sum(row["timing.seconds"] for row in rows if math.isfinite(row.get("timing.seconds", math.nan)))
+    counts = {"num_runs": len(rows), "hours": round(seconds / 3600, 2)}
+    return {key: sorted(values) for key, values in found.items()} | counts

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from maxsup.core.errors import Interruption
+from maxsup.core.errors import Interruption, counted
 from maxsup.core.files.checkpoints import whole_lines
 from maxsup.core.files.reading import as_written, read_json
 from maxsup.core.files.rundir import RunDir
@@ -249,9 +249,9 @@ def _unfinished(state: JobState) -> JobState:
 def _interruption(number: int, states: Sequence[JobState]) -> Interruption:
     left = [state.job.folder for state in states if state.status != "done"]
     num_saved = sum(RunDir(folder).has_checkpoint for folder in left)
-    num_done = len(states) - len(left)
     return Interruption(
-        f"stopped by {signal.Signals(number).name}; of {len(states)} runs {num_done} are done, {num_saved} have a "
-        f"checkpoint to go on from, {len(left) - num_saved} have none yet. Give the same command again to go on.",
+        f"stopped by {signal.Signals(number).name}; {len(states) - len(left)} of {counted(len(states), 'run')} done, "
+        f"{num_saved} with a checkpoint to go on from, {len(left) - num_saved} without one yet. Give the same command "
+        "again to go on.",
         signal_number=number,
     )

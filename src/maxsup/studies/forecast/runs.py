@@ -10,7 +10,7 @@ from typing import Any
 
 from maxsup.analysis import ANALYSES, RunOutputs
 from maxsup.core.config import Recipe, differing_keys
-from maxsup.core.errors import DataError
+from maxsup.core.errors import DataError, counted
 from maxsup.core.recipes import load_recipe
 from maxsup.data import DataBundle, Split
 from maxsup.studies.execution.launch import Launcher
@@ -97,7 +97,7 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
         Exception: What the first step raised, if no missing run can be made.
     """
     open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
-    text = f"{_counted(len(folder.runs), 'run')} ({_counted(num_seeds, 'seed')})"
+    text = f"{counted(len(folder.runs), 'run')} ({counted(num_seeds, 'seed')})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
@@ -129,7 +129,7 @@ def power_text(folder: StudyFolder) -> str:
     if num_seeds < MIN_SEEDS:
         fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
         return (
-            f"{_counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
+            f"{counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
             f"0.05.{fix}"
         )
     size = detectable_difference(1.0, num_seeds)
@@ -151,10 +151,6 @@ def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launc
     if seen.seconds:
         text += f"; about {duration(seen.seconds / num_workers)} of training with {num_workers} at a time"
     return f"{text}, analyses and runs with tuned strengths not counted"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.files.reading import read_json
 from maxsup.reports.export.evidence import BEGIN, END, verdicts_in, write_evidence
 from maxsup.studies.evidence.claims import (
     CLAIMS,
@@ -22,7 +23,6 @@ from maxsup.studies.evidence.claims import (
     sweep_entries,
     tuned_claim,
     verdict,
-    verdicts,
     width_sweep,
 )
 from maxsup.studies.evidence.pools import TRIALS, collect, loss_label, read_tables, strength_entries
@@ -229,8 +229,23 @@ def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
     assert [row["test.accuracy"] for row in rows] == [0.25, 0.75]
     assert rows[0]["timing.fastest_seconds"] == 900.0
     origin = json.loads((tmp_path / "results" / "origin.json").read_text())["c10"]
-    assert (origin["num_runs"], origin["hours"]) == (2, 1.5)
+    assert (origin["num_runs"], origin["hours"]) == (2, 1.0)
     assert collect(tmp_path / "runs", tmp_path / "results") == {"c10": 1}
+
+
+def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
+    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    for name in sorted(folder.runs)[:2]:
+        finish_run(tmp_path / "runs" / name, 0.5)
+        (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 1800.0}\n')
+        collect(tmp_path / "runs", tmp_path / "results", keep=True)
+    (tmp_path / "runs" / name / "summary.json").unlink()  # its line stays, and so do its hours
+    before = {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()}
+    for _ in range(2):
+        collect(tmp_path / "runs", tmp_path / "results", keep=True)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
+    origin = read_json(tmp_path / "results" / "origin.json")["c10"]
+    assert (origin["num_runs"], origin["hours"]) == (2, 1.0)
 
 
 def test_times_of_runs_that_were_collected_apart_are_not_compared(tmp_path: Path) -> None:
@@ -286,7 +301,7 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert page.endswith("By hand.\n")
     assert "old" not in page
     found = verdicts_in(page)
-    assert found == {name: entry.word for name, entry in verdicts(tmp_path).items()}
+    assert found == {entry["name"]: entry["word"] for entry in claim_entries(tmp_path)}
     assert (found["accuracy"], found["masks"]) == ("confirmed", "undecided")
     assert "+2.00 points [+2.00, +2.00]" in page
     assert (tmp_path / "claims" / "accuracy.md").read_text().count("| 32 | 30 | +2 |") == 1
@@ -316,7 +331,7 @@ def test_a_page_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None
 
 def test_the_published_table_says_what_its_results_say() -> None:
     shown = verdicts_in((EVIDENCE / "README.md").read_text())
-    expected = {name: entry.word for name, entry in verdicts(EVIDENCE).items()}
+    expected = {entry["name"]: entry["word"] for entry in claim_entries(EVIDENCE)}
     assert shown == (expected if any((EVIDENCE / RESULTS).glob("*.csv")) else {})
 
 

@@ -204,7 +204,7 @@ def test_a_signal_stops_the_workers_and_says_what_is_saved(tmp_path: Path, numbe
         return succeed(job, attempt)
 
     launcher = ScriptedLauncher(work)
-    sentence = "of 3 runs 1 are done, 0 have a checkpoint to go on from, 2 have none yet"
+    sentence = "1 of 3 runs done, 0 with a checkpoint to go on from, 2 without one yet"
     with pytest.raises(Interruption, match=sentence) as caught:
         launcher.launch(jobs)
     assert caught.value.exit_code == code

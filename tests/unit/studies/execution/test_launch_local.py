@@ -118,7 +118,7 @@ def test_a_signal_leaves_no_worker_behind(
     # The pretending worker does not watch its input, so its time to save runs out.
     look = once_running(jobs[0], lambda process: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr("maxsup.studies.execution.launch_local.SAVE_SECONDS", 0.1)
-    with pytest.raises(Interruption, match="of 3 runs 0 are done, 0 have a checkpoint to go on from, 3 have none"):
+    with pytest.raises(Interruption, match="0 of 3 runs done, 0 with a checkpoint to go on from, 3 without"):
         launcher.launch(jobs, look)
     assert not any(is_alive(process) for job in jobs for process in processes(job))
 
