@@ -14,7 +14,7 @@ from maxsup.data import DATASETS
 from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
 from maxsup.studies.entries import EMBEDDED
 from maxsup.studies.schema import SCALES, ScaleName
-from maxsup.studies.statistics.power import MIN_SEEDS
+from maxsup.studies.statistics import MIN_SEEDS
 from maxsup.training import train
 from maxsup.training.builders import build_loss
 from maxsup.training.evaluate import PredictionSums

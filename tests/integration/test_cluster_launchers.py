@@ -18,7 +18,7 @@ from maxsup.cli.studies import checked_launcher
 from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
-from maxsup.studies.execution.study_folder import execute, lay_out
+from maxsup.studies.execution.study_folder import execute
 from maxsup.studies.execution.worker import FAILURE, LOG, STARTED
 from tests.integration.launching import (
     LONGER,
@@ -31,6 +31,7 @@ from tests.integration.launching import (
     wait_until,
 )
 from tests.integration.slurm import install_slurm
+from tests.unit.studies.made import lay_out
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 

@@ -22,12 +22,13 @@ from maxsup.diagnosis.outputs import checked_outputs
 from maxsup.reports.folders import read_view
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, read_state
-from maxsup.studies.execution.study_folder import lay_out, read_folder
+from maxsup.studies.execution.study_folder import read_folder
 from maxsup.studies.execution.worker import attempt
 from maxsup.studies.results import summarize
 from maxsup.training import evaluate_run
 from maxsup.training.state.checkpoint import checkpoint_values, read_tensors
 from tests.integration.runs import StopAt, image_folder, tiny_recipe, train_quietly
+from tests.unit.studies.made import lay_out
 
 pytestmark = pytest.mark.slow
 

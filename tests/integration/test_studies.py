@@ -9,10 +9,11 @@ import pytest
 
 from maxsup.reports import write_report
 from maxsup.studies.execution.launch import FollowUp, Job, JobState, read_state
-from maxsup.studies.execution.study_folder import execute, lay_out
+from maxsup.studies.execution.study_folder import execute
 from maxsup.studies.execution.worker import attempt
 from maxsup.studies.results import summarize
 from maxsup.studies.study_files import load_study, study_names
+from tests.unit.studies.made import lay_out
 
 NAMES = study_names()
 

@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     )
     from maxsup.studies.outcome import StudyResult, read_result
     from maxsup.studies.schema import Study
-    from maxsup.studies.statistics.paired import PairedComparison, compare_losses, holm, paired_comparison
-    from maxsup.studies.statistics.power import detectable_difference, seeds_needed, smallest_p_value
+    from maxsup.studies.statistics import (
+        PairedComparison,
+        compare_losses,
+        detectable_difference,
+        holm,
+        paired_comparison,
+        seeds_needed,
+        smallest_p_value,
+    )
     from maxsup.studies.study_files import describe_studies, load_study, study_names, study_path
     from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
@@ -66,9 +73,16 @@ _HOMES = {
     "outcome": ("StudyResult", "read_result"),
     "entries": ("Cell", "DataChoice", "Metric"),
     "expansion": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
-    "statistics.power": ("detectable_difference", "seeds_needed", "smallest_p_value"),
     "schema": ("Study",),
-    "statistics.paired": ("PairedComparison", "compare_losses", "holm", "paired_comparison"),
+    "statistics": (
+        "PairedComparison",
+        "compare_losses",
+        "detectable_difference",
+        "holm",
+        "paired_comparison",
+        "seeds_needed",
+        "smallest_p_value",
+    ),
     "verdicts": ("BOLD_RULE", "conclusions", "verdict_sentences"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

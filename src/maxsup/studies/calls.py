@@ -257,7 +257,7 @@ def _tuned_folder(order: Order, launcher: Launcher, is_quiet: bool = False) -> S
         raise FailedRunsError(failed)
     strengths = chosen_strengths(trials)
     for loss, options in strengths.items():
-        _say(f"  {loss}: {strength_of(loss)}={options[strength_of(loss) or '']:g}", is_quiet)
+        _say(f"  {loss}: {strength_of(loss)}={options[strength_of(loss)]:g}", is_quiet)
     return order.folder(strengths)
 
 

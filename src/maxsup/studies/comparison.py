@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from maxsup.core.config import LossConfig, Recipe
-from maxsup.core.errors import hint
+from maxsup.core.errors import counted, hint
 from maxsup.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
 from maxsup.dense import SEGMENTERS
 from maxsup.dense.checks import prepare_for_masks
@@ -27,8 +27,8 @@ LOSS_OPTIONS: dict[str, dict[str, Any]] = {
     "maxsup": {"alpha": 0.1},
     "logit_penalty": {"beta": 0.002},
 }
-# What a comparison varies itself, and an example of the option for it.
-_OPTIONS = {"loss": "--losses ce,ls,maxsup:0.2", "seed": "--seeds 6"}
+# What a comparison varies itself, and an example of the argument for it.
+_ARGUMENTS = {"loss": "losses, for instance ce,ls,maxsup:0.2", "seed": "seeds, for instance 6"}
 
 _FACTORS = {"x": "place (x)", "hue": "hue"}
 
@@ -79,11 +79,8 @@ def comparison(
         raise ValueError(f"seeds must be different numbers; got {seeds!r}. Leave out duplicates.")
     words = tuple(overrides)
     for word in words:
-        if (key := word.partition("=")[0].partition(".")[0]) in _OPTIONS:
-            raise ValueError(
-                f"overrides of a comparison must leave {key} to {_OPTIONS[key].split()[0]}; got {word!r}. Write for "
-                f"instance {_OPTIONS[key]}."
-            )
+        if (key := word.partition("=")[0].partition(".")[0]) in _ARGUMENTS:
+            raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
     base = load_recipe(str(recipe), words)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
@@ -93,7 +90,8 @@ def comparison(
         rows[loss if isinstance(loss, str) else row.name] = row
     titles = {row.name: row.title for row in rows.values()}
     if len(rows) < 2:
-        raise ValueError(f"losses must be two or more; got {', '.join(titles) or 'none'}. Write --losses ce,ls,maxsup.")
+        got = ", ".join(titles) or "none"
+        raise ValueError(f"losses must be two or more; got {got}. Name for instance ce, ls and maxsup.")
     baseline = _baseline(baseline, rows)
     for row in rows.values():
         # Otherwise a loss that cannot be trained on this data would fail after the others have been trained.
@@ -101,7 +99,7 @@ def comparison(
     metrics, analyses = measured(base)
     others = [title for name, title in titles.items() if name != baseline]
     asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
-    note = f"{base.model.name} on {base.data.name}, {_duration(base)}."
+    note = f"{base.model.name} on {base.data.name}, {counted(base.epochs, 'epoch')}."
     return one_table(
         Scale(recipe=str(recipe), overrides=words, seeds=chosen_seeds, note=note),
         rows.values(),
@@ -150,7 +148,7 @@ def command_of(study: Study, scale: ScaleName) -> list[str]:
 
 def _word(loss: LossConfig) -> str | None:
     """A loss as the command line writes it; None if it has options that cannot be written there."""
-    strength = strength_of(loss.name) or ""
+    strength = strength_of(loss.name)
     value = loss.options.get(strength)
     others = {key: option for key, option in loss.options.items() if key != strength}
     usual = {key: option for key, option in LOSS_OPTIONS.get(loss.name, {}).items() if key != strength}
@@ -207,13 +205,13 @@ def _word_row(word: str, strengths: Strengths) -> Entry:
             number = float(value)
         except ValueError:
             number = -1.0
-        if strength is None or number < 0:
+        if not strength or number < 0:
             raise ValueError(
                 f"loss must be written name or name:strength; got {word!r}. Write for instance maxsup:0.2."
             )
         options[strength] = number
-    has_own_strength = strength is not None and (colon or strength in strengths.get(name, {}))
-    title = f"{name} {options[strength or '']:g}" if has_own_strength else name
+    has_own_strength = colon or strength in strengths.get(name, {})
+    title = f"{name} {options[strength]:g}" if has_own_strength else name
     return Entry(name=re.sub(r"\W", "_", word), title=title, loss=LossConfig(name=name, **options))
 
 
@@ -222,7 +220,7 @@ def _object_row(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
     LOSSES[loss.name]  # as above
     usual = LOSS_OPTIONS.get(loss.name, {})
     loss = LossConfig(name=loss.name, **{**usual, **loss.options})
-    strength, criterion = strength_of(loss.name) or "", build_loss(loss)
+    strength, criterion = strength_of(loss.name), build_loss(loss)
     shown = {key: value for key, value in loss.options.items() if value != usual.get(key)}
     if criterion.schedule is not None:
         shown[strength] = criterion.schedule
@@ -248,10 +246,6 @@ def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     return metrics, [AnalysisPlan(name=name, what=name) for name in (*names, "projection", "gradcam")]
 
 
-def _duration(recipe: Recipe) -> str:
-    return f"{recipe.epochs} epoch{'' if recipe.epochs == 1 else 's'}"
-
-
 def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
     """What a reader must know to repeat the comparison."""
     optimizer, given = recipe.optimizer, recipe.model.pretrained
@@ -261,7 +255,7 @@ def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
     setting += [f"{key}={value}" for key, value in recipe.data.options.items()]
     choices = {
         "Model and data": f"{', '.join(setting)}.",
-        "Optimiser": f"{optimizer.name}, learning rate {optimizer.lr:g}, {_duration(recipe)}, batches of "
+        "Optimiser": f"{optimizer.name}, learning rate {optimizer.lr:g}, {counted(recipe.epochs, 'epoch')}, batches of "
         f"{recipe.batch_size}, schedule {recipe.schedule.name}.",
         "Pairs": "Under one seed all losses see the same initial weights, the same order of images and the same "
         "augmentation.",

@@ -31,8 +31,7 @@ from maxsup.studies.execution.study_folder import StudyFolder, analysis_call, re
 from maxsup.studies.execution.worker import JOB, LOG
 from maxsup.studies.expansion import ComparedCells, comparisons
 from maxsup.studies.schema import ScaleName, Study
-from maxsup.studies.statistics.paired import PairedComparison, compare_losses, spread
-from maxsup.studies.statistics.power import MIN_SEEDS
+from maxsup.studies.statistics import MIN_SEEDS, PairedComparison, compare_losses, spread
 from maxsup.studies.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
 PROTOCOL = 1
@@ -232,9 +231,8 @@ def _environment(folder: StudyFolder) -> dict[str, Any]:
     for name in folder.runs:
         path = RunDir(folder.folder(name)).env
         record = read_json(path) if os.path.lexists(path) else {}
-        with as_written(path):
-            if not record:
-                continue
+        if record:
             plain = ("maxsup", "python", "device", "cpu", "num_cores", "git_commit")
-            return {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
+            with as_written(path):
+                return {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
     return {}

@@ -28,9 +28,9 @@ Strengths = Mapping[str, Mapping[str, Any]]
 """Options of losses by name."""
 
 
-def strength_of(loss: str) -> str | None:
-    """The option that is the strength of a loss (``alpha``, ``beta``, ``tau``); None for plain cross-entropy."""
-    return None if loss == "ce" else LOSSES[loss].strength
+def strength_of(loss: str) -> str:
+    """The option that is the strength of a loss (``alpha``, ``beta``, ``tau``); "" for plain cross-entropy."""
+    return "" if loss == "ce" else LOSSES[loss].strength or ""
 
 
 def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None) -> Study:
@@ -43,8 +43,8 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
     for row in study.rows:
         loss, change = _loss_and_change(plan, row)
         strength = strength_of(loss.name)
-        usual = None if strength is None else loss.options.get(strength)
-        if strength is None or not isinstance(usual, int | float) or (names is not None and row.name not in names):
+        usual = loss.options.get(strength)
+        if not isinstance(usual, int | float) or (names is not None and row.name not in names):
             continue
         for index, factor in enumerate(TUNED_FACTORS):
             options = {**loss.options, strength: round(usual * factor, 6)}
@@ -113,7 +113,6 @@ def with_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Stu
         if row.name not in plan.tuned or loss.name not in strengths:
             continue
         name, options, strength = f"{row.name}_tuned", strengths[loss.name], strength_of(loss.name)
-        assert strength is not None
         tuned = {
             "name": name,
             "arm": None if row.arm is None else f"{row.arm}_tuned",

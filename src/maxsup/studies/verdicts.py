@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from maxsup.core.errors import counted
 from maxsup.reports.summary import SummaryLoss, SummaryMetric, listed
-from maxsup.studies.statistics.paired import PairedComparison
-from maxsup.studies.statistics.power import MIN_SEEDS, detectable_difference, seeds_needed, smallest_p_value
+from maxsup.studies.statistics import MIN_SEEDS, PairedComparison, detectable_difference, seeds_needed, smallest_p_value
 
 BOLD_RULE = (
     f"Bold: at least {MIN_SEEDS} paired seeds, and Student's 95 % interval of the difference excludes 0. "
@@ -72,7 +71,7 @@ def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str
     r"""One or two sentences per loss, then what holds for the table as a whole.
 
     Example:
-        >>> from maxsup.studies.statistics.paired import compare_losses
+        >>> from maxsup.studies.statistics import compare_losses
         >>> accuracy = SummaryMetric(title="accuracy", unit="%", factor=100, digits=1)
         >>> few = compare_losses({"ce": [0.1, 0.2, 0.3], "maxsup": [0.3, 0.4, 0.5]}, "ce")
         >>> print(*verdict_sentences(few, "ce", accuracy), sep="\n")

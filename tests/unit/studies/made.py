@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from maxsup.core.files.rundir import RunDir
-from maxsup.studies.execution.study_folder import StudyFolder
+from maxsup.studies.execution.study_folder import StudyFolder, plan_folder, write_folder
+from maxsup.studies.schema import ScaleName, Study
+
+
+def lay_out(study: Study, output: Path, scale: ScaleName, **options: Any) -> StudyFolder:
+    """A study whose runs are planned and written down."""
+    folder = plan_folder(study, output, scale, **options)
+    write_folder(folder)
+    return folder
 
 
 def finish_run(folder: Path, accuracy: float, *, nll: float = 0.5, val_accuracy: float = 0.5) -> None:

@@ -99,7 +99,7 @@ def test_losses_that_pixels_cannot_be_trained_with_are_left_out_by_default() -> 
 
 @pytest.mark.parametrize("word", ["loss.name=ce", "loss.alpha=0.3", "loss={name: ce}", "seed=3"])
 def test_losses_and_seeds_are_no_overrides(word: str) -> None:
-    with pytest.raises(ValueError, match=f"to --{word[:4]}.*s; got"):
+    with pytest.raises(ValueError, match=rf"must not set {word[:4]}; got .*\. Use {word[:4]}e?s, for instance"):
         comparison(RECIPE, ["ce", "ls"], overrides=[word])
 
 

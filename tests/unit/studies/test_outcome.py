@@ -8,9 +8,8 @@ import pytest
 from maxsup.studies import StudyResult, read_result
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import Job, JobState
-from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.outcome import FailedRunsError
-from tests.unit.studies.made import finish_run, without_analyses
+from tests.unit.studies.made import finish_run, lay_out, without_analyses
 
 ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
 

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from maxsup.studies.comparison import comparison
-from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.expansion import expand
 from maxsup.studies.schema import Study
 from maxsup.studies.study_files import load_study, study_names
 from maxsup.studies.tuning import chosen_strengths, strength_of, tuning, with_tuned_rows
 from maxsup.training.run import recipe_digest
-from tests.unit.studies.made import finish_run
+from tests.unit.studies.made import finish_run, lay_out
 
 RECIPE = "digits_cnn"
 
@@ -43,7 +42,7 @@ def test_tuning_takes_the_strength_that_is_best_on_validation_and_the_lower_nll_
 
 
 def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
-    assert strength_of("ce") is None
+    assert strength_of("ce") == ""
     assert strength_of("logit_norm") == "tau"
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from maxsup.reports.summary import SummaryMetric
-from maxsup.studies.statistics.paired import compare_losses
+from maxsup.studies.statistics import compare_losses
 from maxsup.studies.verdicts import BOLD_RULE, verdict_sentences
 
 ACCURACY = SummaryMetric(title="accuracy", unit="%", factor=100, digits=2)

@@ -20,8 +20,7 @@ from maxsup.core.errors import hint
 from maxsup.core.recipes import read_yaml
 from maxsup.core.validation import validated
 from maxsup.studies.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
-from maxsup.studies.statistics.paired import PairedComparison, paired_comparison, student_interval
-from maxsup.studies.statistics.power import MIN_SEEDS
+from maxsup.studies.statistics import MIN_SEEDS, PairedComparison, paired_comparison, student_interval
 from maxsup.studies.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"

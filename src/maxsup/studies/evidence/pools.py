@@ -188,7 +188,7 @@ def _csv_text(rows: Sequence[Row]) -> str:
 
 
 def _origin(runs: Sequence[RunDir], rows: Sequence[Row], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the runs of a pool come from, also those collected before (all values that occur); hours of all its rows."""
+    """Where runs of a pool come from, also earlier ones (all values that occur), and the hours of all its rows."""
     found = {key: set(before.get(key, [])) for key in ("maxsup", "git_commit", "python", "torch", "cpu", "num_cores")}
     for run in runs:
         record = read_json(run.env)

@@ -47,7 +47,6 @@ class LocalLauncher(Launcher):
         self.num_workers: int = num_workers or num_processors()
         self._workers: list[_Worker] = []
         self._waiting: deque[Job] = deque()
-        self._selector = DefaultSelector()
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """How many runs at once."""

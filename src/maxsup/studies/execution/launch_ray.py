@@ -64,7 +64,6 @@ class RayLauncher(Launcher):
         return {**place, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
 
     def _open(self, num_jobs: int) -> None:
-        self._tasks = {}
         self._handler = signal.getsignal(signal.SIGTERM)
         self._is_ours = not self._ray.is_initialized()
         if not self._is_ours:

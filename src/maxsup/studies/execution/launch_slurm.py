@@ -135,9 +135,6 @@ class SlurmLauncher(Launcher):
                 "cluster, load its SLURM module, or use the launcher 'local'."
             )
 
-    def _open(self, num_jobs: int) -> None:
-        self._executor, self._jobs = None, []
-
     def _submit(self, jobs: Sequence[Job]) -> None:
         if self._executor is None:
             self._executor = self._create_executor(jobs)
@@ -177,7 +174,7 @@ class SlurmLauncher(Launcher):
         # Jobs that are left belong to a launch that was aborted.
         for submitted, _ in self._jobs:
             submitted.cancel(check=False)
-        self._jobs = []
+        self._executor, self._jobs = None, []
 
 
 def _how_it_ended(submitted: Any) -> str:

@@ -157,16 +157,12 @@ def write_folder(folder: StudyFolder) -> None:
         version=__version__,
         runs={name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool) for name, run in runs},
         recipes={name: run.recipe.model_dump(mode="json") for name, run in runs},
-        **{key: getattr(folder, key) for key in ("study", "scale", "analyses", "missing")},
+        study=folder.study,
+        scale=folder.scale,
+        analyses=folder.analyses,
+        missing=folder.missing,
     )
     RunDir(folder.path).write_json(folder.path / STUDY_FILE, record.model_dump(mode="json"))
-
-
-def lay_out(study: Study, output: str | Path, scale: ScaleName = "tiny", **options: Any) -> StudyFolder:
-    """:func:`plan_folder` and :func:`write_folder` with the same options."""
-    folder = plan_folder(study, output, scale, **options)
-    write_folder(folder)
-    return folder
 
 
 def read_folder(path: str | Path) -> StudyFolder:

@@ -17,7 +17,7 @@ from maxsup.studies.execution.launch import Launcher
 from maxsup.studies.execution.launch_display import duration
 from maxsup.studies.execution.launch_local import num_processors
 from maxsup.studies.execution.study_folder import StudyFolder
-from maxsup.studies.statistics.power import MIN_SEEDS, POWER, detectable_difference
+from maxsup.studies.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.training.builders import build_data
 from maxsup.training.preflight.defaults import fitted
 from maxsup.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step

@@ -26,11 +26,10 @@ from maxsup.studies.evidence.claims import (
     width_sweep,
 )
 from maxsup.studies.evidence.pools import TRIALS, collect, loss_label, read_tables, strength_entries
-from maxsup.studies.execution.study_folder import lay_out
 from maxsup.studies.expansion import expand
 from maxsup.studies.study_files import load_study, study_names
 from maxsup.studies.tuning import tuning
-from tests.unit.studies.made import finish_run
+from tests.unit.studies.made import finish_run, lay_out
 
 EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
 

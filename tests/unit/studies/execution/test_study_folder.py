@@ -9,12 +9,12 @@ from maxsup.core.files.reading import read_json
 from maxsup.core.files.rundir import RunDir
 from maxsup.studies.comparison import comparison
 from maxsup.studies.execution.launch import FollowUp, Job, JobState, read_state
-from maxsup.studies.execution.study_folder import StudyFolder, execute, lay_out, plan_folder, read_folder
+from maxsup.studies.execution.study_folder import StudyFolder, execute, plan_folder, read_folder
 from maxsup.studies.execution.worker import analysis_marker
 from maxsup.studies.loose_runs import folder_of_runs
 from maxsup.studies.results import summarize
 from maxsup.studies.study_files import load_study
-from tests.unit.studies.made import finish_run, without_analyses
+from tests.unit.studies.made import finish_run, lay_out, without_analyses
 
 ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
 

@@ -21,11 +21,19 @@ skewed (exponential)   88.1 %  88.8 %  89.7 %  89.8 %  90.5 %
 A bootstrap (BCa) covers 85.5 % at 6 seeds of normal differences. The interval that inverts the sign-flip test covers
 96.9 % there, but it is infinite below 6 seeds and no better where differences are skewed (93.4 % at 6 seeds, 90.2 % at
 10). Differences of runs that share everything but the loss are seldom skewed; p and the single differences in the
-report show where they are. ``tests/unit/studies/statistics/test_paired.py`` simulates this.
+report show where they are. ``tests/unit/studies/test_statistics.py`` simulates this.
 
 **Several losses.** Holm's correction is printed beside each p and does not decide what is bold, because no result can
 pass it at 6 seeds: the smallest p there is 2/64 = 0.031, and two comparisons double it. ``seeds_needed`` says how many
 seeds a corrected claim takes; the sentences under a table say which findings hold after correction.
+
+**Before training.** The rule for bold is a t test of the paired differences. In 80 % of cases it finds a true
+difference of this size, in standard deviations of normally distributed differences.
+
+======  ====  ====  ====  ====  ====  ====  ====
+seeds      6     7     8     9    10    12    16
+size    1.43  1.27  1.16  1.07  1.00  0.89  0.75
+======  ====  ====  ====  ====  ====  ====  ====
 """
 
 from __future__ import annotations
@@ -43,7 +51,12 @@ from numpy.typing import NDArray
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
 from maxsup.metrics.facts import DIRECTIONS, Direction
-from maxsup.studies.statistics.power import LEVEL, MIN_SEEDS
+
+LEVEL = 0.05
+MIN_SEEDS = 6
+"""Fewer seeds cannot reach p <= 0.05 in a sign-flip test: 5 give 2/32."""
+
+POWER = 0.8
 
 # Up to this many seeds every sign flip is made, so that p is exact; beyond, flips are drawn with a fixed seed.
 _MAX_EXACT_FLIPS = 16
@@ -204,6 +217,54 @@ def holm(p_values: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = running
     return adjusted
+
+
+def smallest_p_value(num_seeds: int) -> float:
+    """The smallest two-sided p of a sign-flip test: all seeds agree.
+
+    Example:
+        >>> smallest_p_value(5), smallest_p_value(6)
+        (0.0625, 0.03125)
+    """
+    return min(1.0, 2.0 ** (1 - num_seeds))
+
+
+def seeds_needed(num_comparisons: int = 1) -> int:
+    """The fewest seeds with which one of so many comparisons can pass 0.05 after Holm's correction.
+
+    Example:
+        >>> seeds_needed(1), seeds_needed(2), seeds_needed(5)
+        (6, 7, 8)
+    """
+    if num_comparisons < 1:
+        raise ValueError(
+            f"num_comparisons must be at least 1; got {num_comparisons!r}. Count the losses without the baseline."
+        )
+    return math.ceil(1 + math.log2(num_comparisons / LEVEL))
+
+
+def detectable_difference(std_difference: float, num_seeds: int) -> float:
+    """The true difference that so many seeds find (print bold) in 80 % of cases; infinite below 6 seeds.
+
+    ``std_difference`` is the standard deviation of the paired differences.
+
+    Example:
+        >>> round(detectable_difference(0.5, 6), 3), detectable_difference(0.5, 5)
+        (0.717, inf)
+        >>> round(detectable_difference(0.5, 20), 3)
+        0.33
+    """
+    if not 0 <= std_difference < math.inf:
+        raise ValueError(
+            f"std_difference must be a number from 0 on; got {std_difference!r}. Use that of earlier runs."
+        )
+    if num_seeds < MIN_SEEDS:
+        return math.inf
+    from scipy.special import nctdtrinc, stdtrit
+
+    # The noncentrality for which the statistic passes its bar with the wanted power; the other tail is negligible.
+    noncentrality = nctdtrinc(num_seeds - 1, 1 - POWER, stdtrit(num_seeds - 1, 1 - LEVEL / 2))
+    return float(noncentrality) / math.sqrt(num_seeds) * std_difference
 
 
 def spread(values: Iterable[float]) -> tuple[float, float]:

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from maxsup.studies.statistics.paired import compare_losses, holm, paired_comparison, student_interval
-from maxsup.studies.statistics.power import detectable_difference, seeds_needed, smallest_p_value
+from maxsup.studies.statistics import (
+    compare_losses,
+    detectable_difference,
+    holm,
+    paired_comparison,
+    seeds_needed,
+    smallest_p_value,
+    student_interval,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -1,1 +1,0 @@
-"""Paired statistics over seeds."""
