@@ -53,10 +53,10 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
             changes[name] = change
     if not rows:
         raise ValueError("tune needs losses with a strength, and none of these has one. Leave it out.")
-    trials = {"seeds": TUNING_SEEDS, "note": "tuning", "rows": changes, "analyses": {}, "tuned": ()}
-    # The other scales keep their data and lose what they say about rows and analyses that the trials do not have.
+    # All scales keep their data and lose what they say about rows and analyses that the trials do not have.
     bare = {"note": "tuning", "rows": {}, "analyses": {}, "tuned": ()}
     scales = {name: other.model_copy(update=bare) for name, other in study.scales.items()}
+    scales[scale] = scales[scale].model_copy(update={"seeds": TUNING_SEEDS, "rows": changes})
     return study.model_copy(
         update={
             "name": "tuning",
@@ -66,7 +66,7 @@ def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None)
             "columns": tuple(column.model_copy(update={"metric": None, "losses": {}}) for column in study.columns),
             "analyses": (),
             "published": (),
-            "scales": scales | {scale: plan.model_copy(update=trials)},
+            "scales": scales,
         }
     )
 

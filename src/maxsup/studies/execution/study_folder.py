@@ -125,7 +125,7 @@ def plan_folder(
             )
 
     def obstacle(choice: DataChoice) -> str:
-        return _obstacle(choice.name, json.dumps(choice.options), None if data_root is None else str(data_root))
+        return _obstacle(choice.name, json.dumps(choice.options), data_root)
 
     def is_available(choice: DataChoice) -> bool:
         return not obstacle(choice)
@@ -187,12 +187,7 @@ def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> lis
 
     Analyses of several runs at once are jobs too, launched when these runs are done.
     """
-
-    def joint_jobs(states: Sequence[JobState]) -> list[Job]:
-        done = {state.job.name for state in states if state.status == "done"}
-        return _joint_jobs(folder, [name for name in folder.runs if name in done])
-
-    return launcher.launch(folder.jobs(), on_change, joint_jobs)
+    return launcher.launch(folder.jobs(), on_change, lambda states: _joint_jobs(folder, states))
 
 
 def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
@@ -219,12 +214,15 @@ def request_path(run: Path, request: Mapping[str, Any]) -> Path:
     return result_path(run, request["what"], data=label, **{name: request[name] for name in names})
 
 
-def _joint_jobs(folder: StudyFolder, names: Sequence[str]) -> list[Job]:
-    """A job, written down, for all runs of a seed on the same data; none if no analysis needs several runs."""
+def _joint_jobs(folder: StudyFolder, states: Sequence[JobState]) -> list[Job]:
+    """A job, written down, for all finished runs of a seed on the same data; none if no analysis needs several runs."""
+    if not any(ANALYSES[analysis.what].is_joint for analysis in folder.analyses):
+        return []
+    done = {state.job.name for state in states if state.status == "done"}
     groups: dict[tuple[int, str], list[str]] = {}
-    for name in names if any(ANALYSES[analysis.what].is_joint for analysis in folder.analyses) else ():
-        run = folder.runs[name]
-        groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
+    for name, run in folder.runs.items():
+        if name in done:
+            groups.setdefault((run.seed, run.recipe.data.name), []).append(name)
     jobs = []
     for (seed, _), members in groups.items():
         digest = hashlib.blake2b("\n".join(members).encode(), digest_size=4).hexdigest()
@@ -284,7 +282,7 @@ def _data_of(analysis: PlannedAnalysis) -> DataChoice | None:
 
 
 @lru_cache(maxsize=64)
-def _obstacle(name: str, options: str, root: str | None) -> str:
+def _obstacle(name: str, options: str, root: str | Path | None) -> str:
     """Why loading the data fails; "" if it does not."""
     if name.partition(":")[0] not in DATASETS.names():
         return f"{name!r} is no data set."

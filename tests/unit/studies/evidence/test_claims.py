@@ -311,10 +311,15 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert (tmp_path / "figures" / "accuracy.svg") in written
     assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
+
+
+def test_a_claim_without_a_setting_or_with_an_unknown_one_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    claims = (EVIDENCE / CLAIMS).read_text()
+    (tmp_path / CLAIMS).write_text(claims)
     (tmp_path / SETTINGS).write_text("c10: {scale: small, limits: many}\n")
     with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
         claim_entries(tmp_path)
-    (tmp_path / CLAIMS).write_text((EVIDENCE / CLAIMS).read_text().replace("  setting: c100\n", "", 1))
+    (tmp_path / CLAIMS).write_text(claims.replace("  setting: c100\n", "", 1))
     with pytest.raises(ValueError, match="setting in claim accuracy must be given"):
         claim_entries(tmp_path)
 
