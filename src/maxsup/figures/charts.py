@@ -43,7 +43,7 @@ def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float 
         row = [factor * value(results[label], name) for name in names]
         if len(row) > 1:
             axes.plot(row, [place, place], color=look.color, linewidth=1.0, zorder=1)
-        for number, marks in zip(row, (look.marks, look.hollow_marks), strict=False):
+        for number, marks in zip(row, (look.filled_marks, look.hollow_marks), strict=False):
             axes.plot([number], [place], **marks)
     axes.grid(axis="x")
 

@@ -54,7 +54,7 @@ def seeds_figure(metrics: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]
             axes.plot(track, range(len(looks)), color=GREY, linewidth=0.5, alpha=0.55, zorder=1)
         for place, (loss, look) in enumerate(looks.items()):
             dots = [value for value in found.get(loss, {}).values() if math.isfinite(value)]
-            axes.plot(dots, [place] * len(dots), markersize=3.6, alpha=0.8, zorder=2, **look.marks)
+            axes.plot(dots, [place] * len(dots), markersize=3.6, alpha=0.8, zorder=2, **look.filled_marks)
             if dots:
                 mean = fmean(dots)
                 axes.plot([mean, mean], [place - 0.32, place + 0.32], color=INK, linewidth=1.4, zorder=3)
@@ -79,7 +79,7 @@ def differences_figure(
             mean, low, high, is_conclusive = found[loss]
             if math.isfinite(low) and math.isfinite(high):
                 axes.plot([low, high], [place, place], color=look.color, linewidth=1.6, solid_capstyle="butt")
-            axes.plot([mean], [place], markersize=4.5, **(look.marks if is_conclusive else look.hollow_marks))
+            axes.plot([mean], [place], markersize=4.5, **(look.filled_marks if is_conclusive else look.hollow_marks))
         _name_panel(axes, title)
         axes.set_xlabel(note, color=SOFT, fontsize=6)
         # Zero stays away from the edge: the panel is about which side of it a difference is on.

@@ -57,9 +57,14 @@ class Look:
         return options | {"markerfacecoloralt": "white", "linestyle": "none"}
 
     @property
+    def filled_marks(self) -> dict[str, Any]:
+        """The same for a figure that names its runs elsewhere: filled whatever ``fill`` is."""
+        return self.marks | {"fillstyle": "full"}
+
+    @property
     def hollow_marks(self) -> dict[str, Any]:
         """The same, filled with white."""
-        return self.marks | {"markerfacecolor": "white"}
+        return self.filled_marks | {"markerfacecolor": "white"}
 
     @property
     def stroke(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-from maxsup.figures.calibration import reliability_figure, risk_figure
+from maxsup.figures.calibration import reliability_figure, repair_figures, risk_figure
 from maxsup.figures.style import run_looks
 
 LOOKS = run_looks({"CE": "ce"})
@@ -20,3 +20,12 @@ def test_risk_is_drawn_in_percent() -> None:
     assert list(curve.get_xdata()) == [50.0, 100.0]
     assert list(curve.get_ydata()) == [10.0, 20.0]
     assert list(end.get_ydata()) == [20.0]
+
+
+def test_marks_of_a_repair_are_filled_before_and_hollow_after_also_for_another_run_of_a_loss() -> None:
+    numbers = {f"{name}_{when}": {"value": 1.0} for name in ("nll", "ece", "aurc") for when in ("before", "after")}
+    result = {"facts": {"loss": "ls"}, "numbers": numbers}
+    [figure] = repair_figures({"LS 0.1": result, "LS 0.2": result}).values()
+    marks = [line for line in figure.axes[0].get_lines() if line.get_marker() != "None"]
+    assert {line.get_fillstyle() for line in marks} == {"full"}
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [False, True] * 2

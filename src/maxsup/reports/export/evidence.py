@@ -82,13 +82,15 @@ def write_evidence(
 
 
 def claims_table(claims: Sequence[Entry]) -> str:
-    """The table of claims in Markdown: what the paper says, what was found, and the verdict."""
-    lines = ["| claim | paper | here: difference [95 % interval] | verdict | scale |", "|---|---|---|---|---|"]
+    """The table of claims in Markdown: what the paper says, what was found, the verdict; below it, every scale once."""
+    lines = ["| claim | paper | here: difference [95 % interval] | verdict | setting |", "|---|---|---|---|---|"]
     for claim in claims:
         title = f"[{claim['states']}](claims/{claim['name']}.md) ({claim['label']})"
         verdict = f"**{claim['word']}**: {claim['reason']}"
-        lines.append(_line(title, claim["paper"], difference_text(claim), verdict, claim["scale"]))
-    return "\n".join(lines)
+        lines.append(_line(title, claim["paper"], difference_text(claim), verdict, f"`{claim['setting']}`"))
+    scales = {claim["setting"]: claim["scale"] for claim in claims}
+    lines += ["", "The scale of each setting beside the paper's:", ""]
+    return "\n".join([*lines, *(f"- `{setting}`: {scale}." for setting, scale in scales.items())])
 
 
 def tuned_table(claims: Sequence[Entry]) -> str:

@@ -1,8 +1,8 @@
-"""The page of pools says what its entries say, in printed units."""
+"""Pages of evidence say what their entries say, in printed units."""
 
 from typing import Any
 
-from maxsup.reports.export.evidence import pools_figure, pools_page
+from maxsup.reports.export.evidence import claim_page, claims_table, pools_figure, pools_page
 
 DRAWN = ("test.accuracy", "test.ece", "test.confidence_wrong")
 
@@ -32,3 +32,18 @@ def test_the_figure_draws_pools_with_three_pairs_or_more() -> None:
     figure = pools_figure([entry("c100", 6), entry("few", 2)])
     assert len(figure.axes) == len(DRAWN)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["c100"]
+
+
+def claim(name: str, setting: str) -> dict[str, Any]:
+    words = {"name": name, "states": "A beats B.", "label": "tab:a", "paper": "+1", "claim": "a", "than": "b"}
+    found = {"word": "undecided", "reason": "few seeds", "num_pairs": 0, "tuned": None}
+    judged = {"number": "n", "pools": [setting], "direction": "higher", "margin": 0.3, "unit": ""}
+    return words | found | judged | {"setting": setting, "scale": f"the images of {setting}", "limits": "Many."}
+
+
+def test_a_scale_is_said_once_below_the_claims_and_on_the_page_of_each() -> None:
+    claims = [claim("first", "c10"), claim("second", "c10"), claim("third", "vit")]
+    table = claims_table(claims)
+    assert table.count("| `c10` |") == 2
+    assert table.endswith("\n- `c10`: the images of c10.\n- `vit`: the images of vit.")
+    assert all(f"- Scale: {each['scale']}." in claim_page(each) for each in claims)
