@@ -149,7 +149,7 @@ def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch and srun, and this machine has no such"):
         create_launcher("slurm").launch([Job("a", tmp_path / "a", 1)])
     with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch"):
-        checked_launcher("slurm", None)
+        checked_launcher("slurm", None, None)
     assert checked_launcher("slurm", None, ["partition=gpu"], is_dry=True).settings(1)["slurm_partition"] == "gpu"
     with pytest.raises(TypeError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"):
         create_launcher("slurm", cluster="local", partion="gpu")

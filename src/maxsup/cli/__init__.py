@@ -1,8 +1,4 @@
-"""Command line: parse, print, exit. No mathematics here.
-
-Exit codes: 0 fine, 2 wrong input, 3 a number became non-finite, 4 data, 5 files of runs and weights, 130 or 143
-interrupted.
-"""
+"""Command line: parse, print, exit. No mathematics here; :mod:`maxsup.core.errors` has the exit codes."""
 
 from __future__ import annotations
 
@@ -19,13 +15,9 @@ from maxsup.core.interrupt import SignalGuard
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command, by default that of this process, and exit; an error is one sentence unless ``--debug`` is given.
-
-    Args:
-        argv: Words after the program's name.
-    """
+    """Run the command of ``argv``, by default that of this process, and exit; an error is one sentence."""
     words = list(sys.argv[1:] if argv is None else argv)
-    # At any place: one appends it to the command that just failed.
+    # At any place: people append it to the command that just failed, to see the traceback.
     debug = "--debug" in words
     code: int | str | None
     try:

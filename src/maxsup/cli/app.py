@@ -13,13 +13,13 @@ from maxsup.cli.shorthands import flag
 from maxsup.cli.verbs.analyze import analyze
 from maxsup.cli.verbs.bench import bench
 from maxsup.cli.verbs.compare import compare
+from maxsup.cli.verbs.cp import cp
 from maxsup.cli.verbs.diagnose import diagnose
 from maxsup.cli.verbs.doctor import doctor
 from maxsup.cli.verbs.evaluate import evaluate
 from maxsup.cli.verbs.explore import explore
 from maxsup.cli.verbs.export import export
 from maxsup.cli.verbs.ls import ls
-from maxsup.cli.verbs.recipes import cp
 from maxsup.cli.verbs.report import report
 from maxsup.cli.verbs.study import study
 from maxsup.cli.verbs.train import train

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from maxsup.cli.completion import complete_data, complete_model, complete_recipe
+from maxsup.cli.listings import complete_data, complete_model, complete_recipe
 from maxsup.cli.shorthands import argument, flag, option
 
 RecipeArgument = Annotated[

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+LEVEL_COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yellow", "error": "red"}
+"""How the level of a finding is printed."""
+
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One strict JSON object on standard output."""

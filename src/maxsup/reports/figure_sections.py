@@ -137,7 +137,7 @@ def finding_blocks(view: FolderView, prefix: str) -> Blocks:
     return [*([Bullets(sentences)] if sentences else []), *_present(plots.differences_plot(view.summary, prefix))]
 
 
-def first_figures(
+def _first_figures(
     runs: Sequence[RunView], analysis: str
 ) -> tuple[int | None, dict[str, dict[str, Any]], dict[str, Figure]]:
     """The lowest seed with results of an analysis, these results by label, and their figures.
@@ -147,8 +147,8 @@ def first_figures(
     seed, owners, results = None, dict[str, RunView](), dict[str, dict[str, Any]]()
     for seed in sorted({run.seed for run in runs}):
         owners = {run.label: run for run in runs if run.seed == seed}
-        found = {label: run.result(analysis) for label, run in owners.items()}
-        if results := {label: result for label, result in found.items() if result is not None}:
+        results = {label: found for label, run in owners.items() if (found := run.result(analysis)) is not None}
+        if results:
             break
     try:
         return seed, results, _figures(analysis, results)
@@ -229,7 +229,7 @@ def _of_first_seed(analysis: str, kinds: Sequence[str], view: FolderView, prefix
     """Figures that an analysis draws of the lowest seed of each model and data set; two kinds stand side by side."""
     blocks: list[Block] = []
     for place, runs in enumerate(view.settings.values()):
-        seed, results, figures = first_figures(runs, analysis)
+        seed, results, figures = _first_figures(runs, analysis)
         found = []
         for name, figure in figures.items():
             kind = re.sub(r"-\d+$", "", name)  # figures of other classes or images have a number

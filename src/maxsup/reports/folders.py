@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
-from maxsup.core.files.reading import read_json as stored_json
-from maxsup.core.files.reading import read_json_lines
+from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, as_record
 from maxsup.core.files.rundir import RunDir
 from maxsup.reports.summary import Summary
@@ -66,14 +65,14 @@ class RunView:
     def test(self) -> dict[str, Any]:
         """Final numbers of the test split."""
         path = RunDir(self.path).summary
-        return as_record(RunSummary, read_json(path), path).test.get("last") or {}
+        return as_record(RunSummary, printable_json(path), path).test.get("last") or {}
 
     def result(self, name: str) -> dict[str, Any] | None:
         """The result of an analysis; one with pictures comes first, then one for the test split."""
         run, found = RunDir(self.path), []
         for file in sorted(run.analysis.glob(f"{name}-*.json")) if run.config.is_file() else ():
             try:
-                values = read_json(file)
+                values = printable_json(file)
                 result = as_record(AnalysisResult, values, file)
             except StorageError:
                 self.leave_out(file.name, "it is no result of maxsup analyze")
@@ -101,7 +100,6 @@ class RunView:
 class FolderView:
     """A summary and its runs."""
 
-    path: Path
     summary: Summary
     runs: Sequence[RunView]
 
@@ -130,7 +128,7 @@ def read_view(path: Path) -> FolderView:
             f"folder must hold the summary.json of a comparison or a study; got {str(path)!r}, which has none. "
             "Give the output folder of maxsup compare or maxsup study run."
         )
-    values = read_json(file)
+    values = printable_json(file)
     if not isinstance(values.get("table"), Mapping):
         raise MaxsupError(
             f"summary must be that of a comparison or a study; got {str(file)!r}, which has no table. Give the folder "
@@ -143,7 +141,7 @@ def read_view(path: Path) -> FolderView:
         log = path / entry.log if entry.log and Path(entry.log).name == _LOG_FILE else None
         recipe = cleaned(run_recipe(run).model_dump(mode="json")) if os.path.lexists(run.config) else {}
         runs.append(RunView(path / entry.folder, title, entry.loss, entry.seed, entry.status, log, recipe))
-    return FolderView(path, summary, _labelled(runs))
+    return FolderView(summary, _labelled(runs))
 
 
 def _labelled(runs: Sequence[RunView]) -> list[RunView]:
@@ -159,9 +157,9 @@ def _labelled(runs: Sequence[RunView]) -> list[RunView]:
     ]
 
 
-def read_json(path: Path) -> Any:
+def printable_json(path: Path) -> Any:
     """The JSON object in a file with all its text printable; empty if there is no file."""
-    return cleaned(stored_json(path)) if os.path.lexists(path) else {}
+    return cleaned(read_json(path)) if os.path.lexists(path) else {}
 
 
 def cleaned(value: Any) -> Any:

@@ -146,14 +146,7 @@ def sweep_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot | Non
     tests = {loss: dict(sorted(found.items())) for loss, found in tests.items() if len(found) > 1}
     if not tests:
         return None
-    metrics: dict[str, dict[str, dict[float, list[float]]]] = {fact(name).axis: {} for name in _SWEPT}
-    for name in _SWEPT:
-        for loss, found in tests.items():
-            dots = {
-                strength: [fact(name).factor * test[name] for test in own if test.get(name) is not None]
-                for strength, own in found.items()
-            }
-            metrics[fact(name).axis][loss] = {strength: values for strength, values in dots.items() if values}
+    metrics = {fact(name).axis: {loss: _dots(found, name) for loss, found in tests.items()} for name in _SWEPT}
     return Plot(
         f"{prefix}sweep",
         f"Strength{setting}",
@@ -220,6 +213,15 @@ def _measured(summary: Summary) -> list[SummaryMetric]:
 
 def _with_unit(title: str, unit: str) -> str:
     return f"{title} ({unit})" if unit else title
+
+
+def _dots(tests: Mapping[float, list[Mapping[str, Any]]], name: str) -> dict[float, list[float]]:
+    """The values of a number, in printed units, by strength."""
+    factor = fact(name).factor
+    found = {
+        strength: [factor * test[name] for test in own if test.get(name) is not None] for strength, own in tests.items()
+    }
+    return {strength: values for strength, values in found.items() if values}
 
 
 def _curves(runs: Sequence[RunView], title: str) -> dict[str, list[tuple[int, float, float, float]]]:

@@ -229,12 +229,8 @@ class Summary(Record):
     @property
     def missing(self) -> str:
         """How many runs are missing, in words; empty if there are none."""
-        num_missing = len(self.runs) - self.num_done
-        return (
-            f"{num_missing} of {len(self.runs)} runs {'is' if num_missing == 1 else 'are'} missing"
-            if num_missing
-            else ""
-        )
+        num = len(self.runs) - self.num_done
+        return f"{num} of {len(self.runs)} runs {'is' if num == 1 else 'are'} missing" if num else ""
 
     @property
     def arm_titles(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.cli import say
-from maxsup.cli.completion import complete_analyses
+from maxsup.cli.listings import complete_analyses
 from maxsup.cli.options import DataRootOption, JsonOption, SplitOption, WeightsOption, split_words, with_data_root
 from maxsup.cli.printing import create_table, print_json
 from maxsup.cli.shorthands import argument, option

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from maxsup.cli import studies
-from maxsup.cli.completion import complete_loss, complete_losses, complete_recipe
+from maxsup.cli.listings import complete_loss, complete_losses, complete_recipe
 from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments
 from maxsup.cli.shorthands import option
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maxsup.cli.options import DataRootOption, JsonOption, refuse_strangers, split_words, with_data_root
-from maxsup.cli.printing import print_indented, print_json
+from maxsup.cli.printing import LEVEL_COLORS, print_indented, print_json
 from maxsup.cli.shorthands import argument, option
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # Outputs on training images show label smoothing best; if there are more than this, held-out images have to do.
 _MAX_TRAINING_IMAGES = 20_000
-_COLORS = {"good": "green", "note": "cyan", "unknown": "white", "warning": "yellow", "error": "red"}
 _CLASS_NAMES = "One name a line, in the order of the outputs, or JSON of both."
 _MODEL = "Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
 _WEIGHTS = "Of a checkpoint, else the published ones; or which of a run's."
@@ -152,7 +151,7 @@ def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
         if name in facts:
             console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
     for finding in found.findings:
-        level = Text(LEVELS[finding.level], style=f"bold {_COLORS[finding.level]}")
+        level = Text(LEVELS[finding.level], style=f"bold {LEVEL_COLORS[finding.level]}")
         console.print(Text.assemble("\n", level, "  ", (finding.topic, "bold")))
         print_indented(console, finding.sentence, 2)
         print_indented(console, f"Next: {finding.advice}", 2, style="dim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from maxsup.cli.options import JsonOption, refuse_strangers
-from maxsup.cli.printing import print_indented, print_json
+from maxsup.cli.printing import LEVEL_COLORS, print_indented, print_json
 from maxsup.cli.shorthands import argument, flag, option
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _CONFIGS = (".yaml", ".yml", ".json")
 _SCRIPTS = (".py",)
 _ARRAYS = (".npy", ".npz", ".safetensors", ".csv")
-_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _CRITERIA = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "MaxSupLoss"}
 _FILES = "A script (.py), settings (.yaml, .json), or arrays (.npz, .npy, .safetensors, .csv) of one batch."
@@ -230,7 +229,7 @@ def _print(examined: list[_Examined]) -> None:
         if not one.findings:
             print_indented(console, "no problem found", 2, style="green")
         for finding in one.findings:
-            level = (f"{finding.level:<8}", f"bold {_COLORS[finding.level]}")
+            level = (f"{finding.level:<8}", f"bold {LEVEL_COLORS[finding.level]}")
             print_indented(console, Text.assemble(level, (finding.topic, "bold")), 2)
             print_indented(console, finding.sentence, 10)
             print_indented(console, f"Fix: {finding.advice}", 10, style="dim")

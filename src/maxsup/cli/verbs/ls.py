@@ -9,15 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from maxsup.cli.completion import complete_kind
-from maxsup.cli.listings import KINDS, Row, read_rows
+from maxsup.cli.listings import KINDS, Row, complete_kind, read_rows
 from maxsup.cli.printing import create_table
 from maxsup.cli.shorthands import argument, flag
 from maxsup.core.checks import check_choice
 
 _INDENT = "    "
-
-
 _COLUMNS = {
     "losses": ("name", "default", "formula", "source", "needs"),
     "models": ("name", "about", "source"),

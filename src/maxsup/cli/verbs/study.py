@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from maxsup.cli import say, studies
-from maxsup.cli.completion import complete_study
 from maxsup.cli.examples import epilog
+from maxsup.cli.listings import complete_study
 from maxsup.cli.options import DataRootOption, JsonOption
 from maxsup.cli.printing import print_json, show
 from maxsup.cli.shorthands import argument, flag, option

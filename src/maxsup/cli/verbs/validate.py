@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxsup.cli.completion import complete_recipe
+from maxsup.cli.listings import complete_recipe
 from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments, with_data_root
 from maxsup.cli.printing import print_json
 from maxsup.cli.shorthands import argument, option

@@ -70,12 +70,7 @@ def write_card(
 ) -> list[Path]:
     """Write the folder of a finished run; nothing is sent anywhere.
 
-    Args:
-        run: The run directory.
-        output: The folder.
-        weights: ``last``, or ``best`` on the validation split.
-        dataset: The test data on the hub, ``owner/name``.
-        licence: Of the weights, in the hub's abbreviation.
+    ``dataset`` is the test data on the hub, ``owner/name``; ``licence`` that of the weights, as the hub writes it.
     """
     check_choice("weights", weights, WEIGHTS)
     if dataset is not None and not _HUB_ID.fullmatch(dataset):
