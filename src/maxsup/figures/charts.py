@@ -20,7 +20,7 @@ def value(result: Mapping[str, Any], name: str) -> float:
 
 
 def flat_panels(count: int, *, per_row: int = 3, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row; ``height`` is that of one row."""
+    """A figure of ``count`` panels, row by row; ``height`` is that of one row."""
     num_rows = math.ceil(count / per_row)
     figure, grid = panels(num_rows, min(per_row, count), height=height * num_rows, **options)
     flat = [axes for row in grid for axes in row]
@@ -49,7 +49,7 @@ def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float 
 
 
 def widen(axes: Axes) -> None:
-    """Show a fifth of the values' size or more, with two ticks: a small difference should not look large."""
+    """Show at least a fifth of the largest value, with two ticks: a small difference should not look large."""
     low, high = axes.get_xlim()
     missing = 0.2 * max(abs(low), abs(high)) - (high - low)
     if missing > 0:

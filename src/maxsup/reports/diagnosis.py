@@ -10,7 +10,7 @@ from maxsup.diagnosis.smoothing import plateau_gap
 from maxsup.figures.calibration import confidence_figure, reliability_figure, risk_figure
 from maxsup.figures.features import collapse_figure
 from maxsup.figures.logits import smoothing_figure
-from maxsup.figures.style import INK, WIDE, Look, loss_look
+from maxsup.figures.style import INK, LOOKS, WIDE, Look
 from maxsup.metrics.facts import BETTER
 from maxsup.reports.blocks import Block, Chapter, Column, Findings, Page, Plot, Section, Table, Text, anchor, csv_text
 from maxsup.reports.page import page_html
@@ -23,7 +23,6 @@ _WIDTH = 4.6
 _BEFORE, _AFTER = "#0072B2", "#009E73"
 _GUIDES = (0.05, 0.1, 0.2)
 _THIS_MODEL = "this model"
-_METHODS = {"CE": "ce", "LS": "ls", "OLS": "ols", "Zipf-LS": "zipf_ls", "MaxSup": "maxsup"}
 # The numbers of each topic, in their order.
 _NUMBERS = {
     "Label smoothing": "alpha alpha_by_scale alpha_by_gap unevenness",
@@ -195,10 +194,7 @@ def _collapse_plot(diagnosis: Diagnosis) -> Plot | None:
         return None
     points = [(_THIS_MODEL, numbers["within"]["value"], numbers["r_squared"]["value"])]
     points += [(name, *values) for name, values in REFERENCES.items()]
-    looks = {_THIS_MODEL: Look(_THIS_MODEL, INK, "*")}
-    for name in REFERENCES:
-        look = loss_look(_METHODS.get(name, "logit_penalty"))
-        looks[name] = Look(name, look.color, look.marker)
+    looks = {look.label: look for look in (*LOOKS.values(), Look(_THIS_MODEL, INK, "*"))}
     return Plot(
         "collapse",
         "Variation within classes and separation between them",

@@ -54,18 +54,16 @@ def _projection_rows(result: Result) -> list[list[Any]]:
     ]
 
 
+def _number_rows(result: Result) -> list[list[Any]]:
+    return [[name, *(entry.get(key) for key in _INTERVAL)] for name, entry in result["numbers"].items()]
+
+
 def _zipped(values: Result, *keys: str) -> Iterable[Sequence[Any]]:
     return zip(*(values[key] for key in keys), strict=True)
 
 
 _BINS, _CURVE = ("confidence", "accuracy", "count"), ("coverage", "risk")
-_CELLS = ("corruption", "severity", "error", "nll", "ece")
-_NUMBERS: dict[str, Any] = {
-    "columns": ("number", "value", "low", "high"),
-    "rows": lambda result: [
-        [name, *(entry.get(key) for key in ("value", "low", "high"))] for name, entry in result["numbers"].items()
-    ],
-}
+_CELLS, _INTERVAL = ("corruption", "severity", "error", "nll", "ece"), ("value", "low", "high")
 
 # By the names that analyses give their figures.
 _SHOWN = {
@@ -113,13 +111,15 @@ _SHOWN = {
         "Grad-CAM",
         "The parts of an image that speak for its class, one row per loss; brighter means more. An orange frame and a "
         "name mark a wrong prediction.",
-        **_NUMBERS,
+        ("number", *_INTERVAL),
+        _number_rows,
         is_picture=True,
     ),
     "segmentation": _Shown(
         "Masks",
         "Images, their masks, and the prediction and errors of every run (red is wrong, white has no label).",
-        **_NUMBERS,
+        ("number", *_INTERVAL),
+        _number_rows,
         is_picture=True,
     ),
     "segmentation-classes": _Shown(

@@ -212,19 +212,21 @@ def differences_table(summary: Summary) -> ReportTable:
 
 def runs_table(summary: Summary) -> ReportTable:
     """Every planned run and its outcome."""
-    words = ("status", "what happened", "directory", "log")
-    heads, rows = [Head("seed"), *(Head(title, is_number=False) for title in words)], []
-    for run in summary.runs:
-        cells = [Cell(str(run.seed), value=float(run.seed)), Cell(run.status, is_bold=run.status != "done")]
-        cells += [Cell(run.sentence), Cell(run.folder), Cell(run.log or "")]
-        rows.append(Row(summary.arm_titles.get(run.arm, run.arm), cells))
+    runs = summary.runs
+    columns = {
+        Head("seed"): [Cell(str(run.seed), value=float(run.seed)) for run in runs],
+        Head("status", is_number=False): [Cell(run.status, is_bold=run.status != "done") for run in runs],
+        Head("what happened", is_number=False): [Cell(run.sentence) for run in runs],
+        Head("directory", is_number=False): [Cell(run.folder) for run in runs],
+        Head("log", is_number=False): [Cell(run.log or "") for run in runs],
+    }
     # A column that is empty for all runs is left out.
-    kept = [place for place in range(len(heads)) if any(row.cells[place].text for row in rows)]
-    heads = [heads[place] for place in kept]
-    rows = [Row(row.title, [row.cells[place] for place in kept]) for row in rows]
-    records = [{key: getattr(run, key) for key in _RUN_KEYS} for run in summary.runs]
-    caption = f"All planned runs: {summary.num_done} of {len(summary.runs)} done."
-    return ReportTable("runs", caption, "arm", heads, rows, records)
+    columns = {head: cells for head, cells in columns.items() if any(cell.text for cell in cells)}
+    titles = [summary.arm_titles.get(run.arm, run.arm) for run in runs]
+    rows = [Row(title, cells) for title, *cells in zip(titles, *columns.values(), strict=True)]
+    records = [{key: getattr(run, key) for key in _RUN_KEYS} for run in runs]
+    caption = f"All planned runs: {summary.num_done} of {len(runs)} done."
+    return ReportTable("runs", caption, "arm", list(columns), rows, records)
 
 
 def _cell(found: SummaryCell | None) -> Cell:

@@ -37,6 +37,22 @@ Means over seeds of every loss, from [results](results). The last column is the 
 to label smoothing with Student's 95 % interval. Nothing is judged here; the [claims](README.md) are. The
 [protocol](protocol.md) has the settings.
 """
+_CLAIM_HEAD = """\
+# {states}
+
+**{verdict}** at the small scale: {reason}.
+
+- Paper: {label}, {paper}.
+- Number: `{number}` of {names}: {claim} minus {than}.
+- Claimed: {direction}; margin {size}.
+- Scale: {scale}.
+
+```
+maxsup study run {label} --scale small --data-root DIR
+maxsup study collect studies/runs
+maxsup report docs/evidence
+```
+"""
 
 
 def write_evidence(
@@ -121,14 +137,8 @@ def verdicts_in(page: str) -> dict[str, str]:
 
 def claim_page(claim: Entry) -> str:
     """The page of a claim: question, verdict, figure, numbers of every seed, limits, and how to repeat it."""
-    contrast = f"`{claim['number']}` of {', '.join(claim['pools'])}: {claim['claim']} minus {claim['than']}"
-    margin = _with_unit(format(claim["margin"], "g"), claim["unit"])
-    command = f"maxsup study run {claim['label']} --scale small --data-root DIR"
-    lines = [f"# {claim['states']}", ""]
-    lines += [f"**{claim['word'].capitalize()}** at the small scale: {claim['reason']}.", ""]
-    lines += [f"- Paper: {claim['label']}, {claim['paper']}.", f"- Number: {contrast}."]
-    lines += [f"- Claimed: {claim['direction']}; margin {margin}.", f"- Scale: {claim['scale']}.", ""]
-    lines += ["```", command, "maxsup study collect studies/runs", "maxsup report docs/evidence", "```", ""]
+    names, size = ", ".join(claim["pools"]), _with_unit(format(claim["margin"], "g"), claim["unit"])
+    lines = [_CLAIM_HEAD.format(**claim, verdict=claim["word"].capitalize(), names=names, size=size)]
     if claim["num_pairs"]:
         lines += [f"{difference_text(claim)}, {claim['num_pairs']} paired seeds, exact p = {claim['p']:.3g}.", ""]
         if claim["num_pairs"] > 1:

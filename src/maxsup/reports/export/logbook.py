@@ -27,7 +27,7 @@ from maxsup.reports.tables import differences_table, markdown_text, results_tabl
 
 
 def write_logbook(commands: Mapping[Path, Sequence[str]], output: Path) -> list[Path]:
-    """Write a page for each folder of ``commands``, which says what repeats it; returns the files, the index first."""
+    """Write a page for each folder, with the command that repeats it; returns the files, the index first."""
     target, index = RunDir(output), output / "README.md"
     written, lines = [index], ["# Logbook", "", "| question | what was found |", "|---|---|"]
     for place, (folder, command) in enumerate(commands.items()):
