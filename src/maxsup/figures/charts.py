@@ -37,7 +37,7 @@ def name_rows(row: Sequence[Axes], names: Sequence[str]) -> None:
         axes.tick_params(axis="y", length=0)
 
 
-def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float = 1.0) -> None:
+def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float) -> None:
     """A row per run with one of its numbers, or with two joined by a line: the first filled, the second hollow."""
     for place, (label, look) in enumerate(result_looks(results).items()):
         row = [factor * value(results[label], name) for name in names]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from maxsup.figures.style import GREY, Results, legend_above, panels, result_looks, styled
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _DATA, _ESTIMATE = "#0072B2", "#D55E00"
@@ -30,7 +29,17 @@ def logit_figures(results: Results) -> dict[str, Figure]:
     legend_above(densities, looks)
     confidences, [row] = panels(1, 2, height=1.9, sharex=True, sharey=True)
     for axes, kind in zip(row, ("right", "wrong"), strict=True):
-        _draw_confidence(axes, results, kind)
+        for look, result in zip(looks, results.values(), strict=True):
+            shares, mean = result["data"][f"confidence_{kind}"], result["numbers"][f"confidence_{kind}"]["value"]
+            if mean is None:
+                continue
+            percents = [100 * share for share in shares]
+            axes.plot([step / (len(shares) - 1) for step in range(len(shares))], percents, **look.stroke)
+            # The mean, as a mark on the curve.
+            axes.plot([mean], [percents[round(mean * (len(shares) - 1))]], **look.marks, zorder=3)
+        axes.set(xlim=(0, 1), ylim=(0, 103), xlabel=f"confidence where {kind}")
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axes.grid()
     row[0].set_ylabel("predictions up to here (%)")
     legend_above(confidences, looks)
     return {"logits": densities, "confidence": confidences}
@@ -76,17 +85,3 @@ def smoothing_figure(
     right.set(yscale="log", xlabel="share of pairs of classes", ylabel="mean probability of the other class")
     right.grid(axis="y")
     return figure
-
-
-def _draw_confidence(axes: Axes, results: Results, kind: str) -> None:
-    for look, result in zip(result_looks(results).values(), results.values(), strict=True):
-        shares, mean = result["data"][f"confidence_{kind}"], result["numbers"][f"confidence_{kind}"]["value"]
-        if mean is None:
-            continue
-        percents = [100 * share for share in shares]
-        axes.plot([step / (len(shares) - 1) for step in range(len(shares))], percents, **look.stroke)
-        # The mean, as a mark on the curve.
-        axes.plot([mean], [percents[round(mean * (len(shares) - 1))]], **look.marks, zorder=3)
-    axes.set(xlim=(0, 1), ylim=(0, 103), xlabel=f"confidence where {kind}")
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.grid()

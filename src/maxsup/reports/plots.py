@@ -95,7 +95,7 @@ def differences_plot(summary: Summary, prefix: str = "") -> Plot | None:
     )
 
 
-def published_plot(summary: Summary, prefix: str = "") -> Plot | None:
+def published_plot(summary: Summary, prefix: str) -> Plot | None:
     """Our means against those of the paper, with the line on which they would be equal."""
     points, rows = dict[str, list[Point]](), list[list[Any]]()
     looks, metrics = arm_looks(summary), {metric.name: metric for metric in summary.metrics}

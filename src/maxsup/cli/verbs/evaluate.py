@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, SplitOption, WeightsOption, with_data_root
-from maxsup.cli.printing import percent, show
+from maxsup.cli.printing import miou_text, percent, show
 from maxsup.cli.shorthands import argument, flag
 
 
@@ -34,9 +34,8 @@ def evaluate(
 def _lines(result: dict[str, Any]) -> list[str]:
     accuracy, nll = percent(result["accuracy"]), f"{result['nll']:.4f}"
     if "miou" in result:
-        baseline = f"(commonest class everywhere: {percent(result['majority_miou'])})"
         rows = {
-            "mIoU": f"{percent(result['miou'])} {baseline}",
+            "mIoU": miou_text(result),
             "pixel accuracy": accuracy,
             "class accuracy": percent(result["class_accuracy"]),
             "nll": nll,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, RecipeArgument, with_data_root
-from maxsup.cli.printing import percent, show
+from maxsup.cli.printing import miou_text, percent, show
 from maxsup.cli.shorthands import option
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def _lines(summary: TrainingSummary) -> list[str]:
                 continue
             accuracy, nll = f"accuracy {percent(numbers['accuracy'])}", f"nll {numbers['nll']:.4f}"
             if "miou" in numbers:
-                baseline = f"(commonest class everywhere: {percent(numbers['majority_miou'])})"
-                shown = f"mIoU {percent(numbers['miou'])} {baseline}, pixel {accuracy}, {nll}"
+                shown = f"mIoU {miou_text(numbers)}, pixel {accuracy}, {nll}"
             else:
                 shown = f"{accuracy}, {nll}, ece {numbers['ece']:.4f}"
             lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")

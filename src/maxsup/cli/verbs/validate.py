@@ -47,7 +47,8 @@ def validate(
         if data is None:
             raise ValueError("validate needs a recipe or data. Write maxsup validate RECIPE, or --data folder:PATH.")
         recipe = recipe_for(data)
-    words = [*([f"data.name={data}"] if data else []), *([f"model.name={model}"] if model else []), *words]
+    named = {"data.name": data, "model.name": model}
+    words = [*(f"{key}={value}" for key, value in named.items() if value), *words]
     checked = load_recipe(recipe, with_data_root(words, data_root))
     # Late: the above finds most mistakes without torch.
     from maxsup.training.preflight.check import check_recipe
