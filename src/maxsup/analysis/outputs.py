@@ -12,7 +12,7 @@ from torch import Tensor
 from maxsup.analysis.extraction import affine_head, extracted, keep, limited, limited_indices, read_kept, suited
 from maxsup.analysis.result_files import data_label, file_name
 from maxsup.core.checks import check_choice
-from maxsup.core.config import CIRCUMSTANCES, Recipe, flat_items
+from maxsup.core.config import Recipe, experiment_items
 from maxsup.core.display import Display
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.core.files.reading import file_digest
@@ -92,7 +92,7 @@ class RunOutputs:
         if isinstance(network, Segmenter):
             raise MaxsupError(
                 f"run must be that of a classifier; got {str(self.run.path)!r}, which was trained on masks. "
-                "Use maxsup eval, or maxsup analyze --what segmentation."
+                "Use maxsup eval, or the analysis segmentation."
             )
         return network
 
@@ -216,16 +216,14 @@ class RunOutputs:
 
     def data_key(self) -> dict[str, Any]:
         """What the images of the run depend on."""
-        items = flat_items({"data": self.recipe.data.model_dump(mode="json")})
-        return {name: value for name, value in items.items() if name not in CIRCUMSTANCES}
+        return {key: value for key, value in experiment_items(self.recipe).items() if key.startswith("data.")}
 
     def pipeline(self, split: Split) -> Pipeline:
         """Batches of a split at the size and with the normalisation of the run, in order and without augmentation."""
-        data, shape = self.recipe.data, self.bundle.image_shape
-        if data.image_size is None and shape is not None and shape[1] == shape[2]:
+        recipe, shape = self.recipe, self.bundle.image_shape
+        if recipe.data.image_size is None and shape is not None and shape[1] == shape[2]:
             # Other data is resized to this; the run's own data has no other size.
-            data = data.model_copy(update={"image_size": shape[1]})
-        recipe = self.recipe.model_copy(update={"data": data})
+            recipe = recipe.changed(data={"image_size": shape[1]})
         return split_pipeline(recipe, self.bundle, split, bad_files=self.run.path / "bad_files_outputs.csv")
 
     def trained(self, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:

@@ -242,6 +242,11 @@ class Recipe(Section):
         """Steps of an epoch if the recipe counts iterations; else None, and an epoch is a pass over the data."""
         return None if self.iterations is None else self.iterations // self.epochs
 
+    def changed(self, **values: Any) -> Recipe:
+        """The recipe with other values, unchecked; a mapping changes only the keys of a section that it names."""
+        sections = {key: getattr(self, key).model_copy(update=new) for key, new in values.items() if type(new) is dict}
+        return self.model_copy(update=values | sections)
+
     @model_validator(mode="after")
     def _is_sound(self) -> Recipe:
         if self.iterations is None and self.schedule.warmup_iterations:
@@ -264,8 +269,10 @@ class Recipe(Section):
 
 
 # Where and how fast, not what: a run that goes on with other values of these is still the same run.
-_OF_DATA = ("data.root", "data.download", "data.num_workers", "data.tolerance")
-CIRCUMSTANCES = (*_OF_DATA, "threads", "save_every_steps", "tracker")
+_CIRCUMSTANCES = (
+    *("data.root", "data.download", "data.num_workers", "data.tolerance"),
+    *("threads", "save_every_steps", "tracker"),
+)
 
 # Keys that belong to the loss, data set or model of that name (None: all of them); a new name drops them.
 _OPTIONS_OF_A_NAME: dict[str, tuple[str, ...] | None] = {"loss": None, "data": ("options",), "model": ("options",)}
@@ -304,11 +311,16 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def experiment_items(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe says about the experiment, with dotted keys; circumstances such as threads are left out."""
+    items = flat_items(recipe.model_dump(mode="json"))
+    return {key: value for key, value in items.items() if key not in _CIRCUMSTANCES}
+
+
 def differing_keys(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two recipes differ as experiments, with both values; circumstances do not count."""
-    left, right = (flat_items(recipe.model_dump(mode="json")) for recipe in (first, second))
-    pairs = {key: (left.get(key), right.get(key)) for key in left | right if key not in CIRCUMSTANCES}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    """Dotted keys in which two recipes differ as experiments, with both values."""
+    left, right = experiment_items(first), experiment_items(second)
+    return {key: (left.get(key), right.get(key)) for key in left | right if left.get(key) != right.get(key)}
 
 
 def _override(values: dict[str, Any], text: str) -> None:

@@ -39,7 +39,7 @@ def resolved(recipe: Recipe) -> Recipe:
         keys = filled if recipe.data.image_size is not None else ("interpolation",)
         filled |= {key: getattr(wanted, key) for key in keys}
     given = {key: value for key, value in recipe.augment.model_dump().items() if value is not None}
-    return recipe.model_copy(update={"augment": recipe.augment.model_validate({**filled, **given})})
+    return recipe.changed(augment=recipe.augment.model_validate({**filled, **given}))
 
 
 def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:

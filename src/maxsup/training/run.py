@@ -13,7 +13,7 @@ from typing import Any, TypedDict, cast
 import torch
 
 from maxsup import __version__
-from maxsup.core.config import CIRCUMSTANCES, Recipe, differing_keys, flat_items, parse_recipe
+from maxsup.core.config import Recipe, differing_keys, experiment_items, flat_items, parse_recipe
 from maxsup.core.display import create_display
 from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.core.files.reading import read_json, read_json_lines
@@ -101,7 +101,7 @@ def train(
     elif words:
         recipe = parse_recipe(recipe.model_dump(mode="json"), words)
     if loss is not None:
-        recipe = recipe.model_copy(update={"loss": loss_config({"name": loss} if isinstance(loss, str) else loss)})
+        recipe = recipe.changed(loss=loss_config({"name": loss} if isinstance(loss, str) else loss))
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     try:
@@ -141,7 +141,7 @@ def train(
             changes = _claim(run, recipe, resume)
         accelerator.wait_for_everyone()
         if recipe.tracker is not None:
-            settings = _plain(recipe).items()
+            settings = flat_items(recipe.model_dump(mode="json")).items()
             config = {key: value if isinstance(value, int | float | str) else str(value) for key, value in settings}
             accelerator.init_trackers(__name__.partition(".")[0], config=config)
             stack.callback(accelerator.end_training)
@@ -167,7 +167,7 @@ def recipe_digest(recipe: Recipe) -> str:
         >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
         True
     """
-    experiment = {key: value for key, value in _plain(recipe).items() if key not in CIRCUMSTANCES}
+    experiment = experiment_items(recipe)
     if recipe.teacher is None:  # so that runs made before there were teachers keep their names
         del experiment["teacher"]
     return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
@@ -278,7 +278,3 @@ def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
     run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)
     return changes
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    return flat_items(recipe.model_dump(mode="json"))

@@ -42,7 +42,7 @@ def compute(
     """
     plan = student_recipe(run, overrides, alpha, temperature)
     # Named by what is trained, not by where the teacher is: the folder of a run may move.
-    name = f"{run.weights}-{recipe_digest(plan.model_copy(update={'teacher': None}))}"
+    name = f"{run.weights}-{recipe_digest(plan.changed(teacher=None))}"
     student = run.trained(plan, run.run.path / "distillation" / name, name="distillation", what="training a student")
     told, learnt = run.split(split), student.split(split)
     logits, labels = told.logits.double(), told.labels
@@ -64,7 +64,7 @@ def student_recipe(run: RunOutputs, overrides: Sequence[str], alpha: float, temp
     """The recipe of the student: that of its teacher, with another loss and what ``overrides`` say."""
     words = ["loss.name=distillation", f"loss.alpha={alpha}", f"loss.temperature={temperature}", *overrides]
     recipe = parse_recipe(run.recipe.model_dump(mode="json"), words, source="student")
-    return recipe.model_copy(update={"teacher": str(run.run.path.resolve())})
+    return recipe.changed(teacher=str(run.run.path.resolve()))
 
 
 def wrong_class_information(logits: Tensor, labels: Tensor, temperature: float = 1.0) -> float:

@@ -132,9 +132,9 @@ def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **option
 def _fine_tuned(run: RunOutputs, name: str, overrides: Sequence[str]) -> RunOutputs:
     """The segmenter that a classifier's backbone becomes."""
     plan = fine_tuning(run, name, overrides)
-    own = plan.model_copy(update={"model": plan.model.model_copy(update={"pretrained": False})})
     # Named by what is trained, not by where the backbone is: the folder of a run may move.
-    folder = run.run.path / "segmentation" / f"{Path(name).stem}-{run.weights}-{recipe_digest(own)}"
+    digest = recipe_digest(plan.changed(model={"pretrained": False}))
+    folder = run.run.path / "segmentation" / f"{Path(name).stem}-{run.weights}-{digest}"
     return run.trained(plan, folder, name=Path(name).stem, what=f"fine-tuning on {plan.data.name}")
 
 
@@ -149,11 +149,13 @@ def fine_tuning(run: RunOutputs, name: str, overrides: Sequence[str] = ()) -> Re
     else:
         options.pop("out_indices", None)
     options |= {"backbone": own.model.name, "backbone_options": backbone_options}
-    model = asked.model.model_copy(
-        update={"options": options, "pretrained": str(run.run.weights(run.weights).resolve())}
+    weights = str(run.run.weights(run.weights).resolve())
+    return asked.changed(
+        data={"root": asked.data.root or own.data.root},
+        model={"options": options, "pretrained": weights},
+        seed=own.seed,
+        threads=own.threads,
     )
-    data = asked.data.model_copy(update={"root": asked.data.root or own.data.root})
-    return asked.model_copy(update={"data": data, "model": model, "seed": own.seed, "threads": own.threads})
 
 
 def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:

@@ -29,13 +29,8 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
     if isinstance(bundle.train, MaskSplit):
         raise DataError("a sheet shows images with one label each, and these have masks. Leave the sheet out.")
     split = bundle.train.subset(_chosen(bundle.train))
-    alone = recipe.model_copy(
-        update={
-            "batch_size": len(split),
-            "iterations": None,
-            "data": recipe.data.model_copy(update={"num_workers": 0, "tolerance": 1.0, "drop_last": False}),
-        }
-    )
+    in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}
+    alone = recipe.changed(batch_size=len(split), iterations=None, data=in_data)
     rounds = [_seen(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
     titles = ["file", *["training"] * _NUM_DRAWS, "evaluation"]
     width, height = _NAME + len(titles) * (_CELL + _GAP), _HEAD + len(split) * (_CELL + _GAP)

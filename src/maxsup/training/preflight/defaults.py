@@ -44,19 +44,17 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
         name = network_for(size or (bundle.image_shape or (0, MAX_SIDE))[1], len(bundle.train))
     if weights == AUTO:
         weights = has_weights_here(name)
-        own, foreign = (
-            "; another network with model.name=NAME",
-            ": no published weights here; give model.pretrained=FILE",
-        )
-        scratch = f"{name} from scratch{own if name in MODELS else foreign}"
-        words.append(f"{name} with published weights" if weights else scratch)
+        if weights:
+            words.append(f"{name} with published weights")
+        elif name in MODELS:
+            words.append(f"{name} from scratch; another network with model.name=NAME")
+        else:
+            words.append(f"{name} from scratch: no published weights here; give model.pretrained=FILE")
     elif model.name == AUTO:
         words.append(name)
-    settled = recipe.model_copy(
-        update={
-            "data": data.model_copy(update={"image_size": size, "options": {**data.options, **bundle.settled}}),
-            "model": model.model_copy(update={"name": name, "pretrained": weights}),
-        }
+    settled = recipe.changed(
+        data={"image_size": size, "options": {**data.options, **bundle.settled}},
+        model={"name": name, "pretrained": weights},
     )
     return settled, [*(["; ".join(words)] if words else []), *bundle.notes]
 
@@ -64,15 +62,9 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
 def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
     """The recipe with the settings that it leaves to the data taken from the run."""
     stored = run_recipe(run)
-    data, model = recipe.data, recipe.model
-    size, options = data.image_size or stored.data.image_size, {**stored.data.options, **data.options}
-    network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(model, key) == AUTO}
-    return recipe.model_copy(
-        update={
-            "data": data.model_copy(update={"image_size": size, "options": options}),
-            "model": model.model_copy(update=network),
-        }
-    )
+    size, options = recipe.data.image_size or stored.data.image_size, {**stored.data.options, **recipe.data.options}
+    network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(recipe.model, key) == AUTO}
+    return recipe.changed(data={"image_size": size, "options": options}, model=network)
 
 
 def size_for(sides: list[int]) -> int:
