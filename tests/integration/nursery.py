@@ -15,8 +15,7 @@ from typing import Any
 
 from maxsup.core.config import Recipe
 from maxsup.core.files import storage
-from maxsup.training.clock import Clock
-from maxsup.training.progress import Reporter
+from maxsup.training.progress import Clock, Reporter
 from tests.integration.runs import tiny_recipe, train_quietly
 
 # Look whether it has ended, without taking its status away.

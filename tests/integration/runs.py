@@ -15,8 +15,7 @@ from PIL import Image
 from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.files.reading import read_json
 from maxsup.training import train
-from maxsup.training.clock import Clock
-from maxsup.training.progress import Reporter
+from maxsup.training.progress import Clock, Reporter
 
 NUM_CLASSES = 3
 BATCH_SIZE = 16

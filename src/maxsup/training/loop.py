@@ -25,12 +25,11 @@ from maxsup.dense.checks import prepare_for_masks
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
 from maxsup.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronised
-from maxsup.training.clock import Clock
 from maxsup.training.evaluate import evaluate_split
 from maxsup.training.loss_inputs import Needs, check_teacher
 from maxsup.training.optimization import MovingAverage, create_optimizer, learning_rate
 from maxsup.training.processes import largest
-from maxsup.training.progress import EpochMeter, Reporter
+from maxsup.training.progress import Clock, EpochMeter, Reporter
 from maxsup.training.reading import load_teacher
 
 WATCHED_STRIDE = 8
@@ -122,10 +121,6 @@ class Trainer:
                 self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
             yield
 
-    def validate(self) -> dict[str, Any] | None:
-        """Numbers of the validation split; None if there is none."""
-        return None if self.val_batches is None else self.evaluate(self.val_batches, "val")
-
     def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
         """Numbers of a split with the weights of the run."""
         is_alone = self.accelerator.num_processes == 1
@@ -151,8 +146,9 @@ class Trainer:
                 signal_number=received,
             )
 
-    def end_epoch(self, val: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
-        """Close the epoch; return the line for ``metrics.jsonl`` and whether this epoch is the best so far."""
+    def end_epoch(self) -> tuple[dict[str, Any], bool]:
+        """Validate and close the epoch; return its line for ``metrics.jsonl`` and whether it is the best so far."""
+        val = None if self.val_batches is None else self.evaluate(self.val_batches, "val")
         self.monitor.sync(self.accelerator.device)
         line = {
             "epoch": self.position.epoch,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -25,9 +24,8 @@ def learning_rate(
 ) -> float:
     """The rate after ``share`` (below 1) of the 0-based ``epoch``; it depends on nothing that would have to be saved.
 
-    With ``interval="step"`` it changes within an epoch. With ``interval="epoch"`` it is constant there, and an epoch of
-    the warm-up has the rate of its end. Cosine and linear decays begin where the warm-up ends. ``steps_per_epoch`` is
-    given if training is counted in iterations, as the warm-up may then be.
+    With ``interval="epoch"`` it is constant in an epoch, and an epoch of the warm-up has the rate of its end. Cosine
+    and linear decays begin where the warm-up ends. ``steps_per_epoch`` is given if training is counted in iterations.
 
     Example:
         >>> form = ScheduleConfig(name="multistep", milestones=(60, 120), gamma=0.2, warmup_epochs=1)
@@ -76,20 +74,13 @@ def split_by_decay(model: nn.Module, decay_filter: str) -> tuple[Named, Named]:
         >>> [name for name, _ in decayed], [name for name, _ in spared]
         (['0.weight'], ['0.bias', '1.weight', '1.bias'])
     """
-
-    def full_names(names_in: Callable[[nn.Module], Iterable[str]]) -> set[str]:
-        modules = model.named_modules()
-        return {f"{prefix}.{name}".lstrip(".") for prefix, module in modules for name in names_in(module)}
-
-    def in_norm(module: nn.Module) -> Iterable[str]:
-        is_norm = isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.modules.batchnorm._NormBase)
-        return module._parameters if is_norm else ()
-
-    def listed_by(module: nn.Module) -> Iterable[str]:
-        method = getattr(module, "no_weight_decay", None)
-        return method() if callable(method) else ()
-
-    listed, in_norms = full_names(listed_by), full_names(in_norm)
+    listed, in_norms = set[str](), set[str]()
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        if callable(method := getattr(module, "no_weight_decay", None)):
+            listed |= {prefix + name for name in method()}
+        if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.modules.batchnorm._NormBase):
+            in_norms |= {prefix + name for name in module._parameters}
 
     def decays(name: str, parameter: nn.Parameter) -> bool:
         if decay_filter == "weights":

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from maxsup.core.config import AUTO, ModelConfig, Recipe
 from maxsup.core.errors import DataError
-from maxsup.core.files.reading import as_written
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
 from maxsup.data import DataBundle
 from maxsup.data.pipelines.transforms import INTERPOLATION, scaled_side
 from maxsup.dense import SEGMENTERS
 from maxsup.models import Preprocessing, published_preprocessing
-from maxsup.training.state.checkpoint import checkpoint_values
+from maxsup.training.state.checkpoint import trained_on
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
 
@@ -70,6 +72,12 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
     return of_run or published_preprocessing(name, model.pretrained)
 
 
+def visible_pixels(images: Tensor, bundle: DataBundle) -> Tensor:
+    """Normalised images as the bytes that they were."""
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (bundle.mean, bundle.std))
+    return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
 def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
     """One line that says how evaluation prepares an image."""
     augment, size = resolved(recipe).augment, recipe.data.image_size
@@ -87,18 +95,17 @@ def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
 
 def _of_run(file: Path) -> Preprocessing | None:
     """How a run of ours prepared images, if a file of weights is one of its checkpoints."""
-    state, config = file.parent / "state.json", file.parent.parent.parent / "config.yaml"
-    if not (state.is_file() and config.is_file()):
+    run = RunDir(file.parent.parent.parent)
+    if not ((file.parent / "state.json").is_file() and run.config.is_file()):
         return None
-    recipe = resolved(run_recipe(RunDir(config.parent)))
-    with as_written(state):
-        trained_on = checkpoint_values(state.parent)["data"]
-        return Preprocessing(
-            recipe.data.image_size,
-            crop_pct=recipe.augment.crop_pct or 1.0,
-            crop_mode=recipe.augment.crop_mode or "center",
-            interpolation=recipe.augment.interpolation or INTERPOLATION,
-            mean=tuple(trained_on["mean"]),
-            std=tuple(trained_on["std"]),
-            source=f"run {config.parent.name}",
-        )
+    recipe = resolved(run_recipe(run))
+    _, mean, std = trained_on(file)
+    return Preprocessing(
+        recipe.data.image_size,
+        crop_pct=recipe.augment.crop_pct or 1.0,
+        crop_mode=recipe.augment.crop_mode or "center",
+        interpolation=recipe.augment.interpolation or INTERPOLATION,
+        mean=mean,
+        std=std,
+        source=f"run {run.path.name}",
+    )

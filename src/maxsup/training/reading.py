@@ -12,7 +12,6 @@ import torch
 from maxsup.core.checks import check_choice
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
-from maxsup.core.files.reading import as_written
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.files.storage import kept_if_possible
 from maxsup.core.interrupt import raise_if_noted
@@ -22,7 +21,7 @@ from maxsup.dense import Segmenter
 from maxsup.models import Classifier
 from maxsup.training.builders import build_data, build_model, split_pipeline
 from maxsup.training.evaluate import evaluate_split
-from maxsup.training.state.checkpoint import checkpoint_values, load_weights, read_tensors
+from maxsup.training.state.checkpoint import load_weights, read_tensors, trained_on
 
 SPLITS = ("train", "val", "test")
 WEIGHTS = ("last", "best")
@@ -52,7 +51,7 @@ def load_run(
     run = RunDir(path).require()
     recipe = run_recipe(run, overrides)
     file = run.weights(weights)
-    num_classes, mean, std = _trained_on(file)
+    num_classes, mean, std = trained_on(file)
     bundle = build_data(recipe)
     if bundle.num_classes != num_classes or len(bundle.mean) != len(mean):
         raise DataError(
@@ -71,7 +70,7 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
     """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
-    num_classes, mean, std = _trained_on(file)
+    num_classes, mean, std = trained_on(file)
     if (num_classes, mean, std) != (bundle.num_classes, tuple(bundle.mean), tuple(bundle.std)):
         raise DataError(
             f"teacher must have learnt the {bundle.num_classes} classes of {bundle.name!r} from images that are "
@@ -80,14 +79,6 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
     model = build_model(run_recipe(run), bundle, is_trained=True)
     load_weights(model, read_tensors(file), file)
     return model.eval().requires_grad_(False)
-
-
-def _trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Number of classes, mean and standard deviation of the data that a checkpoint was trained on."""
-    with as_written(file.parent / "state.json"):
-        trained_on = checkpoint_values(file.parent)["data"]
-        mean, std = (tuple(float(value) for value in trained_on[key]) for key in ("mean", "std"))
-        return int(trained_on["num_classes"]), mean, std
 
 
 def evaluate_run(

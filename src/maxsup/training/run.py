@@ -184,7 +184,7 @@ def _fit(trainer: Trainer) -> None:
                 trainer.raise_if_signalled()
                 if recipe.save_every_steps and at.global_step % recipe.save_every_steps == 0:
                     save(trainer)
-            line, is_best = trainer.end_epoch(trainer.validate())
+            line, is_best = trainer.end_epoch()
             epoch, seconds = line["epoch"], clock.total - before
             rate = (clock.num_images - images) / seconds
             if trainer.accelerator.is_main_process:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from maxsup.core.display import BarDisplay, LineDisplay
-from maxsup.training.clock import Clock
-from maxsup.training.progress import EpochMeter, Reporter, epoch_line
+from maxsup.training.progress import Clock, EpochMeter, Reporter, epoch_line
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
 
 def test_the_clock_counts_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("maxsup.training.clock.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("maxsup.training.progress.time.perf_counter", lambda: now[0])
     first = Clock()
     with first.phase("step"):
         now[0] += 8.0

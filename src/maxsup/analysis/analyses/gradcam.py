@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from maxsup.analysis.analyses.object_masks import IGNORED, OBJECT, find_masks
 from maxsup.analysis.extraction import limited_indices
+from maxsup.analysis.object_masks import IGNORED, OBJECT, find_masks
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.core.checks import check_choice
@@ -32,6 +32,7 @@ from maxsup.figures.gallery import encoded, gradcam_figures
 from maxsup.metrics.facts import numbers
 from maxsup.models import Classifier
 from maxsup.models.libraries.cut import CutClassifier
+from maxsup.training.preprocessing import visible_pixels
 
 TARGETS = ("label", "top")
 
@@ -163,12 +164,10 @@ def _maps(
 
 
 def _cell(run: RunOutputs, pixels: Tensor, label: int, logits: Tensor, heat: Map) -> dict[str, Any]:
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (run.bundle.mean, run.bundle.std))
-    visible = ((pixels.cpu() * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
     confidence, predicted = logits.softmax(dim=0).max(dim=0)
     names = run.bundle.class_names
     return {
-        "image": encoded(visible.permute(1, 2, 0).numpy()),
+        "image": encoded(visible_pixels(pixels.cpu(), run.bundle).permute(1, 2, 0).numpy()),
         "map": encoded((heat * 255).round().astype(np.uint8)[..., None]),
         "label": names[label],
         "predicted": names[int(predicted)],

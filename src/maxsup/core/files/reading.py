@@ -20,8 +20,7 @@ from typing import Any
 from maxsup.core.errors import StorageError
 from maxsup.core.files.storage import json_text
 
-CHECKSUM = "checksum"
-
+_CHECKSUM = "checksum"
 _CHUNK = 1 << 22
 
 
@@ -39,8 +38,8 @@ def read_plain(path: Path) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file, without its checksum."""
     value = _parsed(path, read_plain(path))
-    written = value.pop(CHECKSUM, None)
-    if written is not None and written != checksum(value):
+    written = value.pop(_CHECKSUM, None)
+    if written is not None and written != _checksum(value):
         raise damaged(path, "other content than was written")
     return value
 
@@ -52,9 +51,15 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [_parsed(path, line) for line in read_plain(path).splitlines()]
 
 
-def checksum(value: Mapping[str, Any]) -> str:
-    """A number that tells a JSON object from a damaged copy."""
-    return f"{zlib.crc32(json_text(value).encode()):08x}"
+def whole_lines(path: Path) -> list[bytes]:
+    """Lines that end with a newline: a last line without one was cut by a crash."""
+    lines = read_plain(path).splitlines(keepends=True) if os.path.lexists(path) else []
+    return [line for line in lines if line.endswith(b"\n")]
+
+
+def with_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the checksum by which :func:`read_json` knows that it is undamaged."""
+    return {**value, _CHECKSUM: _checksum(value)}
 
 
 def file_digest(path: Path, num_bytes: int | None = None) -> str:
@@ -90,6 +95,10 @@ def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise damaged(path, f"{type(value).__name__} in the place of a JSON object")
     return value
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json_text(value).encode()):08x}"
 
 
 def _refused(word: str) -> None:

@@ -27,8 +27,16 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.files import storage
-from maxsup.core.files.checkpoints import CHECKSUMS, NAME, UNFINISHED, age, broken, files_of, whole_lines, wrong_lines
-from maxsup.core.files.reading import CHECKSUM, as_written, checksum, file_digest, read_json, read_plain
+from maxsup.core.files.checkpoints import CHECKSUMS, NAME, UNFINISHED, age, files_of
+from maxsup.core.files.reading import (
+    as_written,
+    damaged,
+    file_digest,
+    read_json,
+    read_plain,
+    whole_lines,
+    with_checksum,
+)
 
 _HELD: dict[Path, int] = {}
 
@@ -72,7 +80,7 @@ class RunDir:
 
     def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
         """Put an indented JSON object, with its checksum, in the place of a file."""
-        self.write_text(path, storage.json_text({**value, CHECKSUM: checksum(value)}, indent=2) + "\n")
+        self.write_text(path, storage.json_text(with_checksum(value), indent=2) + "\n")
 
     def write_text(self, path: Path, text: str) -> None:
         """Put text in the place of a file."""
@@ -86,15 +94,12 @@ class RunDir:
     def require_lines(self, path: Path, num_lines: int) -> None:
         """Raise if a file of this directory has another number of lines, or the directory is gone."""
         self._require_place()
-        found = len(whole_lines(path))
-        if found != num_lines:
-            raise wrong_lines(path, num_lines, found)
+        _check_count(path, num_lines, len(whole_lines(path)))
 
     def truncate(self, path: Path, num_lines: int) -> None:
         """Keep the first lines of a file: undo what was written after the checkpoint that training goes on from."""
         kept = whole_lines(path)[:num_lines]
-        if len(kept) < num_lines:
-            raise wrong_lines(path, num_lines, len(kept))
+        _check_count(path, num_lines, len(kept))
         content = b"".join(kept)
         if path.exists() and path.stat().st_size != len(content):
             storage.replace_bytes(path, content)
@@ -143,7 +148,7 @@ class RunDir:
         if not found:
             return None
         if missing := next((file for file in files_of(found[-1]) if not file.is_file()), None):
-            raise broken(missing, "nothing", found[-2] if found[1:] else None)
+            raise self._broken(missing, "nothing")
         return found[-1]
 
     @property
@@ -186,14 +191,12 @@ class RunDir:
             if record is None:
                 return path
             size, digest = int(record["bytes"]), str(record["digest"])
-        found = self._found()
-        before = found[-2] if not of_run and found[1:] and found[-1] == folder else None
         if not path.is_file():
-            raise broken(path, "nothing", before)
+            raise self._broken(path, "nothing")
         # A file of the run may have grown since.
         has_size = path.stat().st_size >= size if of_run else path.stat().st_size == size
         if not has_size or file_digest(path, size) != digest:
-            raise broken(path, "other content", before)
+            raise self._broken(path, "other content")
         return path
 
     def lock(self) -> Callable[[], None]:
@@ -228,6 +231,16 @@ class RunDir:
 
         return release
 
+    def _broken(self, path: Path, what: str) -> StorageError:
+        """The error for a damaged file; in the newest checkpoint it names the one before, to go on from."""
+        found = self._found()
+        if len(found) < 2 or path.parent != found[-1]:
+            return damaged(path, what)
+        return StorageError(
+            f"{path} must be as it was written; got {what}. Copy it again, or remove {path.parent} to go on from "
+            f"{found[-2]}, the checkpoint before it."
+        )
+
     def _refusal(self, owner: str) -> MaxsupError:
         return MaxsupError(
             f"run directory must be used by one process at a time; got {str(self.path)!r}, in which process {owner} "
@@ -255,7 +268,7 @@ class RunDir:
             }
             for part, contents in (("checkpoint", files), ("run", own))
         }
-        return storage.json_text({**records, CHECKSUM: checksum(records)}, indent=2).encode()
+        return storage.json_text(with_checksum(records), indent=2).encode()
 
     def _found(self) -> list[Path]:
         """Folders of checkpoints, oldest first; a folder that a copy made of a link sorts before one of its step."""
@@ -272,7 +285,7 @@ class RunDir:
         for place in (best, self.checkpoints / "best"):
             if place.is_dir():
                 return place
-        raise broken(best, "nothing", None)
+        raise damaged(best, "nothing")
 
     def _name_of(self, folder: Path) -> str:
         """A free name for a folder that a copy made of a link."""
@@ -288,3 +301,11 @@ class RunDir:
             is_older = NAME.fullmatch(entry.name) and age(entry) < age(newest)
             if (is_older and entry.name not in kept) or UNFINISHED.fullmatch(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _check_count(path: Path, num_lines: int, found: int) -> None:
+    if found != num_lines:
+        raise StorageError(
+            f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "
+            "Restore the file or start anew in another output."
+        )

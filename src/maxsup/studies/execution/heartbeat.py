@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maxsup.core.display import LineDisplay
-from maxsup.training.clock import Clock
-from maxsup.training.progress import Reporter
+from maxsup.training.progress import Clock, Reporter
 
 FILE = "progress.json"
 _SECONDS = 1.0

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxsup.core.errors import Interruption, counted
-from maxsup.core.files.checkpoints import whole_lines
-from maxsup.core.files.reading import as_written, read_json
+from maxsup.core.files.reading import as_written, read_json, whole_lines
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.installation import install_command
 from maxsup.core.interrupt import SignalGuard

@@ -15,6 +15,7 @@ from maxsup.core.files.storage import failed_write
 from maxsup.data import DataBundle, FileSplit, MaskSplit, MemorySplit
 from maxsup.data.pipelines.decoding import BadImageError, read_image
 from maxsup.training.builders import split_pipeline
+from maxsup.training.preprocessing import visible_pixels
 
 _NUM_IMAGES, _NUM_DRAWS = 10, 4
 _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
@@ -67,13 +68,11 @@ def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, ep
     """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
-    mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (bundle.mean, bundle.std))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the sheet itself shows which images could not be read
         batches = list(pipeline.epoch(epoch or 0))
     for batch in batches:
-        pixels = ((batch.images * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
-        for index, image in zip(batch.indices.tolist(), pixels, strict=True):
+        for index, image in zip(batch.indices.tolist(), visible_pixels(batch.images, bundle), strict=True):
             found[index] = _picture(image)
     return found
 

@@ -16,7 +16,7 @@ from maxsup.core.files.rundir import RunDir
 from maxsup.core.interrupt import SignalGuard
 from maxsup.data import DataBundle
 from maxsup.models import Classifier
-from maxsup.training.builders import build_data, build_loss, build_model
+from maxsup.training.builders import build_loss, build_model
 from maxsup.training.loop import Trainer
 from maxsup.training.processes import create_accelerator
 from maxsup.training.progress import Reporter
@@ -26,16 +26,13 @@ _NUM_FIRST, _NUM_STEPS = 2, 8
 
 
 @contextmanager
-def rehearsal(recipe: Recipe, bundle: DataBundle | None = None) -> Iterator[Trainer]:
-    """A trainer that leaves nothing on disk; ``bundle`` is the data if it is loaded already."""
-    bundle = bundle or build_data(recipe)
+def rehearsal(recipe: Recipe, bundle: DataBundle) -> Iterator[Trainer]:
+    """A trainer that leaves nothing on disk."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
         accelerator = create_accelerator(recipe, run)
         model, criterion = build_model(recipe, bundle), build_loss(recipe.loss)
-        trainer = Trainer(recipe, run, accelerator, bundle, model, criterion, SignalGuard(), Reporter())
-        trainer.criterion.set_progress(0.0)
-        yield trainer
+        yield Trainer(recipe, run, accelerator, bundle, model, criterion, SignalGuard(), Reporter())
 
 
 def estimated_seconds(recipe: Recipe, bundle: DataBundle) -> float:
@@ -52,7 +49,7 @@ def estimated_seconds(recipe: Recipe, bundle: DataBundle) -> float:
     return recipe.epochs * trainer.batches.num_batches * each
 
 
-def try_step(recipe: Recipe, bundle: DataBundle | None = None) -> float:
+def try_step(recipe: Recipe, bundle: DataBundle) -> float:
     """The mean loss of the first step, through data, model, loss and optimiser; raises what training would raise."""
     with rehearsal(recipe, bundle) as trainer:
         next(trainer.train_epoch(), None)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maxsup.core.errors import StorageError
-from maxsup.core.files.reading import read_json, read_plain
+from maxsup.core.files.reading import as_written, read_json, read_plain
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.files.storage import json_text
 
@@ -46,6 +46,14 @@ def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
 def checkpoint_values(folder: Path) -> dict[str, Any]:
     """Numbers and names of a checkpoint."""
     return read_json(_checked(folder / "state.json"))
+
+
+def trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Number of classes, mean and standard deviation of the data that a file of weights was trained on."""
+    with as_written(file.parent / "state.json"):
+        data = checkpoint_values(file.parent)["data"]
+        mean, std = (tuple(float(value) for value in data[key]) for key in ("mean", "std"))
+        return int(data["num_classes"]), mean, std
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -105,10 +113,6 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
     optimizer.load_state_dict({"state": memories, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _checked(path: Path) -> Path:
-    return RunDir(path.parent.parent.parent).check(path)
-
-
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
     """Load all weights; raises for the first one that is missing, unknown or of another shape."""
     try:
@@ -118,3 +122,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
         raise StorageError(
             f"{source} must hold the weights of the model in the recipe; got: {first.strip()} Check model.name."
         ) from error
+
+
+def _checked(path: Path) -> Path:
+    return RunDir(path.parent.parent.parent).check(path)

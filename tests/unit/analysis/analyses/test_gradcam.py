@@ -10,7 +10,7 @@ from torch import nn
 from maxsup.analysis import RunOutputs
 from maxsup.analysis.analyses import gradcam
 from maxsup.analysis.analyses.gradcam import maps_of, otsu_threshold, overlap
-from maxsup.analysis.analyses.object_masks import BACKGROUND, IGNORED, OBJECT
+from maxsup.analysis.object_masks import BACKGROUND, IGNORED, OBJECT
 from maxsup.core.errors import StorageError
 from maxsup.figures.gallery import decoded, encoded
 from maxsup.models import Classifier, create_model

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.studies.execution.heartbeat import FILE, Pulse, PulseReporter, read_pulse
-from maxsup.training.clock import Clock
+from maxsup.training.progress import Clock
 
 
 @pytest.fixture

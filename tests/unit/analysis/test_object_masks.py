@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from maxsup.analysis import RunOutputs
-from maxsup.analysis.analyses.object_masks import BACKGROUND, IGNORED, OBJECT, Masks, find_masks
+from maxsup.analysis.object_masks import BACKGROUND, IGNORED, OBJECT, Masks, find_masks
 from maxsup.core.errors import DataError
 from tests.unit.analysis.made import make_run
 
