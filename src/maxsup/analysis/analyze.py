@@ -92,7 +92,8 @@ def analyze(
     chosen = list(dict.fromkeys([what] if isinstance(what, str) else what))
     for name in chosen:
         ANALYSES[name]  # an unknown name is an error before anything is computed
-    for name, values in (options or {}).items():
+    options = options or {}
+    for name, values in options.items():
         check_options(name, values)
         if name not in chosen:
             raise ValueError(f"options must be of an analysis that is asked for; got {name!r}. Add it to what.")
@@ -112,11 +113,12 @@ def analyze(
         folder = Path(output) if output else runs[0].run.path / "figures" if len(runs) == 1 else Path("figures")
         for name in chosen:
             raise_if_noted()
-            asked = dict((options or {}).get(name, {}))
+            asked = dict(options.get(name, {}))
             found = _compute(name, runs, split, asked, done)
-            if found:
-                done.results[name] = found
-            if found and with_figures:
+            if not found:
+                continue
+            done.results[name] = found
+            if with_figures:
                 # Figures are named as results are, so that other options or data do not overwrite them.
                 result = result_path(
                     "", name, split=split, weights=runs[0].weights, options=asked, data=runs[0].other_data

@@ -66,19 +66,18 @@ def checkpoint_outputs(
     if program is not None and weights is not None:
         raise ValueError(f"weights must be left out where the model is a file; got {str(weights)!r}. Drop it.")
     network_of = {"name": model, "pretrained": str(weights or "") or True} if program is None else {}
-    values = {"data": {"name": data}, "model": network_of}
-    recipe = parse_recipe(values, overrides, source="options")
+    recipe = parse_recipe({"data": {"name": data}, "model": network_of}, overrides, source="options")
     place = _folder_without_splits(recipe, split)
     if place is not None:
-        values["data"] = {"name": f"folder:{place.resolve()}", "options": {"test_share": 1.0}}
-        recipe = parse_recipe(values, overrides, source="options")
+        options = {"test_share": 1.0, **recipe.data.options}
+        recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
     bundle = build_data(recipe)
     if bundle.is_dense:
         raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
     if bundle.image_shape is None and recipe.data.image_size is None:
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
-        recipe = parse_recipe(values, [f"data.image_size={size}", *overrides], source="options")
+        recipe = recipe.changed(data={"image_size": size})
     images = getattr(bundle, split or "test") if place is None else bundle.test
     if len(images) == 0:
         raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")

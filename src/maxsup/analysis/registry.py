@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from maxsup.core.checks import check_count
 from maxsup.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -81,15 +82,11 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     """
     ANALYSES.check_options(name, options)
     parameters = inspect.signature(ANALYSES[name].compute).parameters
-    for option, value in options.items():
+    for option in ANALYSES[name].counts:
         takes_none = str(parameters[option].annotation).endswith("| None")
-        if option not in ANALYSES[name].counts or (value is None and takes_none):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(
-                f"{name}.{option} must be a whole number of at least 1; got {value!r}. "
-                f"Leave it out for {parameters[option].default}."
-            )
+        if option in options and not (options[option] is None and takes_none):
+            usual = f"Leave it out for {parameters[option].default}."
+            check_count(f"{name}.{option}", options[option], usual=usual)
 
 
 def describe_analyses() -> list[dict[str, Any]]:

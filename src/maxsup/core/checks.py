@@ -43,6 +43,18 @@ def check_number(
         raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one.")
 
 
+def check_count(name: str, value: Any, least: int = 1, *, usual: str) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``; ``usual`` is the advice.
+
+    Example:
+        >>> check_count("num_images", 0, usual="Leave it out for 6.")
+        Traceback (most recent call last):
+        ValueError: num_images must be a whole number of at least 1; got 0. Leave it out for 6.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}. {usual}")
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:

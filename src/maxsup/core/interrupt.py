@@ -17,10 +17,10 @@ _raised: list[int] = []
 class SignalGuard:
     """While entered, a signal is noted instead of killing; a second one leaves at once.
 
-    Before ``is_deferring`` is set there is nothing to save, so the first signal leaves at once too, by an exception. A
-    library may swallow that exception, for instance in a bare ``except`` or in ``__del__``; the note stays for all
-    guards inside the outermost one until :func:`raise_if_noted` is called. An error that follows because an import was
-    interrupted is replaced by the signal's exception.
+    Before ``is_deferring`` is set there is nothing to save, and the first signal raises :class:`Interruption` at once.
+    A library may swallow it, for instance in ``__del__``, or raise an error of its own because its import was
+    interrupted. So the note stays until the outermost guard is left: :func:`raise_if_noted` raises again, and that
+    guard puts the interruption in the place of such an error.
     """
 
     def __init__(self) -> None:

@@ -121,12 +121,10 @@ def train(
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
         accelerator = create_accelerator(recipe, run)
-        changes: list[str] = []
         # An existing run is refused or returned at once; a new directory is claimed once data and model are built.
-        is_claimed = accelerator.is_main_process and run.config.exists()
-        if is_claimed:
-            stack.callback(run.lock())
-            changes = _claim(run, recipe, resume)
+        changes, is_new = list[str](), not run.config.exists()
+        if accelerator.is_main_process and not is_new:
+            changes = _claim(run, recipe, resume, stack)
         accelerator.wait_for_everyone()
         if run.summary.exists():
             return cast("TrainingSummary", read_json(run.summary))
@@ -136,9 +134,8 @@ def train(
         with accelerator.main_process_first():
             bundle = build_data(recipe)
         trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)
-        if accelerator.is_main_process and not is_claimed:
-            stack.callback(run.lock())
-            changes = _claim(run, recipe, resume)
+        if accelerator.is_main_process and is_new:
+            changes = _claim(run, recipe, resume, stack)
         accelerator.wait_for_everyone()
         if recipe.tracker is not None:
             settings = flat_items(recipe.model_dump(mode="json")).items()
@@ -247,11 +244,12 @@ def _check_output(run: RunDir) -> None:
         )
 
 
-def _claim(run: RunDir, recipe: Recipe, resume: str) -> list[str]:
-    """Write the recipe into a new directory, or check that an existing run has the same recipe.
+def _claim(run: RunDir, recipe: Recipe, resume: str, stack: ExitStack) -> list[str]:
+    """Lock the directory until ``stack`` ends; write the recipe to a new one, or check that an existing run has it.
 
     Returns the changes of its environment since the run was last active.
     """
+    stack.callback(run.lock())
     if resume == "never" and run.config.exists():
         raise MaxsupError(
             f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from maxsup.analysis.outputs import RunOutputs
 from maxsup.analysis.registry import ANALYSES, Analysis, Result
+from maxsup.core.checks import check_count
 from maxsup.core.config import Recipe
 from maxsup.core.errors import DataError
 from maxsup.core.recipes import load_recipe
@@ -63,8 +64,7 @@ def compute(
         num_images: Pictures to keep, evenly spread over the split.
     """
     factors = _scale_factors(scales)
-    if isinstance(num_images, bool) or not isinstance(num_images, int) or num_images < 0:
-        raise ValueError(f"num_images must be a whole number of at least 0; got {num_images!r}. Usual: 4.")
+    check_count("num_images", num_images, least=0, usual="Usual: 4.")
     asked = [*([f"data.name={target}"] if target else []), *overrides]
     segmented = run if run.is_dense else _fine_tuned(run, str(recipe), asked)
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)

@@ -23,8 +23,10 @@ from maxsup.training.state import checkpoint
 def save(trainer: Trainer, *, is_best: bool = False) -> None:
     """Write a checkpoint of the trainer; every process must call it, and the main one writes."""
     with trainer.clock.phase("checkpoint"):
-        own = {name: tensor.cpu() for name, tensor in _process_tensors(trainer).items()}
-        shares = gather_object([(own, asdict(trainer.meter))])
+        loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
+        own = checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
+        on_cpu = {name: tensor.cpu() for name, tensor in own.items()}  # what is sent to the main process
+        shares = gather_object([(on_cpu, asdict(trainer.meter))])
         name = trainer.run.new_checkpoint_name(trainer.position.global_step)
         if is_best or trainer.position.best_epoch is None:
             trainer.position.best = name
@@ -93,11 +95,6 @@ def _undo_lines(trainer: Trainer) -> None:
             trainer.run.check(path)
             trainer.run.truncate(path, trainer.position.epoch)
             read_json_lines(path)
-
-
-def _process_tensors(trainer: Trainer) -> checkpoint.Tensors:
-    loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
-    return checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
 
 
 def _other_model(trainer: Trainer) -> nn.Module | None:
