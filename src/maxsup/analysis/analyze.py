@@ -71,9 +71,9 @@ def analyze(
         data: Other data than the runs': a name, or data as :func:`maxsup.data.data_name` takes it, which is kept beside
             the first run.
         model: The function that made the network, where a run was trained with one in another session.
-        options: Of each analysis by its name, for instance ``{"probe": {"target": "cifar100"}}``.
-        with_figures: Draw them too; a report draws its own from the numbers.
-        progress: Shows how far it is; chosen by the terminal by default.
+        options: Options of each analysis, by its name, for instance ``{"probe": {"target": "cifar100"}}``.
+        with_figures: Whether figures are drawn too; a report draws its own from the numbers.
+        progress: Shows progress; by default chosen for the terminal.
     """
     from maxsup.analysis.outputs import RunOutputs
     from maxsup.data import data_name

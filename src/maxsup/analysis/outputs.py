@@ -135,7 +135,7 @@ class RunOutputs:
         return self._head
 
     def facts(self, split: str) -> dict[str, Any]:
-        """What identifies a result: loss, strength, data, model, seed, split, weights."""
+        """What identifies a result."""
         return {
             "label": self.label,
             "run": self.run.path.resolve().name,

@@ -90,5 +90,5 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def describe_analyses() -> list[dict[str, Any]]:
-    """One entry an analysis: name, what it gives, label in the paper, options with their defaults."""
+    """One entry per analysis: name, what it gives, label in the paper, options with their defaults."""
     return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES.options(name)} for name in ANALYSES]

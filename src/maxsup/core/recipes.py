@@ -108,6 +108,13 @@ def run_recipe(run: RunDir, overrides: Iterable[str] = ()) -> Recipe:
     return parse_recipe(values, overrides, source=str(run.config))
 
 
+def write_recipe(run: RunDir, recipe: Recipe) -> None:
+    """Write a recipe for :func:`run_recipe`."""
+    import yaml
+
+    run.write_text(run.config, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+
+
 def read_text(path: Path) -> str:
     """The text of a recipe, of settings or of a script; a huge file is not even read."""
     size = path.stat().st_size

@@ -77,11 +77,13 @@ def _version(name: str) -> str | None:
 
 
 def _cpu_name() -> str:
+    """As Linux names it, else as Python does."""
     try:
-        [name] = re.findall(r"^model name\s*:\s*(.*?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[:1]
-    except (OSError, ValueError):
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
         return platform.processor()
-    return name
+    found = re.search(r"^model name\s*:\s*(.*?)\s*$", text, re.MULTILINE)
+    return found[1] if found else platform.processor()
 
 
 def _git_commit() -> str | None:

@@ -20,7 +20,7 @@ from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.files.storage import check_folder, json_text
 from maxsup.core.interrupt import SignalGuard
-from maxsup.core.recipes import load_recipe, override_words, recipe_path, run_recipe
+from maxsup.core.recipes import load_recipe, override_words, recipe_path, run_recipe, write_recipe
 from maxsup.core.repro import changes_that_matter, environment, set_deterministic
 from maxsup.data import PythonData, data_name
 from maxsup.losses import RegularizedLoss
@@ -269,9 +269,7 @@ def _claim(run: RunDir, recipe: Recipe, resume: str, stack: ExitStack) -> list[s
             changes = changes_that_matter(before, record)
             record["earlier"] = [*before.pop("earlier", []), before]
     else:
-        import yaml
-
-        run.write_text(run.config, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False))
+        write_recipe(run, recipe)
     # An earlier attempt wrote it; this one has seen nothing wrong yet.
     run.nonfinite.unlink(missing_ok=True)
     run.write_json(run.env, record)

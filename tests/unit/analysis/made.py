@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor, nn
 
 from maxsup.core.config import Recipe
 from maxsup.core.files.rundir import RunDir
-from maxsup.core.recipes import load_recipe
+from maxsup.core.recipes import load_recipe, write_recipe
 from maxsup.data import DataBundle, Split, load_data
 from maxsup.models import Classifier
 from maxsup.training.builders import build_data, build_model, split_pipeline
@@ -39,7 +38,7 @@ def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = 
         _fit(checked, bundle, model, SCALES.get(loss, 5.0))
     run = RunDir(folder)
     shutil.rmtree(run.checkpoints, ignore_errors=True)
-    run.write_text(run.config, yaml.safe_dump(checked.model_dump(mode="json"), sort_keys=False))
+    write_recipe(run, checked)
     sizes = {"num_train": len(bundle.train), "num_val": len(bundle.val), "num_classes": bundle.num_classes}
     data = {**sizes, "mean": list(bundle.mean), "std": list(bundle.std)}
     packed_values = packed(model.state_dict(), {}, {"best": "step-00000001", "data": data})

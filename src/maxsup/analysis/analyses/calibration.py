@@ -17,8 +17,8 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
     """Every metric of predictions with its interval, a reliability diagram and a risk-coverage curve.
 
     Options:
-        num_bins: Of the reliability diagram; calibration errors always have 15.
-        num_resamples: Behind the intervals.
+        num_bins: Bins of the reliability diagram; calibration errors always have 15.
+        num_resamples: Bootstrap samples behind the intervals.
     """
     outputs = run.split(split)
     samples = outputs.logits, outputs.labels

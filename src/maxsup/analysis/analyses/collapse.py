@@ -22,7 +22,7 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
     """Class separation and neural collapse of the training, the validation and the given split.
 
     Options:
-        num_resamples: Behind the intervals.
+        num_resamples: Bootstrap samples behind the intervals.
     """
     found: dict[str, float | Interval] = {}
     sizes = {}

@@ -54,7 +54,7 @@ def compute(
     """Maps for a gallery, and their overlap with masks where there are any.
 
     Options:
-        num_images: In the gallery, of classes spread over all of them.
+        num_images: Images in the gallery, from classes spread over all of them.
         num_scored: At most so many images are scored against masks, the same share of every class.
         target: Speak for the true class (``label``) or the predicted one (``top``).
         masks: A folder of masks or a .csv file of boxes; those of the data set if None.

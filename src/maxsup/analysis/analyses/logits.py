@@ -30,7 +30,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
     """Histograms of logits, shares near zero, gaps and confidence of right and wrong predictions.
 
     Options:
-        near_zero: What counts as near zero.
+        near_zero: A logit below this, in absolute value, counts as near zero.
     """
     check_number("logits.near_zero", near_zero, above=True)
     outputs = run.split(split)

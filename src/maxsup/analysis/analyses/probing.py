@@ -46,7 +46,7 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
 
     Options:
         target: A registered data set to probe on; the run's own if None.
-        num_neighbours: That vote.
+        num_neighbours: How many neighbours vote.
     """
     train, test = run.features("train", target), run.features(split, target)
     if target is not None or run.has_val:

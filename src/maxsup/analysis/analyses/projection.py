@@ -60,7 +60,7 @@ def compute(
     Options:
         classes: ``confused``, ``similar``, or three names of classes.
         basis: ``templates`` or ``centroids``; templates if None and the head has them.
-        num_samples: Of each class in each split, at most.
+        num_samples: At most so many samples of each class in each split.
     """
     if basis is not None:
         check_choice("basis", basis, BASES)
@@ -131,7 +131,7 @@ class Plane:
         self.corners = self.coordinates(corners)
 
     def coordinates(self, points: Tensor) -> Tensor:
-        """Two coordinates a point."""
+        """Two coordinates for each point."""
         return (points.double() - self._origin) @ self._axes
 
 

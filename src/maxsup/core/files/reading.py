@@ -75,7 +75,7 @@ def file_digest(path: Path, num_bytes: int | None = None) -> str:
 
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
-    """Report what fails while the content of a file is used as damage of that file."""
+    """Report an error of the code inside, which uses the content of a file, as damage of that file."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

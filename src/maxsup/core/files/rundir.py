@@ -27,7 +27,7 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.files import storage
-from maxsup.core.files.checkpoints import CHECKSUMS, NAME, UNFINISHED, age, files_of
+from maxsup.core.files.checkpoints import CHECKSUMS, NAME, checkpoints_in, files_of, remove_superseded
 from maxsup.core.files.reading import (
     as_written,
     damaged,
@@ -136,7 +136,7 @@ class RunDir:
             raise storage.failed_write(self.checkpoints / name, size, 0, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)  # it was renamed, unless something failed
-        self._remove_superseded(self.checkpoints / name, {name, best})
+        remove_superseded(self.checkpoints / name, {name, best})
 
     def newest(self) -> Path | None:
         """The newest checkpoint, whatever the links say; None where there is none.
@@ -144,7 +144,7 @@ class RunDir:
         Raises:
             StorageError: A file of it is missing. The checkpoint before it never takes its place unasked.
         """
-        found = self._found()
+        found = checkpoints_in(self.checkpoints)
         if not found:
             return None
         if missing := next((file for file in files_of(found[-1]) if not file.is_file()), None):
@@ -154,7 +154,7 @@ class RunDir:
     @property
     def has_checkpoint(self) -> bool:
         """Whether training can go on from a checkpoint."""
-        return bool(self._found())
+        return bool(checkpoints_in(self.checkpoints))
 
     def recover(self) -> Path | None:
         """Repair the links, remove leftovers, and return the newest checkpoint."""
@@ -177,7 +177,7 @@ class RunDir:
             if not link.is_symlink() or os.readlink(link) != target:
                 storage.replace_link(link, target)
         if is_linked:
-            self._remove_superseded(found, {found.name, chosen.name})
+            remove_superseded(found, {found.name, chosen.name})
         return found
 
     def check(self, path: Path) -> Path:
@@ -233,7 +233,7 @@ class RunDir:
 
     def _broken(self, path: Path, what: str) -> StorageError:
         """The error for a damaged file; in the newest checkpoint it names the one before, to go on from."""
-        found = self._found()
+        found = checkpoints_in(self.checkpoints)
         if len(found) < 2 or path.parent != found[-1]:
             return damaged(path, what)
         return StorageError(
@@ -270,16 +270,8 @@ class RunDir:
         }
         return storage.json_text(with_checksum(records), indent=2).encode()
 
-    def _found(self) -> list[Path]:
-        """Folders of checkpoints, oldest first; a folder that a copy made of a link sorts before one of its step."""
-        if not self.checkpoints.is_dir():
-            return []
-        folders = [path for path in self.checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
-        known = [path for path in folders if NAME.fullmatch(path.name) or path.name in ("last", "best")]
-        return sorted(known, key=age)
-
     def _best(self, folder: Path) -> Path:
-        """The best checkpoint at the time of another one; a copy may have it under the name of the link."""
+        """The checkpoint that was the best when another was written; a copy may have it under the name of the link."""
         with as_written(folder / "state.json"):
             best = self.checkpoints / str(read_json(self.check(folder / "state.json"))["best"])
         for place in (best, self.checkpoints / "best"):
@@ -288,19 +280,12 @@ class RunDir:
         raise damaged(best, "nothing")
 
     def _name_of(self, folder: Path) -> str:
-        """A free name for a folder that a copy made of a link."""
+        """A free name for a link that a copy made a folder."""
         with as_written(folder / "state.json"):
             state = read_json(folder / "state.json")
             best, step = str(state["best"]), int(state["global_step"])
         is_free = folder.name == "best" and NAME.fullmatch(best) and not (self.checkpoints / best).exists()
         return best if is_free else self.new_checkpoint_name(step)
-
-    def _remove_superseded(self, newest: Path, kept: set[str]) -> None:
-        """Remove older checkpoints, and unfinished ones that a crash left; anything else here is not ours."""
-        for entry in self.checkpoints.iterdir():
-            is_older = NAME.fullmatch(entry.name) and age(entry) < age(newest)
-            if (is_older and entry.name not in kept) or UNFINISHED.fullmatch(entry.name):
-                shutil.rmtree(entry, ignore_errors=True)
 
 
 def _check_count(path: Path, num_lines: int, found: int) -> None:

@@ -85,7 +85,7 @@ def make_folder(folder: Path, *, fix: str = "Choose another output.") -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise what :func:`make_folder` would, before work is done whose results belong there; makes nothing."""
+    """Raise what :func:`make_folder` would raise, but make nothing; for use before long work."""
     found = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     number = errno.EACCES
     if not found.is_dir():

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-import yaml
-
 from maxsup.core.config import Recipe
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.interrupt import SignalGuard
+from maxsup.core.recipes import write_recipe
 from maxsup.data import DataBundle
 from maxsup.models import Classifier
 from maxsup.training.builders import build_loss, build_model
@@ -61,7 +60,7 @@ def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, 
     """The run directory and the model after one step, for analyses; nothing is left on disk."""
     with rehearsal(recipe, bundle) as trainer:
         next(trainer.train_epoch(), None)
-        trainer.run.write_text(trainer.run.config, yaml.safe_dump(recipe.model_dump(mode="json")))
+        write_recipe(trainer.run, recipe)
         save(trainer)
         model = trainer.evaluated_model.eval()
         assert isinstance(model, Classifier)

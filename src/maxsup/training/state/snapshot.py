@@ -7,6 +7,7 @@ checkpoint inside an epoch has one set per process. The teacher is the best chec
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -75,11 +76,9 @@ def restore(trainer: Trainer) -> bool:
     trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", own))
     trainer.meter, trainer.position = meter, position
     if position.best_epoch is not None and trainer.needs.is_own_teacher:
-        path = run.weights("best")
-        current = {name: tensor.clone() for name, tensor in trainer.evaluated_model.state_dict().items()}
-        checkpoint.load_weights(trainer.evaluated_model, checkpoint.read_tensors(path), path)
-        trainer.needs.set_teacher(trainer.evaluated_model)
-        trainer.evaluated_model.load_state_dict(current)
+        path, best = run.weights("best"), copy.deepcopy(trainer.evaluated_model)
+        checkpoint.load_weights(best, checkpoint.read_tensors(path), path)
+        trainer.needs.set_teacher(best)
     trainer.clock.restore(values["clock"])
     if values["scaler"]:
         trainer.accelerator.scaler.load_state_dict(values["scaler"])
