@@ -85,8 +85,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     for option in ANALYSES[name].counts:
         takes_none = str(parameters[option].annotation).endswith("| None")
         if option in options and not (options[option] is None and takes_none):
-            usual = f"Leave it out for {parameters[option].default}."
-            check_count(f"{name}.{option}", options[option], usual=usual)
+            fix = f"Leave it out for {parameters[option].default}."
+            check_count(f"{name}.{option}", options[option], fix=fix)
 
 
 def describe_analyses() -> list[dict[str, Any]]:

@@ -43,16 +43,17 @@ def check_number(
         raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one.")
 
 
-def check_count(name: str, value: Any, least: int = 1, *, usual: str) -> None:
-    """Raise unless ``value`` is a whole number of at least ``least``; ``usual`` is the advice.
+def check_count(name: str, value: Any, least: int = 1, *, fix: str | None = None) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``.
 
     Example:
-        >>> check_count("num_images", 0, usual="Leave it out for 6.")
+        >>> check_count("num_classes", 0)
         Traceback (most recent call last):
-        ValueError: num_images must be a whole number of at least 1; got 0. Leave it out for 6.
+        ValueError: num_classes must be a whole number of at least 1; got 0. Write for instance num_classes=2.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}. {usual}")
+        fix = fix or f"Write for instance {name}=2."
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}. {fix}")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maxsup.core.checks import check_count
 from maxsup.core.registry import Registry
 from maxsup.models import Classifier, create_model
-from maxsup.models.base import check_count
 
 
 class Segmenter(nn.Module):

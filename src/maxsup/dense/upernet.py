@@ -20,10 +20,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maxsup.core.checks import check_count
 from maxsup.core.installation import imported
 from maxsup.dense.segmenters import SEGMENTERS, Segmenter
 from maxsup.models import Classifier, TimmClassifier, create_model
-from maxsup.models.base import check_count
 
 SCALES = (4.0, 2.0, 1.0, 0.5)
 NUM_LEVELS = len(SCALES)

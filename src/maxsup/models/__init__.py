@@ -10,9 +10,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from maxsup.core.checks import check_choice
+from maxsup.core.checks import check_choice, check_count
 from maxsup.core.registry import import_modules
-from maxsup.models.base import MODELS, Classifier, Preprocessing, check_count
+from maxsup.models.base import MODELS, Classifier, Preprocessing
 from maxsup.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
 from maxsup.models.libraries.hf_models import HF_PREFIX, create_hf_model
 from maxsup.models.libraries.pretrained import class_names_of, num_classes_of, published_preprocessing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -107,18 +107,6 @@ class Classifier(nn.Module):
         # Four dimensions, so that a head that keeps statistics of images does not mistake positions for images.
         logits: Tensor = self.head(features.view(*grid.shape[:3], -1))
         return logits.permute(0, 3, 1, 2)
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a whole number of at least 1.
-
-    Example:
-        >>> check_count("num_classes", 0)
-        Traceback (most recent call last):
-        ValueError: num_classes must be a whole number of at least 1; got 0. Write for instance num_classes=2.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}. Write for instance {name}=2.")
 
 
 def check_rgb(name: str, in_channels: int) -> None:

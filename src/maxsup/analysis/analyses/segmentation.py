@@ -64,7 +64,7 @@ def compute(
         num_images: Pictures to keep, evenly spread over the split.
     """
     factors = _scale_factors(scales)
-    check_count("num_images", num_images, least=0, usual="Usual: 4.")
+    check_count("num_images", num_images, least=0, fix="Usual: 4.")
     asked = [*([f"data.name={target}"] if target else []), *overrides]
     segmented = run if run.is_dense else _fine_tuned(run, str(recipe), asked)
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)

@@ -94,12 +94,12 @@ class RunDir:
     def require_lines(self, path: Path, num_lines: int) -> None:
         """Raise if a file of this directory has another number of lines, or the directory is gone."""
         self._require_place()
-        _check_count(path, num_lines, len(whole_lines(path)))
+        _check_lines(path, num_lines, len(whole_lines(path)))
 
     def truncate(self, path: Path, num_lines: int) -> None:
         """Keep the first lines of a file: undo what was written after the checkpoint that training goes on from."""
         kept = whole_lines(path)[:num_lines]
-        _check_count(path, num_lines, len(kept))
+        _check_lines(path, num_lines, len(kept))
         content = b"".join(kept)
         if path.exists() and path.stat().st_size != len(content):
             storage.replace_bytes(path, content)
@@ -288,7 +288,7 @@ class RunDir:
         return best if is_free else self.new_checkpoint_name(step)
 
 
-def _check_count(path: Path, num_lines: int, found: int) -> None:
+def _check_lines(path: Path, num_lines: int, found: int) -> None:
     if found != num_lines:
         raise StorageError(
             f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "

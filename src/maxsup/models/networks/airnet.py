@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maxsup.core.checks import check_choice
-from maxsup.models.base import MODELS, Classifier, check_count
+from maxsup.core.checks import check_choice, check_count
+from maxsup.models.base import MODELS, Classifier
 
 LOGIT_SCALE = 1 / 9
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maxsup.models.base import MODELS, Classifier, check_count
+from maxsup.core.checks import check_count
+from maxsup.models.base import MODELS, Classifier
 
 WIDTHS = (16, 32, 64)
 

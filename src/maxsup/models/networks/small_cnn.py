@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from maxsup.models.base import MODELS, Classifier, check_count
+from maxsup.core.checks import check_count
+from maxsup.models.base import MODELS, Classifier
 
 
 @MODELS.register("small_cnn", about="three convolutions, 64 features, for 8 to 32 px", source="this package")
