@@ -16,7 +16,7 @@ from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
 from maxsup.losses.computing.plain import plain_cross_entropy
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, whole
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, class_axis, whole
 
 Strength = float | Schedule
 
@@ -195,14 +195,17 @@ class RegularizedLoss(nn.Module):
             return
         if self._value is None or self.current_strength == 0 or target.numel() == 0:
             return
-        if target.shape[min(1, target.dim() - 1)] == 2:  # with two classes, mixing alone leaves no zero either
+        axis = class_axis(target)
+        if target.shape[axis] == 2:  # with two classes, mixing alone leaves no zero either
             return
         self._targets_checked = True
+        minima = target.detach().amin(axis)
         try:
-            smallest = float(target.min())
+            smallest, largest = float(minima.min()), float(minima.max())
         except RuntimeError:  # inside vmap a tensor has no single value
             return
-        if smallest > 0:
+        # Smoothing gives all rows the same minimum; the predictions of a teacher have no zeros either, but differ.
+        if smallest > 0 and largest <= 1.01 * smallest:
             warnings.warn(
                 f"Targets are smoothed already (smallest probability {smallest:.3g}), and {self.strength}="
                 f"{self.current_strength:g} smooths again. Switch smoothing off where targets are made, for instance "

@@ -86,6 +86,22 @@ def test_mixed_but_unsmoothed_targets_do_not_warn():
     assert torch.isfinite(value)
 
 
+def test_predictions_of_a_teacher_do_not_warn():
+    teacher = torch.softmax(torch.tensor([[3.0, 0.0, 1.0], [0.5, 2.0, -1.0]]), dim=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value = maxsup.MaxSupLoss(0.1)(LOGITS, teacher)
+    assert torch.isfinite(value)
+
+
+def test_targets_that_need_a_gradient_give_no_other_warning():
+    target = SMOOTHED.clone().requires_grad_()
+    with pytest.warns(UserWarning, match="smoothed") as caught:
+        maxsup.MaxSupLoss(0.1)(LOGITS, target).backward()
+    assert len(caught) == 1
+    assert target.grad is not None
+
+
 @pytest.mark.parametrize("loss", [maxsup.MaxSupLoss(0.0), maxsup.MaxSupLoss(0.1).eval()], ids=["alpha zero", "eval"])
 def test_smoothed_targets_do_not_warn_where_nothing_smooths_again(loss: maxsup.MaxSupLoss):
     with warnings.catch_warnings():
