@@ -18,7 +18,10 @@ _ACCUMULATION = ("gradient_accumulation_steps", "accumulate_grad_batches", "grad
 _UNEQUAL = ("ignore_index", "pad_token_id", "max_length", "max_seq_length", "max_source_positions", "block_size")
 _MIXING = ("mix", "cutmix", "augment", "collate", "targets")
 
-_TRAINER_LOSS = "pass compute_loss_func=TrainerLoss() of maxsup.integrations.huggingface"
+_TRAINER_LOSS = (
+    "pass compute_loss_func=loss and callbacks=[loss.callback()] with loss = TrainerLoss() of "
+    "maxsup.integrations.huggingface"
+)
 _TRANSFORMERS, _TORCHVISION = "TrainingArguments of transformers", "flags of torchvision's references"
 _KINDS: dict[str, tuple[set[str], ...]] = {
     "a recipe of maxsup": ({"loss.name", "model.name"}, {"loss.name", "epochs"}),
@@ -119,7 +122,7 @@ def _examine_accumulation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
     if kind == _TRANSFORMERS and number > 1 and strength > 0:
         sentence = f"{path}={number:g} with label_smoothing_factor={strength:g}: label smoothers of transformers that "
         sentence += "do not know num_items_in_batch weigh the tokens of short micro-batches more."
-        fix = f"Set label_smoothing_factor to 0 and {_TRAINER_LOSS}, which divides by all tokens of the step."
+        fix = f"Set label_smoothing_factor to 0 and {_TRAINER_LOSS}; it divides by all tokens of the step."
         yield Finding(topic, "warning", sentence, fix)
     if kind == _TRANSFORMERS and flat.get("average_tokens_across_devices") is False:
         sentence = "average_tokens_across_devices=False: each of several processes divides by its own number of tokens."

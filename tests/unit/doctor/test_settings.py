@@ -54,6 +54,11 @@ def test_traps_in_settings_are_found(values: dict[str, Any], expected: list[str]
     assert all(finding.sentence.endswith(".") and finding.advice.endswith(".") for finding in found)
 
 
+def test_the_advice_for_a_trainer_of_transformers_has_the_callback_that_it_asks_for() -> None:
+    found = examine_config({**HF, "label_smoothing_factor": 0.1, "eval_strategy": "epoch"})
+    assert all("callbacks=[loss.callback()]" in finding.advice for finding in found)
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
