@@ -33,6 +33,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its kind if it says nothing.
+
+    Example:
+        >>> first_line(OSError("disk full\\nin line 3")), first_line(EOFError())
+        ('disk full', 'EOFError')
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which a warning of the caller points to the first line outside this package and torch.
 

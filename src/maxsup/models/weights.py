@@ -7,20 +7,23 @@ with a warning. Any other mismatch is an error, because a partly trained network
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from maxsup.core.errors import StorageError
+from maxsup.core.errors import StorageError, first_line
 from maxsup.core.installation import imported
 from maxsup.models.base import Classifier
 
 Weights = dict[str, Tensor]
 
 _ENVELOPES = ("state_dict", "model")  # keys under which training scripts save the weights
+_AVERAGES = ("state_dict_ema", "model_ema")  # keys under which timm and torchvision save a moving average beside them
 _WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DataParallel and torch.compile add to every name
 _NUM_SHOWN = 3
 
@@ -44,6 +47,8 @@ def read_weights(path: Path) -> Weights:
             f"pretrained must be a file that is there; got {str(path)!r}. Write its path, model.pretrained=FILE, or "
             "model.pretrained=false to train from the start."
         )
+    # The scripts of timm and torchvision save their arguments with the weights: plain values, which run no code.
+    torch.serialization.add_safe_globals([Namespace])
     try:
         if path.suffix == ".safetensors":
             content: Any = imported("safetensors.torch", f"reading {path.name}").load_file(path)
@@ -52,10 +57,19 @@ def read_weights(path: Path) -> Weights:
     except ImportError:
         raise
     except Exception as error:  # every format breaks in its own way
+        # What torch says of such a file begins with how to run its code.
+        is_pickle = isinstance(error, pickle.UnpicklingError)
+        reason = "it is damaged, or holds Python objects besides tensors" if is_pickle else first_line(error)
         raise StorageError(
             f"pretrained must be a readable .safetensors file or a torch file of tensors; got {str(path)!r} "
-            f"({str(error).splitlines()[0]}). Fetch it again, or save model.state_dict() from a program you trust."
+            f"({reason}). Fetch it again, or save model.state_dict() from a program you trust."
         ) from error
+    if average := next((name for name in _AVERAGES if isinstance(content, dict) and name in content), None):
+        warnings.warn(
+            f"{path.name} also holds averaged weights, {average!r}, which are not read. To use them, save them alone: "
+            f"torch.save(checkpoint[{average!r}], FILE).",
+            stacklevel=2,
+        )
     for envelope in _ENVELOPES:
         if isinstance(content, dict) and isinstance(content.get(envelope), dict):
             content = content[envelope]

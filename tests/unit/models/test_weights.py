@@ -1,5 +1,6 @@
 """Weights from files: formats, names, heads of another size, and everything that is refused."""
 
+import argparse
 import pickle
 from pathlib import Path
 
@@ -40,6 +41,21 @@ def test_a_torch_file_is_read_bare_or_inside_a_checkpoint(tmp_path: Path, suffix
     path = tmp_path / f"weights{suffix}"
     torch.save({envelope: state, "epoch": 3} if envelope else state, path)
     assert torch.equal(read_cnn(path)(DIGITS), trained_cnn()(DIGITS))
+
+
+def test_a_checkpoint_that_keeps_the_arguments_of_its_script_is_read(tmp_path: Path):
+    path = tmp_path / "last.pth.tar"
+    torch.save({"state_dict": trained_cnn().state_dict(), "args": argparse.Namespace(lr=0.1)}, path)
+    assert torch.equal(read_cnn(path)(DIGITS), trained_cnn()(DIGITS))
+
+
+@pytest.mark.parametrize(("envelope", "average"), [("state_dict", "state_dict_ema"), ("model", "model_ema")])
+def test_averaged_weights_that_are_not_read_are_named(tmp_path: Path, envelope: str, average: str):
+    path, state = tmp_path / "last.pth", trained_cnn().state_dict()
+    torch.save({envelope: state, average: {name: value + 1 for name, value in state.items()}}, path)
+    with pytest.warns(UserWarning, match=f"last.pth also holds averaged weights, '{average}', which are not read"):
+        model = read_cnn(path)
+    assert torch.equal(model(DIGITS), trained_cnn()(DIGITS))
 
 
 @pytest.mark.parametrize("kind", [str, Path])
@@ -130,6 +146,20 @@ def test_a_truncated_file_is_refused(tmp_path: Path, suffix: str):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(StorageError, match="pretrained must be a readable"):
         read_cnn(path)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_a_file_without_a_byte_is_refused(tmp_path: Path, suffix: str):
+    path = tmp_path / f"model{suffix}"
+    path.touch()
+    with pytest.raises(StorageError, match="pretrained must be a readable"):
+        read_cnn(path)
+
+
+def test_a_whole_network_is_refused_without_advice_to_run_it(tmp_path: Path):
+    torch.save(trained_cnn(), tmp_path / "whole.pth")
+    with pytest.raises(StorageError, match=r"\(it is damaged, or holds Python objects besides tensors\). Fetch"):
+        read_cnn(tmp_path / "whole.pth")
 
 
 def test_a_file_that_is_missing_or_holds_something_else_is_refused(tmp_path: Path):

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from maxsup.core.errors import MaxsupError
+from maxsup.core.errors import MaxsupError, first_line
 from maxsup.studies.execution.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
 from maxsup.studies.execution.launch_local import num_processors
 from maxsup.studies.execution.worker import SAVE_SECONDS, attempt
@@ -99,7 +99,7 @@ class RayLauncher(Launcher):
         try:
             return ending(self._ray.get(reference))
         except self._ray.exceptions.RayError as error:
-            return f"Ray gave up: {str(error).strip().splitlines()[0]}"
+            return f"Ray gave up: {first_line(error)}"
 
     def _stop(self) -> None:
         for reference in self._tasks:

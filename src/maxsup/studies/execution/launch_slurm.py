@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from maxsup.core.errors import MaxsupError
+from maxsup.core.errors import MaxsupError, first_line
 from maxsup.core.files.reading import read_json
 from maxsup.core.registry import check_known_options
 from maxsup.studies.execution.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
@@ -180,4 +180,4 @@ class SlurmLauncher(Launcher):
 def _how_it_ended(submitted: Any) -> str:
     if (error := submitted.exception()) is None:
         return ending(submitted.result())
-    return f"SLURM job {submitted.job_id} ended: {str(error).strip().splitlines()[0]}"
+    return f"SLURM job {submitted.job_id} ended: {first_line(error)}"
