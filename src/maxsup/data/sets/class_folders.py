@@ -87,6 +87,11 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
             f"test_share and test_seed must be left out where there is a folder of test images; got {held_out[-1]}. "
             "Drop the options."
         )
+    if "test" not in parts:
+        notes.append(
+            f"{home} has no test/: {held_out[0].name}/ is the test split, and validation images are taken from "
+            f"{base.name}/ (data.val_share)"
+        )
     *val, test = [_held_out(part, files, base, notes) for part in held_out]
     train = FileSplit(_samples(files, files))
     return RawData(train, test, tuple(files), val=val[0] if val else None, notes=tuple(notes))

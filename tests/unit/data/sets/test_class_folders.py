@@ -33,7 +33,13 @@ def test_splits_are_known_by_the_names_that_people_give_them(tmp_path: Path, nam
     learnt, judged = names
     tree(tmp_path, **{f"{learnt}__cat": 10, f"{learnt}__dog": 10, f"{judged}__cat": 2, f"{judged}__dog": 3})
     assert sizes(tmp_path) == (18, 2, 5)
-    assert load_data(f"folder:{tmp_path}").notes == ()
+    assert (load_data(f"folder:{tmp_path}").notes == ()) is judged.lower().startswith("test")
+
+
+def test_a_folder_of_validation_images_without_one_of_test_images_is_the_test_split_and_says_so(tmp_path: Path) -> None:
+    tree(tmp_path, train__cat=10, train__dog=10, valid__cat=2, valid__dog=2)
+    [note] = load_data(f"folder:{tmp_path}").notes
+    assert "has no test/: valid/ is the test split, and validation images are taken from train/" in note
 
 
 @pytest.mark.parametrize("place", ["train__", ""])
