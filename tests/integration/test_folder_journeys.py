@@ -16,6 +16,7 @@ from torchvision import transforms
 from maxsup.core.recipes import read_yaml
 from maxsup.training import load_run
 from tests.integration.command import Cli, run_command
+from tests.unit.data import made
 
 CLASSES = ("猫", "grün", "Owl")
 SIDES = (20, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 16, 40, 300)
@@ -126,6 +127,17 @@ def test_validate_opens_every_file_and_tells_what_it_found(cli: Cli, split_zoo: 
     assert math.isfinite(found["first_loss"])
     with Image.open("sheet.png") as sheet:
         assert sheet.size[0] > sheet.size[1] / 2 > 300
+
+
+def test_a_sheet_writes_the_letters_of_a_class_and_not_a_box_for_each(cli: Cli, tmp_path: Path) -> None:
+    def sheet_with(name: str) -> bytes:
+        home = tmp_path / f"photos of {name}"
+        for folder in (f"train/{name}", "train/other", f"test/{name}", "test/other"):
+            made.write_files(home / folder, ["0.png", "1.png", "2.png"], height=16, width=16)
+        assert cli("validate", "--data", f"folder:{home}", "--sheet", f"{name}.png", "batch_size=2").code == 0
+        return Path(f"{name}.png").read_bytes()
+
+    assert sheet_with("ä") != sheet_with("ö")
 
 
 def test_validate_in_words_and_its_refusals(cli: Cli, plain_zoo: Path) -> None:

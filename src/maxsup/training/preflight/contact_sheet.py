@@ -23,7 +23,8 @@ _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
 
 def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
     """Save a picture with a row for each of some training images: stored, augmented several times, evaluated."""
-    from PIL import Image, ImageDraw
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
 
     if path.suffix.lower() != ".png":
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
@@ -37,12 +38,14 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
     width, height = _NAME + len(titles) * (_CELL + _GAP), _HEAD + len(split) * (_CELL + _GAP)
     sheet = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(sheet)
+    # The font of Pillow has no letters beyond ASCII, and classes are named in every language.
+    draw.font = ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), 10)
     for column, title in enumerate(titles):
         draw.text((_NAME + column * (_CELL + _GAP), 4), title, fill="black")
     for row in range(len(split)):
         top = _HEAD + row * (_CELL + _GAP)
         name = bundle.class_names[int(split.labels[row])]
-        draw.text((4, top + 4), name[:22].encode("latin-1", "replace").decode("latin-1"), fill="black")
+        draw.text((4, top + 4), name[:22], fill="black")
         for column, image in enumerate([_original(split, row), *(found.get(row) for found in rounds)]):
             place = (_NAME + column * (_CELL + _GAP), top)
             if image is None:
