@@ -34,10 +34,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, or its kind if it says nothing.
+    r"""The first line of what an error says, or its kind if it says nothing.
 
     Example:
-        >>> first_line(OSError("disk full\\nin line 3")), first_line(EOFError())
+        >>> first_line(OSError("disk full\nin line 3")), first_line(EOFError())
         ('disk full', 'EOFError')
     """
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -56,7 +56,10 @@ def folder(
             )
     if not home.is_dir():
         files = f"{home}/train/<class>/ or {home}/<class>/"
-        raise missing_data(request, files, "Give the path of a folder of images, or choose another data.root.")
+        fix = "Give the path of a folder of images"
+        if not home.is_absolute():
+            fix += f"; a relative one is looked for in {Path.cwd()} and in {request.root}, which data.root changes"
+        raise missing_data(request, files, f"{fix}.")
     return read_tree(home, test_share=test_share, test_seed=test_seed)
 
 

@@ -1,6 +1,7 @@
 """Trees of one folder a class, as people have them."""
 
 import os
+import re
 import unicodedata
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_a_share_for_the_test_is_a_share(tmp_path: Path, share: object) -> None:
     tree(tmp_path, cat=3, dog=3)
     with pytest.raises(ValueError, match="test_share must be above 0 and at most 1"):
         load_data(f"folder:{tmp_path}", test_share=share)
+
+
+def test_a_relative_path_that_leads_nowhere_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=f"is looked for in {re.escape(str(tmp_path))} and in disk, which data.root"):
+        load_data("folder:photos", root="disk")
 
 
 def test_what_systems_leave_in_folders_is_passed_over(tmp_path: Path) -> None:
