@@ -269,10 +269,8 @@ class Recipe(Section):
 
 
 # Where and how fast, not what: a run that goes on with other values of these is still the same run.
-_CIRCUMSTANCES = (
-    *("data.root", "data.download", "data.num_workers", "data.tolerance"),
-    *("threads", "save_every_steps", "tracker"),
-)
+_CIRCUMSTANCES = {"threads", "save_every_steps", "tracker"}
+_CIRCUMSTANCES |= {"data.root", "data.download", "data.num_workers", "data.tolerance"}
 
 # Keys that belong to the loss, data set or model of that name (None: all of them); a new name drops them.
 _OPTIONS_OF_A_NAME: dict[str, tuple[str, ...] | None] = {"loss": None, "data": ("options",), "model": ("options",)}
