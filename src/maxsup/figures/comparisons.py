@@ -20,7 +20,11 @@ Curve = Sequence[tuple[int, float, float, float]]
 
 _PER_ROW = 3
 _DASHES: Any = (0, (3, 2))
-_VERDICT_COLORS = {"confirmed": "#1b7837", "contradicted": "#b2182b", "undecided": GREY}
+_VERDICTS = {
+    "confirmed": Look("confirmed", "#009E73", "o"),
+    "contradicted": Look("contradicted", "#D55E00", "X"),
+    "undecided": Look("undecided", GREY, "|"),
+}
 
 
 class Difference(NamedTuple):
@@ -160,9 +164,10 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure:
     _draw_margin(axes, 1)
     for place, claim in enumerate(reversed(shown)):
         unit = claim["margin"] * (-1 if claim["direction"] == "lower" else 1)
-        _draw_interval(axes, place, claim, unit, markersize=4.5)
+        _draw_interval(axes, place, claim, unit)
     axes.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
-    axes.set_xlabel("difference in units of the margin; to the right as claimed")
+    axes.set_xlabel("difference in units of the margin (grey band); to the right as claimed")
+    legend_above(figure, _VERDICTS.values())
     return figure
 
 
@@ -240,8 +245,8 @@ def _draw_margin(axes: Axes, margin: float) -> None:
     axes.axvline(0, color=GREY, linewidth=0.8)
 
 
-def _draw_interval(axes: Axes, place: int, claim: Mapping[str, Any], unit: float = 1, **options: Any) -> None:
-    """Mean and interval of a claim in its row, in the colour of its verdict."""
-    color = _VERDICT_COLORS[claim["word"]]
-    axes.plot([claim["low"] / unit, claim["high"] / unit], [place, place], color=color, linewidth=1.6)
-    axes.plot([claim["mean"] / unit], [place], "o", color=color, **options)
+def _draw_interval(axes: Axes, place: int, claim: Mapping[str, Any], unit: float = 1) -> None:
+    """Mean and interval of a claim in its row, with colour and marker of its verdict."""
+    look = _VERDICTS[claim["word"]]
+    axes.plot([claim["low"] / unit, claim["high"] / unit], [place, place], linewidth=1.6, **look.stroke)
+    axes.plot([claim["mean"] / unit], [place], markersize=6, **look.marks)
