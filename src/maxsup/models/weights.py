@@ -1,8 +1,9 @@
 """Weights from a local file into a model, safely and completely.
 
 ``.safetensors``, or a torch file read with ``weights_only=True``, so that no file can run code. Names may be those of
-this package (a checkpoint of a run) or of the model's own library. Only the head may differ: it then stays untrained,
-with a warning. Any other mismatch is an error, because a partly trained network looks bad and not mistaken.
+this package (a checkpoint of a run) or of the model's own library, also below the attribute in which a LightningModule
+keeps its network. Only the head may differ: it then stays untrained, with a warning. Any other mismatch is an error,
+because a partly trained network looks bad and not mistaken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from maxsup.models.base import Classifier
 
 Weights = dict[str, Tensor]
 
-_ENVELOPES = ("state_dict", "model")  # keys under which training scripts save the weights
+# Keys under which training scripts save the weights.
+_ENVELOPES = ("state_dict", "model_state_dict", "model", "net", "weights")
 _AVERAGES = ("state_dict_ema", "model_ema")  # keys under which timm and torchvision save a moving average beside them
 _WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DataParallel and torch.compile add to every name
 _NUM_SHOWN = 3
@@ -30,7 +32,7 @@ _NUM_SHOWN = 3
 
 def fitting_weights(model: Classifier, path: Path) -> Weights:
     """Weights of a file under the names of ``model``; in place of a head that does not fit, its own, with a warning."""
-    given = model.adapted_weights(read_weights(path))
+    given = adapted_weights(model, path)
     own = {name: value for name, value in model.state_dict().items() if name.startswith("head.")}
     head = {name: value for name, value in given.items() if name.startswith("head.")}
     if {name: value.shape for name, value in head.items()} != {name: value.shape for name, value in own.items()}:
@@ -38,6 +40,11 @@ def fitting_weights(model: Classifier, path: Path) -> Weights:
         given = {**{name: value for name, value in given.items() if name not in head}, **own}
     _check_fit(given, model.state_dict(), path)
     return given
+
+
+def adapted_weights(model: Classifier, path: Path) -> Weights:
+    """Weights of a file under the names of ``model``, as far as they are known; whether they fit is not checked."""
+    return model.adapted_weights(_weights_of_network(read_weights(path), model))
 
 
 def read_weights(path: Path) -> Weights:
@@ -94,6 +101,25 @@ def no_published_weights(name: str) -> ValueError:
         f"pretrained must be False or a file for model {name!r}, which has no published weights; got True. "
         "Write model.pretrained=false to train from the start, or model.pretrained=FILE with a model.safetensors."
     )
+
+
+def _weights_of_network(weights: Weights, model: Classifier) -> Weights:
+    """The weights below the one attribute that holds all names of the network; if there is none, all weights.
+
+    A LightningModule saves ``ATTRIBUTE.conv1.weight``, and beside it what its criterion and its metrics keep.
+    """
+    own = {name for name in model.state_dict() if not name.startswith("head.")}
+    of_library = {name.removeprefix("body.") for name in own}
+
+    def is_complete(part: Weights) -> bool:
+        return own <= part.keys() or of_library <= part.keys()
+
+    parts: dict[str, Weights] = {}
+    for name, value in weights.items():
+        attribute, _, rest = name.partition(".")
+        parts.setdefault(attribute, {})[rest] = value
+    complete = [part for part in parts.values() if is_complete(part)]
+    return weights if is_complete(weights) or len(complete) != 1 else complete[0]
 
 
 def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:

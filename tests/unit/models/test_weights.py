@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+import torchvision
 from safetensors.torch import save_file
 from timm.models import PretrainedCfg
 
 import maxsup.models.libraries.timm_models as timm_models
 from maxsup.core.errors import StorageError
-from maxsup.models import create_model
+from maxsup.models import create_model, num_classes_of
 
 
 def trained_cnn(num_classes: int = 10):
@@ -34,7 +35,7 @@ DIGITS = torch.linspace(-1, 1, 128).reshape(2, 1, 8, 8)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth"])
-@pytest.mark.parametrize("envelope", [None, "state_dict", "model"])
+@pytest.mark.parametrize("envelope", [None, "state_dict", "model", "model_state_dict", "net", "weights"])
 @pytest.mark.parametrize("wrapper", ["", "module.", "_orig_mod."])
 def test_a_torch_file_is_read_bare_or_inside_a_checkpoint(tmp_path: Path, suffix: str, envelope: str, wrapper: str):
     state = {wrapper + name: value for name, value in trained_cnn().state_dict().items()}
@@ -47,6 +48,57 @@ def test_a_checkpoint_that_keeps_the_arguments_of_its_script_is_read(tmp_path: P
     path = tmp_path / "last.pth.tar"
     torch.save({"state_dict": trained_cnn().state_dict(), "args": argparse.Namespace(lr=0.1)}, path)
     assert torch.equal(read_cnn(path)(DIGITS), trained_cnn()(DIGITS))
+
+
+def saved_by_lightning(path: Path, attributes: dict[str, dict[str, torch.Tensor]]) -> Path:
+    """A checkpoint of a LightningModule that keeps these weights below its attributes."""
+    state = {f"{owner}.{name}": value for owner, weights in attributes.items() for name, value in weights.items()}
+    torch.save({"state_dict": state, "hyper_parameters": {"lr": 0.1}, "epoch": 3, "loops": {}}, path)
+    return path
+
+
+@pytest.mark.parametrize("attribute", ["model", "net", "backbone", "body"])
+def test_a_checkpoint_of_lightning_is_read_without_the_attribute_and_what_stands_beside_it(
+    tmp_path: Path, attribute: str
+):
+    others = {"criterion": {"weight": torch.ones(10)}, "val_accuracy": {"metric.total": torch.tensor(3)}}
+    path = saved_by_lightning(tmp_path / "last.ckpt", {attribute: trained_cnn().state_dict(), **others})
+    assert torch.equal(read_cnn(path)(DIGITS), trained_cnn()(DIGITS))
+
+
+@pytest.mark.parametrize("name", ["timm:resnet18", "timm:swin_tiny_patch4_window7_224", "torchvision:resnet18"])
+def test_a_checkpoint_of_lightning_may_have_the_names_of_a_library(tmp_path: Path, name: str):
+    library, _, bare = name.partition(":")
+    create = timm.create_model if library == "timm" else torchvision.models.get_model
+    theirs = create(bare, num_classes=5)
+    weights = {"model": theirs.state_dict(), "criterion": {"weight": torch.ones(5)}}
+    path = saved_by_lightning(tmp_path / "last.ckpt", weights)
+    assert num_classes_of(name, str(path)) == 5
+    ours = create_model(name, 5, pretrained=path)
+    for own, given in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(own, given)
+
+
+def test_a_checkpoint_of_lightning_with_a_head_of_another_size_leaves_the_head_new(tmp_path: Path):
+    path = saved_by_lightning(tmp_path / "last.ckpt", {"model": trained_cnn().state_dict()})
+    with pytest.warns(UserWarning, match="The head of last.ckpt is for 10 classes and this model has 4"):
+        model = read_cnn(path, num_classes=4)
+    assert torch.equal(model.features(DIGITS), trained_cnn().features(DIGITS))
+
+
+@pytest.mark.filterwarnings("ignore:The head of last.ckpt")
+def test_two_networks_in_one_checkpoint_are_refused(tmp_path: Path):
+    state = trained_cnn().state_dict()
+    path = saved_by_lightning(tmp_path / "last.ckpt", {"student": state, "teacher": state})
+    with pytest.raises(ValueError, match=r"unknown \(student\.body\.0\.0\.weight"):
+        read_cnn(path)
+
+
+def test_names_of_this_package_beside_others_are_refused(tmp_path: Path):
+    weights = create_model("torchvision:resnet18", 5).state_dict() | {"criterion.weight": torch.ones(5)}
+    save_file(weights, tmp_path / "more.safetensors")
+    with pytest.raises(ValueError, match=r"with weights 1 unknown \(criterion\.weight\)"):
+        create_model("torchvision:resnet18", 5, pretrained=tmp_path / "more.safetensors")
 
 
 @pytest.mark.parametrize(("envelope", "average"), [("state_dict", "state_dict_ema"), ("model", "model_ema")])
@@ -94,6 +146,19 @@ def test_a_file_with_the_names_of_timm_fits_a_model_of_timm(tmp_path: Path, name
     images = torch.randn(1, 3, 224, 224)
     with torch.no_grad():
         assert torch.allclose(ours(images), theirs(images), rtol=1e-5, atol=1e-6)
+
+
+def test_a_pytorch_model_bin_of_transformers_is_read(tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[8], depths=[1], num_labels=5)
+    config.architectures = ["ResNetForImageClassification"]
+    config.save_pretrained(tmp_path)
+    theirs = transformers.AutoModelForImageClassification.from_config(config).eval()
+    torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
+    ours = create_model(f"hf:{tmp_path}", 5, pretrained=tmp_path / "pytorch_model.bin").eval()
+    images = torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(ours(images), theirs(images).logits)
 
 
 def test_position_embeddings_are_resized_to_another_image_size(tmp_path: Path):

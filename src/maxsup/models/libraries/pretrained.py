@@ -18,7 +18,7 @@ from maxsup.models.libraries.torchvision_models import (
     torchvision_preprocessing,
     torchvision_weights,
 )
-from maxsup.models.weights import no_published_weights, read_weights
+from maxsup.models.weights import adapted_weights, no_published_weights
 
 _UNNAMED = re.compile(r"LABEL_\d+")  # what transformers calls a class without a name
 
@@ -57,7 +57,7 @@ def num_classes_of(name: str, pretrained: bool | str, **options: Any) -> int:
     from maxsup.models import create_model
 
     if pretrained is not True:
-        given = create_model(name, 2, **options).adapted_weights(read_weights(Path(str(pretrained))))
+        given = adapted_weights(create_model(name, 2, **options), Path(str(pretrained)))
         # Without a linear head nothing is known, and loading the file will report what is wrong with it.
         return len(given.get("head.weight", range(2)))
     if name.startswith(HF_PREFIX):
