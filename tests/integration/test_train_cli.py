@@ -132,6 +132,8 @@ def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Cli, finishe
         (["train", "digits_cnn", "model.name=zzzzzz"], 2, "See `maxsup ls models`"),
         (["train"], 2, "Missing argument 'RECIPE'. See `maxsup train --help`."),
         (["train", "folder_finetune", "data.name=folder:missing", "model.pretrained=false"], 4, "missing"),
+        (["train", "folder_finetune", "--data", "folder:missing", "model.pretrained=false"], 4, "missing"),
+        (["train", "digits_cnn", "--model", "smal_cnn"], 2, "Did you mean 'small_cnn'?"),
         (["train", "digits_cnn", "--output", "/dev/null/run"], 5, "Choose another output."),
         (["validate", "nothing.yaml"], 2, "recipe must be a file that exists; got 'nothing.yaml'."),
         (["validate", "digits_cnn", "model.name=smal_cnn"], 2, "Did you mean 'small_cnn'?"),

@@ -23,6 +23,12 @@ DataRootOption = Annotated[Path | None, option("DIR", "Where data sets are; else
 JsonOption = Annotated[bool, flag("--json", "Print one JSON object on standard output.")]
 
 
+def with_names(overrides: list[str] | None, data: str | None, model: str | None) -> list[str]:
+    """Overrides, and before them those that ``--data`` and ``--model`` stand for."""
+    named = {"data.name": data, "model.name": model}
+    return [*(f"{key}={value}" for key, value in named.items() if value), *(overrides or [])]
+
+
 def with_data_root(overrides: list[str] | None, data_root: Path | None) -> list[str]:
     """Overrides, and the one that ``--data-root`` stands for."""
     return [*(overrides or []), *([f"data.root={data_root.resolve()}"] if data_root else [])]

@@ -6,7 +6,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maxsup.cli.options import DataRootOption, JsonOption, OverrideArguments, RecipeArgument, with_data_root
+from maxsup.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    OverrideArguments,
+    RecipeArgument,
+    with_data_root,
+    with_names,
+)
 from maxsup.cli.printing import miou_text, percent, show
 from maxsup.cli.shorthands import option
 
@@ -17,6 +26,8 @@ if TYPE_CHECKING:
 def train(
     recipe: RecipeArgument,
     overrides: OverrideArguments = None,
+    data: Annotated[str | None, DATA] = None,
+    model: ModelOption = None,
     output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
     resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
     data_root: DataRootOption = None,
@@ -25,7 +36,7 @@ def train(
     """Train a recipe. After an interruption the same command goes on where it stopped."""
     from maxsup.core.recipes import load_recipe
 
-    words = with_data_root(overrides, data_root)
+    words = with_data_root(with_names(overrides, data, model), data_root)
     load_recipe(recipe, words)  # a mistake in it is reported before torch is imported, which takes seconds
     from maxsup.training import train as run_recipe
     from maxsup.training.processes import leave_group

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.cli.listings import complete_recipe
-from maxsup.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments, with_data_root
+from maxsup.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    OverrideArguments,
+    with_data_root,
+    with_names,
+)
 from maxsup.cli.printing import print_json
 from maxsup.cli.shorthands import argument, option
 from maxsup.core.errors import DataError
@@ -47,9 +55,7 @@ def validate(
         if data is None:
             raise ValueError("validate needs a recipe or data. Write maxsup validate RECIPE, or --data folder:PATH.")
         recipe = recipe_for(data)
-    named = {"data.name": data, "model.name": model}
-    words = [*(f"{key}={value}" for key, value in named.items() if value), *words]
-    checked = load_recipe(recipe, with_data_root(words, data_root))
+    checked = load_recipe(recipe, with_data_root(with_names(words, data, model), data_root))
     # Late: the above finds most mistakes without torch.
     from maxsup.training.preflight.check import check_recipe
 
