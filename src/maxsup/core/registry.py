@@ -24,6 +24,7 @@ class Registry(Generic[T]):
         shared: Options that every member takes by ``**options``.
         reserved: Parameters with a default that are no options, because this package passes them itself.
         package: The package, maybe of a higher floor, whose modules register members; the first look-up imports them.
+        fix: What to do about an unknown name; where it returns nothing, the nearest known name is given.
 
     Example:
         >>> COLOURS: Registry[type] = Registry("colour")
@@ -45,9 +46,10 @@ class Registry(Generic[T]):
         shared: Iterable[str] = (),
         reserved: Iterable[str] = (),
         package: str | None = None,
+        fix: Callable[[str], str] | None = None,
     ) -> None:
         self.kind = kind
-        self._function, self._package = function, package
+        self._function, self._package, self._fix = function, package, fix
         self._shared, self._reserved = tuple(shared), frozenset(reserved)
         self._registered: dict[str, tuple[T, Mapping[str, str]]] = {}
 
@@ -73,7 +75,8 @@ class Registry(Generic[T]):
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
         entries = self._import_members()
         if name not in entries:
-            raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {hint(str(name), entries)}")
+            fix = (self._fix(str(name)) if self._fix else "") or hint(str(name), entries)
+            raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {fix}")
         return entries[name]
 
     def __getitem__(self, name: str) -> T:

@@ -47,7 +47,15 @@ class RawData:
     settled: Mapping[str, Any] = field(default_factory=dict)
 
 
-DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package="maxsup.dense")
+def _fix_of_path(name: str) -> str:
+    """The end of an error message if ``name`` is a path that needs ``folder:`` or ``arrays:`` before it; else empty."""
+    path = local_path(name, data_root())
+    if name and path.is_dir():
+        return f"Did you mean 'folder:{name}'?"
+    return f"Did you mean 'arrays:{name}'?" if path.suffix == ".npz" and path.is_file() else ""
+
+
+DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package="maxsup.dense", fix=_fix_of_path)
 
 
 def load_data(

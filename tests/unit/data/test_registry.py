@@ -14,6 +14,25 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         load_data("cifar")
 
 
+@pytest.mark.parametrize(("path", "meant"), [
+    ("good", "folder:good"),
+    ("./good", "folder:./good"),
+    ("photos.npz", "arrays:photos.npz"),
+    ("kept", "folder:kept"),
+])  # fmt: skip
+def test_a_path_in_place_of_a_name_is_refused_with_how_it_is_written(
+    path: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MAXSUP_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("good").mkdir()
+    Path("data/kept").mkdir(parents=True)
+    Path("photos.npz").touch()
+    with pytest.raises(ValueError, match="data set must be a registered name") as error:
+        load_data(path)
+    assert str(error.value).endswith(f"; got {path!r}. Did you mean {meant!r}?")
+
+
 @pytest.mark.parametrize(("name", "form"), [("folder", "folder:PATH"), ("digits:8", "digits")])
 def test_a_name_with_a_wrong_argument_is_refused(name: str, form: str) -> None:
     with pytest.raises(ValueError, match=f"must be written {form}; got '{name}'"):
