@@ -197,10 +197,12 @@ def test_validate_says_where_data_is_missing(
     monkeypatch.delenv("MAXSUP_DATA", raising=False)
     outcome = cli("validate", *words)
     assert outcome.code == code
-    first, rest = (outcome.out + outcome.err).splitlines()
-    assert f"{words[0]} is valid: " in first
-    assert line in rest
-    assert json.loads(cli("validate", *words, "--json").out)["data_missing_at"]
+    *first, last = (outcome.out + outcome.err).splitlines()
+    assert [text.partition(": ")[0] for text in first] == ([f"{words[0]} is valid"] if code == 0 else [])
+    assert line in last
+    facts = json.loads(cli("validate", *words, "--json").out)
+    assert facts["data_missing_at"]
+    assert facts["valid"] == (code == 0)
 
 
 def test_validate_opens_data_that_is_there(cli: Cli) -> None:

@@ -68,25 +68,32 @@ def validate(
         checked, choices = fitted(checked)
         found = _examined_data(checked, sheet)
         facts = check_recipe(checked, num_classes=found["num_classes"]) | found
+    problem = _missing_data(checked, missing) if missing else None
     if as_json:
-        print_json({"valid": True, **facts, "recipe": checked.model_dump(mode="json")})
-    else:
-        typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
-    if missing and ":" in checked.data.name:  # a place that the user has named
-        raise DataError(f"data must be at {missing}; got nothing there. Check the path.")
-    if missing and checked.data.root and not checked.data.download:
-        raise DataError(
-            f"data set {checked.data.name!r} must be in the data root that was given; got nothing at {missing}. "
-            "Choose another --data-root or add data.download=true."
-        )
+        print_json({"valid": problem is None, **facts, "recipe": checked.model_dump(mode="json")})
+    if problem is not None:
+        raise problem
     if as_json:
         return
+    typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
     if "splits" in facts:
         typer.echo("\n".join([*choices, *_lines(facts)]))
     elif checked.data.download:
         typer.echo(f"data: not looked at{f', not found at {missing}' if missing else ''}; training will fetch it.")
     else:
         typer.echo(f"data: not found at {missing}; say with --data-root DIR where it is. It was not looked at.")
+
+
+def _missing_data(recipe: Recipe, places: str) -> DataError | None:
+    """The error for data that is at none of its places, if the user has named one; else training may still find it."""
+    if ":" in recipe.data.name:
+        return DataError(f"data must be at {places}; got nothing there. Check the path.")
+    if recipe.data.root and not recipe.data.download:
+        return DataError(
+            f"data set {recipe.data.name!r} must be in the data root that was given; got nothing at {places}. "
+            "Choose another --data-root or add data.download=true."
+        )
+    return None
 
 
 def _examined_data(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
