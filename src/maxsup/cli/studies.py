@@ -10,6 +10,7 @@ import typer
 from maxsup.cli import say
 from maxsup.cli.printing import create_table, print_json
 from maxsup.cli.shorthands import flag, option
+from maxsup.core.errors import counted
 
 if TYPE_CHECKING:
     from maxsup.reports.summary import Summary, SummaryCell
@@ -59,7 +60,7 @@ def print_jobs(order: Order, launcher: Launcher, name: str, *, as_json: bool) ->
         width = max(len(run) for run in folder.runs)
         for run, planned in folder.runs.items():
             recipe = planned.recipe
-            what = f"{recipe.model.name} on {recipe.data.name}, {recipe.epochs} epochs"
+            what = f"{recipe.model.name} on {recipe.data.name}, {counted(recipe.epochs, 'epoch')}"
             typer.echo(f"{run:<{width}}  {what if run in open_runs else 'done'}")
         asked = ", ".join(f"{key}={value}" for key, value in settings.items())
         typer.echo(f"{len(open_runs)} of {len(folder.runs)} to be done by {name}{f' ({asked})' if asked else ''}")

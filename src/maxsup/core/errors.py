@@ -27,10 +27,10 @@ def counted(number: int, noun: str) -> str:
     """A number with its noun.
 
     Example:
-        >>> counted(1, "run"), counted(6, "run")
-        ('1 run', '6 runs')
+        >>> counted(1, "run"), counted(6, "run"), counted(1200, "image")
+        ('1 run', '6 runs', '1,200 images')
     """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def first_line(error: BaseException) -> str:

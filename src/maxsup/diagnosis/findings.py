@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from maxsup.core.errors import counted
 from maxsup.core.finding import Finding
 from maxsup.diagnosis.smoothing import SMALLEST_ALPHA, SmoothingEstimate
 
@@ -201,7 +202,7 @@ def _too_few_errors(topic: str, num_wrong: int) -> Finding:
 
 
 def _too_few_a_class(topic: str, num_a_class: int) -> Finding:
-    given = f"about {num_a_class} sample{'' if num_a_class == 1 else 's'} a class"
+    given = f"about {counted(num_a_class, 'sample')} a class"
     return _too_few(topic, given, f"{MIN_A_CLASS} a class and {MIN_SAMPLES} in all", num_a_class, MIN_A_CLASS)
 
 

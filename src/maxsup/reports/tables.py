@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from maxsup.core.errors import counted
 from maxsup.core.files.storage import json_text
 from maxsup.reports.blocks import csv_text
 from maxsup.reports.summary import CellComparison, PublishedCell, Summary, SummaryCell, SummaryEntry
@@ -274,8 +275,7 @@ def _record(row: SummaryEntry, column: SummaryEntry, found: SummaryCell, factor:
 
 
 def _seeds(summary: Summary) -> str:
-    num = len(summary.seeds)
-    return f"{num} paired seed{'' if num == 1 else 's'}"
+    return counted(len(summary.seeds), "paired seed")
 
 
 def _scale_words(summary: Summary) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from maxsup.core.errors import MaxsupError, hint
+from maxsup.core.errors import MaxsupError, counted, hint
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.recipes import run_recipe
 from maxsup.studies.comparison import measured, one_table
@@ -48,7 +48,7 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
         rows.values(),
         metrics,
         name="runs",
-        title=f"{len(recipes)} runs on {first.data.name}",
+        title=f"{counted(len(recipes), 'run')} on {first.data.name}",
         question=f"How do {', '.join(names)} compare on {first.data.name}?",
         baseline=chosen,
     )

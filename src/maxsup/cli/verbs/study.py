@@ -13,6 +13,7 @@ from maxsup.cli.listings import complete_study
 from maxsup.cli.options import DataRootOption, JsonOption
 from maxsup.cli.printing import print_json, show
 from maxsup.cli.shorthands import argument, flag, option
+from maxsup.core.errors import counted
 
 if TYPE_CHECKING:
     from maxsup.studies.schema import ScaleName
@@ -69,7 +70,8 @@ def show_study(
     losses = [run.recipe.loss for run in runs]
     named = [" ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())]) for loss in losses]
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
-    lines += [f"scale {scale}: {len(runs)} runs, recipe {plan.recipe}, seeds {', '.join(map(str, plan.seeds))}"]
+    seeds = ", ".join(map(str, plan.seeds))
+    lines += [f"scale {scale}: {counted(len(runs), 'run')}, recipe {plan.recipe}, seeds {seeds}"]
     lines += [plan.note] if plan.note else []
     lines += ["", *cost.lines()]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
@@ -159,4 +161,5 @@ def collect(
     from maxsup.studies.evidence.pools import collect as collected
 
     counts = collected(runs, output, keep=keep)
-    show({"pools": counts}, [f"{output / pool}.csv: {count} runs" for pool, count in counts.items()], as_json=as_json)
+    lines = [f"{output / pool}.csv: {counted(count, 'run')}" for pool, count in counts.items()]
+    show({"pools": counts}, lines, as_json=as_json)

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from maxsup.core.errors import DataError
+from maxsup.core.errors import DataError, counted
 from maxsup.data.bundle import FileSplit
 from maxsup.data.registry import RawData
 
@@ -132,7 +132,7 @@ def _class_files(base: Path, notes: list[str]) -> ClassFiles:
         counts = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
         notes.append(f"{base} has files that are not read ({counts}); convert them to JPEG or PNG")
     if (stray := _stray_images(base)) and any(files.values()):
-        notes.append(f"{_counted(len(stray))} directly in {base} belong to no class and are left out")
+        notes.append(f"{counted(len(stray), 'image')} directly in {base} belong to no class and are left out")
     return files
 
 
@@ -145,8 +145,8 @@ def _check_classes(base: Path, files: ClassFiles) -> None:
         return
     if not files and (stray := _stray_images(base)):
         raise DataError(
-            f"{base} holds {_counted(len(stray))} and no folders of classes. Put each image into a folder that is "
-            f"named after its class, for instance {base}/cat/{stray[0].name}."
+            f"{base} holds {counted(len(stray), 'image')} and no folders of classes. Put each image into a folder that "
+            f"is named after its class, for instance {base}/cat/{stray[0].name}."
         )
     for folder in _folders(base):
         inner = [each for each in _folders(folder) if image_files(each)[0]]
@@ -245,10 +245,6 @@ def _entries(place: Path) -> list[Path]:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LEFT_BY_SYSTEMS
-
-
-def _counted(count: int) -> str:
-    return f"{count:,} image{'' if count == 1 else 's'}"
 
 
 def _classes(names: list[str]) -> str:

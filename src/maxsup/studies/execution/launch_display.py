@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from typing_extensions import Self
 
 from maxsup.core.display import Display, LineDisplay
+from maxsup.core.errors import counted
 from maxsup.studies.execution.launch import JobState, Status
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
     counts, left = Counter(state.status for state in states), total_seconds_left(states)
     words = [f"{counts[status]} {status}" for status in ("done", "running", "queued", "failed") if counts[status]]
     words += [] if left is None else [f"about {duration(left)} left"]
-    title = f"{len(states)} runs: {', '.join(words)}"
+    title = f"{counted(len(states), 'run')}: {', '.join(words)}"
     table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("status")

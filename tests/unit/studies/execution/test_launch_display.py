@@ -150,7 +150,7 @@ def test_a_notebook_gets_one_table_that_is_drawn_anew_where_something_changed(mo
     for epoch in (1, 1, 2):
         view.update([JobState(job, "running", epoch)])
     assert [content["text/plain"].count("1/4") for content in shown] == [1, 0]
-    assert "<pre>1 runs: 1 running" in shown[-1]["text/html"]
+    assert "<pre>1 run: 1 running" in shown[-1]["text/html"]
     assert "ce-&lt;b&gt;" in shown[-1]["text/html"]
 
 
