@@ -100,7 +100,7 @@ def compare(
         tune: ``"alpha"`` gives every loss the same number of runs to choose its strength on validation images.
         output: Gets the runs, ``summary.json``, and ``report.html`` once it is asked for.
         launcher: ``local``, ``ray``, ``slurm``, or a launcher with options of its own.
-        workers: Runs at a time; by default as many as there are processors.
+        workers: Runs at a time, by default as many as there are processors; a launcher object has its ``num_workers``.
         data_root: Where data sets are.
         is_quiet: Show nothing.
 
@@ -111,7 +111,7 @@ def compare(
         MaxsupError: If ``output`` holds runs with other settings, or no run can be made.
         Interruption: After Ctrl-C; what is trained is saved.
     """
-    chosen = launcher if isinstance(launcher, Launcher) else create_launcher(launcher, num_workers=workers)
+    chosen = _chosen_launcher(launcher, workers)
     order = comparison_order(
         data, model, losses, seeds, baseline, recipe, overrides, tune, output, data_root, chosen.is_elsewhere
     )
@@ -136,7 +136,7 @@ def run_study(
     ``small`` or ``full``, and the folder ``studies/NAME-SCALE`` by default. At the small scale ``tune`` adds rows whose
     strength is chosen on validation images. All other arguments are those of :func:`compare`.
     """
-    chosen = launcher if isinstance(launcher, Launcher) else create_launcher(launcher, num_workers=workers)
+    chosen = _chosen_launcher(launcher, workers)
     order = study_order(name, scale, output=output, overrides=overrides, tune=tune, data_root=data_root)
     return carry_out(order, chosen, is_quiet=is_quiet)
 
@@ -231,6 +231,17 @@ def carry_out_all(orders: Sequence[Order], launcher: Launcher) -> Iterator[Study
 def _say(sentence: str, is_quiet: bool = False) -> None:
     if not is_quiet:
         print(sentence, file=sys.stderr, flush=True)
+
+
+def _chosen_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
+    if not isinstance(launcher, Launcher):
+        return create_launcher(launcher, num_workers=workers)
+    if workers is not None:
+        raise ValueError(
+            f"workers must be left out where launcher is an object; got {workers}. Create the launcher with "
+            f"num_workers={workers}."
+        )
+    return launcher
 
 
 def _able_launcher(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:

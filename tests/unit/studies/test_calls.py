@@ -100,6 +100,16 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_workers_beside_a_launcher_object_are_refused(tmp_path: Path) -> None:
+    launcher = create_launcher("local", num_workers=1)
+    sentence = r"workers must be left out where launcher is an object; got 2. Create the launcher with num_workers=2\."
+    with pytest.raises(ValueError, match=sentence):
+        compare("digits", losses=["ce", "ls"], output=tmp_path / "out", launcher=launcher, workers=2)
+    with pytest.raises(ValueError, match=sentence):
+        run_study("tab_pre", output=tmp_path / "out", launcher=launcher, workers=2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_only_this_process_knows_is_not_sent_to_other_machines(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     launcher = create_launcher("slurm", cluster="local")
