@@ -26,7 +26,6 @@ Weights = dict[str, Tensor]
 # Keys under which training scripts save the weights.
 _ENVELOPES = ("state_dict", "model_state_dict", "model", "net", "weights")
 _AVERAGES = ("state_dict_ema", "model_ema")  # keys under which timm and torchvision save a moving average beside them
-_WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DataParallel and torch.compile add to every name
 _NUM_SHOWN = 3
 
 
@@ -84,9 +83,8 @@ def read_weights(path: Path) -> Weights:
         raise StorageError(
             f"pretrained must hold names and tensors; got neither in {str(path)!r}. Save a state_dict()."
         )
-    for wrapper in _WRAPPERS:
-        content = {name.removeprefix(wrapper): value for name, value in content.items()}
-    return content
+    # torch.compile adds "_orig_mod." wherever it was called, DataParallel "module." in front.
+    return {name.replace("_orig_mod.", "").removeprefix("module."): value for name, value in content.items()}
 
 
 def warn_new_head(source: str, old: int, new: int) -> None:

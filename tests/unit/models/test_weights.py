@@ -36,7 +36,7 @@ DIGITS = torch.linspace(-1, 1, 128).reshape(2, 1, 8, 8)
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth"])
 @pytest.mark.parametrize("envelope", [None, "state_dict", "model", "model_state_dict", "net", "weights"])
-@pytest.mark.parametrize("wrapper", ["", "module.", "_orig_mod."])
+@pytest.mark.parametrize("wrapper", ["", "module.", "_orig_mod.", "_orig_mod.module.", "net._orig_mod."])
 def test_a_torch_file_is_read_bare_or_inside_a_checkpoint(tmp_path: Path, suffix: str, envelope: str, wrapper: str):
     state = {wrapper + name: value for name, value in trained_cnn().state_dict().items()}
     path = tmp_path / f"weights{suffix}"
