@@ -13,7 +13,10 @@ from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import softmax_before_loss
 from maxsup.doctor.criterion import Smoother, ignored_label, smoothers
 from maxsup.doctor.targets import examine_labels, examine_probabilities
-from maxsup.losses.reduction import HALF, class_axis, class_rows, described, num_classes, sample_shape
+from maxsup.losses.reduction import HALF, class_axis, class_rows, described, finite_mean, num_classes, sample_shape
+
+# The logits of a network that trains are not that low; bfloat16 rounds -1e4 up.
+_LOWEST_LOGIT = -1e3
 
 
 def examine_batch(
@@ -154,6 +157,7 @@ def _examine_rows(
     is_masked = (rows == -math.inf) & is_counted.unsqueeze(1)
     if is_masked.any():
         yield from _examine_masks(is_masked, held, smoothing)
+    yield from _examine_low_logits(rows[is_counted], smoothing)
     kept = rows[is_counted]
     # One row, or equal ones, may sum to 1 by chance.
     if not is_broken.any() and len(kept) > 1 and not bool((kept == kept[0]).all()):
@@ -175,6 +179,20 @@ def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -
     else:
         sentence = f"{what}: masked classes. MaxSup leaves them out; torch's label_smoothing makes the loss inf."
         yield Finding("masked_classes", "note", sentence, "Nothing to do with the losses of this package.")
+
+
+def _examine_low_logits(rows: Tensor, smoothing: list[Smoother]) -> Iterator[Finding]:
+    is_low = (rows <= _LOWEST_LOGIT) & ~rows.isinf()
+    uses_mean = any(one.strength > 0 for one in smoothing)
+    if not is_low.any() or (smoothing and not uses_mean):  # plain cross-entropy takes any number for a mask
+        return
+    mean, lowest = finite_mean(rows[is_low.any(dim=1)].double()).min(), rows[is_low].min()
+    sentence = (
+        f"{_share(is_low)} are {_LOWEST_LOGIT:g} or less (lowest: {lowest:.3g}), like classes masked with a number: "
+        f"the mean of logits in MaxSup and label smoothing falls to {mean:.3g}."
+    )
+    fix = "Mask with -inf, which the losses of this package leave out. If nothing is masked, the network has diverged."
+    yield Finding("finite_masks", "error" if uses_mean else "warning", sentence, fix)
 
 
 def _examine_softmax(rows: Tensor, tolerance: float) -> Iterator[Finding]:

@@ -38,6 +38,37 @@ def test_masked_classes_are_a_note_and_an_error_under_the_smoothing_of_torch() -
     assert torch_loss(logits, made_labels()) == math.inf
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.float32, torch.finfo(torch.float32).min),
+        (torch.float16, torch.finfo(torch.float16).min),
+        (torch.bfloat16, -1e4),
+        (torch.float32, -1e9),
+    ],
+)
+def test_classes_masked_with_a_number_are_found_where_a_mean_of_logits_matters(
+    dtype: torch.dtype, value: float
+) -> None:
+    logits = made_logits().to(dtype)
+    logits[:, 9] = value
+    assert names(examine_batch(logits, made_labels())) == [("finite_masks", "warning")]
+    finding = only(examine_batch(logits, made_labels(), criterion=MaxSupLoss()))
+    assert (finding.topic, finding.level) == ("finite_masks", "error")
+    assert "8 of 80 logits are -1000 or less" in finding.sentence
+    assert "Mask with -inf" in finding.advice
+    assert examine_batch(logits, made_labels(), criterion=nn.CrossEntropyLoss()) == []
+
+
+def test_the_mean_that_a_masking_number_spoils_is_told() -> None:
+    logits = made_logits()
+    logits[:, 9] = torch.finfo(torch.float32).min
+    finding = only(examine_batch(logits, made_labels()))
+    assert "(lowest: -3.4e+38)" in finding.sentence
+    assert "falls to -3.4e+37." in finding.sentence
+    assert logits.mean(dim=1).min() < -3.4e37
+
+
 def test_a_target_on_a_masked_class_is_found() -> None:
     logits = made_logits()
     logits[:, 3] = -math.inf
