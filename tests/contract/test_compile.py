@@ -141,6 +141,16 @@ def test_num_items_that_changes_every_step_compiles_once():
     assert len(values) == 4
 
 
+def test_num_items_that_is_counted_inside_compiles_without_a_break():
+    def loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return maxsup.functional.maxsup_cross_entropy(logits, target, num_items=(target != -100).sum().item())
+
+    logits = distinct_logits(6, 4, dtype=torch.float32)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        value = torch.compile(loss, fullgraph=True, backend="eager")(logits, labels_for(logits))
+    assert torch.allclose(value, loss(logits, labels_for(logits)))
+
+
 @pytest.mark.skipif(torch.__version__ < "2.7", reason="older compilers cannot ask whether a transform is active")
 def test_gradients_of_single_samples_compile():
     def value(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -115,6 +115,23 @@ def test_num_items_is_refused_where_there_is_no_mean(name: str, reduction: str):
     assert "mean" in str(error.value)
 
 
+@pytest.mark.parametrize("num_items", [-1, -0.5, float("nan")])
+def test_a_negative_or_undefined_num_items_is_refused(name: str, num_items: float):
+    logits = distinct_logits(6, 4)
+    for loss in (make_loss(name), make_loss(name).eval()):
+        with pytest.raises(ValueError, match=rf"num_items must be .* at least 0; got {num_items}") as error:
+            loss(logits, labels_for(logits), num_items=num_items, **needs_of(name, logits))
+        assert SENTENCE.match(str(error.value))
+
+
+def test_the_value_of_a_num_items_in_memory_is_not_read(name: str):
+    logits = distinct_logits(6, 4).to("meta")
+    needs = {need: value.to("meta") for need, value in needs_of(name, distinct_logits(6, 4)).items()}
+    target = torch.zeros(6, dtype=torch.long, device="meta")
+    loss = make_loss(name).to("meta")(logits, target, num_items=torch.tensor(-1.0, device="meta"), **needs)
+    assert loss.shape == ()
+
+
 @pytest.mark.parametrize("option", ["reduction", "empty"])
 def test_an_unknown_choice_is_refused_when_the_loss_is_made(name: str, option: str):
     with pytest.raises(ValueError, match=rf"{option} must be one of .*; got 'avarage'") as error:

@@ -210,6 +210,24 @@ def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool
         )
 
 
+def check_num_items(num_items: Any, reduction: str) -> None:
+    """Raise unless ``num_items`` can be the denominator of a mean; the value of a tensor is not read."""
+    if num_items is None:
+        return
+    if reduction != "mean":
+        raise ValueError(
+            f"num_items must go with reduction='mean', whose denominator it is; got reduction={reduction!r}. "
+            "Divide by it yourself, or use reduction='mean'."
+        )
+    # While a loss is compiled, a number may be a symbol without a value.
+    if isinstance(num_items, Tensor) or torch.compiler.is_compiling():
+        return
+    if not num_items >= 0:  # true of nan too
+        raise ValueError(
+            f"num_items must be a number of at least 0; got {num_items!r}. Pass the number of targets in the step."
+        )
+
+
 def check_options(
     input: Tensor,
     target: Tensor,
@@ -235,11 +253,7 @@ def check_options(
     check_choice("reduction", reduction, REDUCTIONS)
     check_choice("empty", empty, EMPTY)
     check_number("z_loss", z_loss)
-    if num_items is not None and reduction != "mean":
-        raise ValueError(
-            f"num_items must go with reduction='mean', whose denominator it is; got reduction={reduction!r}. "
-            "Divide by it yourself, or use reduction='mean'."
-        )
+    check_num_items(num_items, reduction)
     if input.dim() == 0 or not input.is_floating_point():
         raise ValueError(
             f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {described(input)}. "

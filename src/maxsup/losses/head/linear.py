@@ -26,7 +26,7 @@ from maxsup.losses.head.blocks import Head, Plan, head_loss
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
-from maxsup.losses.reduction import REDUCTIONS, check_strength, whole
+from maxsup.losses.reduction import REDUCTIONS, check_num_items, check_strength, whole
 
 
 def linear_maxsup_cross_entropy(
@@ -177,10 +177,7 @@ def check_head(
 ) -> None:
     """Raise one sentence for hidden states, weights and targets that do not fit each other."""
     check_choice("reduction", reduction, REDUCTIONS)
-    if num_items is not None and reduction != "mean":
-        raise ValueError(
-            f"num_items must go with reduction='mean'; got reduction={reduction!r}. Leave one of them out."
-        )
+    check_num_items(num_items, reduction)
     if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
         raise ValueError(
             f"hidden and weight must have shapes (N, D) and (K, D); got {tuple(hidden.shape)} and "

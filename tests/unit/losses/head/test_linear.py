@@ -173,6 +173,7 @@ def test_the_module_is_plain_cross_entropy_in_evaluation_and_follows_its_schedul
         ({"target": torch.full((11,), 17)}, "got 17 in row 0"),
         ({"bias": torch.zeros(3)}, "bias must have shape"),
         ({"reduction": "none", "num_items": 3}, "num_items must go with"),
+        ({"num_items": -1}, "num_items must be a number of at least 0; got -1"),
         ({"alpha": -1.0}, "alpha must be a number"),
         ({"alpha": torch.full((11,), 0.1)}, "alpha must be one number for all samples"),
     ],
