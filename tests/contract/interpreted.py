@@ -3,6 +3,7 @@
 The interpreter takes a twentieth of a second a kernel, so every case here asks several questions.
 """
 
+import inspect
 import math
 
 import pytest
@@ -232,6 +233,12 @@ def test_the_operators_keep_the_promises_of_torch_library(shape: tuple[int, ...]
     _, *kept, _, _ = (tensor.detach() for tensor in rows.row_values(*inputs, *terms, *reduction))
     arguments = (logits.detach(), *inputs[1:], *kept, torch.tensor(1.0), None, *terms)
     torch.library.opcheck(rows.row_gradient, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize("operator", [rows.row_values, rows.row_gradient, rows.overwrite_rows])
+def test_the_operators_name_their_arguments_as_their_schemas_do(operator: torch.library.CustomOpDef):
+    named = [argument.name for argument in operator._opoverload._schema.arguments]
+    assert list(inspect.signature(operator._init_fn).parameters) == named
 
 
 def test_a_compiled_loss_goes_through_the_operators_once_for_all_strengths_and_sizes(monkeypatch: pytest.MonkeyPatch):

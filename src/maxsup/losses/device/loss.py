@@ -31,7 +31,10 @@ from maxsup.losses.reduction import num_classes, raise_if_out_of_range
 def device_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula, form: str) -> Tensor:
     """``CE + strength * penalty`` in the form ``"eager"`` or ``"triton"``; ``formula`` is for second derivatives."""
     if torch.compiler.is_compiling():
-        values, *_, loss, _ = rows.row_values(input, *_kernel_arguments(input, call, penalty), *_reduction(input, call))
+        strength, number = rows.number_on(input, call.strength)
+        values, *_, loss, _ = rows.row_values(
+            input, call.target, call.weight, strength, number, *_terms(call, penalty), *_reduction(input, call)
+        )
         return one_a_sample(values, input) if call.reduction == "none" else loss
     if form == "triton" and input.device.type == "cpu":
         raise_if_out_of_range(call.target, call.ignore_index, num_classes(input))
@@ -69,27 +72,40 @@ class _TritonLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
-        arguments = _kernel_arguments(input, call, penalty)
-        values, *kept, loss, denominator = rows.row_values(input, *arguments, *_reduction(input, call))
+        strength, number = rows.number_on(input, call.strength)
+        terms = _terms(call, penalty)
+        values, scales, statistics, top_indices, loss, denominator = rows.row_values(
+            input, call.target, call.weight, strength, number, *terms, *_reduction(input, call)
+        )
         divisor = denominator if call.reduction == "mean" else None
-        save_call(ctx, input, call, formula, (*arguments[2:4], *kept, divisor, *arguments[4:]))
+        own = (strength, number, scales, statistics, top_indices, divisor, terms)
+        save_call(ctx, input, call, formula, own)
         return one_a_sample(values, input) if call.reduction == "none" else loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_vectorised(upstream):
             return gradient_by_formula(ctx, upstream)
-        input, call, own = saved_call(ctx)
-        kept, denominator, terms = own[:5], own[5], own[6:]
+        input, call, (strength, number, scales, statistics, top_indices, divisor, terms) = saved_call(ctx)
         upstream = upstream.reshape(-1) if upstream.dim() > 0 else upstream
-        gradient = rows.row_gradient(input, call.target, call.weight, *kept, upstream, denominator, *terms)
+        gradient = rows.row_gradient(
+            input,
+            call.target,
+            call.weight,
+            strength,
+            number,
+            scales,
+            statistics,
+            top_indices,
+            upstream,
+            divisor,
+            *terms,
+        )
         return gradient, None, None, None
 
 
-def _kernel_arguments(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Any, ...]:
-    """Arguments of the operators besides the logits."""
-    strength = rows.number_on(input, call.strength)
-    return call.target, call.weight, *strength, call.ignore_index, penalty.kernel, penalty.margin, call.z_loss
+def _terms(call: Call, penalty: FusedPenalty) -> rows.Terms:
+    return rows.Terms(call.ignore_index, penalty.kernel, penalty.margin, call.z_loss)
 
 
 def _reduction(input: Tensor, call: Call) -> tuple[Any, ...]:

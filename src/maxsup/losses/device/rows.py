@@ -50,8 +50,10 @@ _REDUCTION = "str reduction, Tensor? num_items, float? items, bool is_zero_if_em
     schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def row_values(
-    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
-) -> tuple[Tensor, ...]:
+    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
+    ignore_index: int, penalty: str, margin: float, z_loss: float,
+    reduction: str, num_items: Tensor | None, items: float | None, is_zero_if_empty: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Values of the samples, what the gradient needs (weights, statistics, top classes), the loss and its denominator.
 
     With the reduction ``"none"`` the loss is empty, otherwise the values are. A mean is divided by the number of items,
@@ -59,11 +61,10 @@ def row_values(
     """
     from maxsup.losses.device.kernels import statistics_kernel
 
-    terms, (reduction, num_items, items, is_zero_if_empty) = Terms(*others[:4]), others[4:]
-    layout, results = layout_of(logits), _fake_values(logits, target, weight, strength, number, *others)
+    layout, results = layout_of(logits), _empty_results(logits, target, reduction)
     aligned, sizes = sizes_of(layout, layout.tensor)
     target, target_strides = _beside(target, layout)
-    constants = _constants(layout, target, aligned, terms) | {
+    constants = _constants(layout, target, aligned, penalty, margin, z_loss) | {
         "REDUCTION": reduction,
         "IS_ZERO_IF_EMPTY": is_zero_if_empty,
         "PARTIALS": PARTIALS_BLOCK,
@@ -75,16 +76,21 @@ def row_values(
             layout.tensor, target, None if weight is None else weight.contiguous(),
             number if strength is None else strength, items if num_items is None else num_items,
             *results, results[0].new_empty((2, math.prod(layout.grid))), _finished_programs(logits.device),
-            *sizes[:5], *target_strides, terms.ignore_index, **constants,
+            *sizes[:5], *target_strides, ignore_index, **constants,
         )  # fmt: skip
     return results
 
 
 @row_values.register_fake
-def _fake_values(
-    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float, *others: Any
-) -> tuple[Tensor, ...]:
-    num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), others[4] != "none"
+def _(
+    logits: Tensor, target: Tensor, weight: Any, strength: Any, number: Any,
+    ignore_index: Any, penalty: Any, margin: Any, z_loss: Any, reduction: str, *others: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    return _empty_results(logits, target, reduction)
+
+
+def _empty_results(logits: Tensor, target: Tensor, reduction: str) -> tuple[Tensor, ...]:
+    num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), reduction != "none"
     scales = logits.new_empty(num_samples, dtype=dtype)
     values = logits.new_empty(0 if is_reduced else num_samples, dtype=dtype)
     # Log-sum-exp, number of classes present, top logit, a number of the penalty, and the mass of probability targets.
@@ -108,11 +114,18 @@ def _finished_programs(device: torch.device) -> Tensor:
 
 
 @torch.library.custom_op("maxsup::row_gradient", mutates_args=(), schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor")
-def row_gradient(logits: Tensor, *others: Any) -> Tensor:
+def row_gradient(
+    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
+    scales: Tensor, statistics: Tensor, top_indices: Tensor, upstream: Tensor, denominator: Tensor | None,
+    ignore_index: int, penalty: str, margin: float, z_loss: float,
+) -> Tensor:  # fmt: skip
     """Gradient of ``upstream / denominator`` times the values; ``upstream`` is one number, or one per sample."""
     layout = layout_of(logits)
     out = torch.empty_like(layout.tensor, memory_format=torch.contiguous_format)
-    _write_gradient(layout, out, *others)
+    _write_gradient(
+        layout, out, target, weight, strength, number, scales, statistics, top_indices,
+        upstream, denominator, ignore_index, penalty, margin, z_loss,
+    )  # fmt: skip
     return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
 
 
@@ -128,9 +141,16 @@ def _(logits: Tensor, *others: Any) -> Tensor:
     mutates_args=("logits",),
     schema=f"({_INPUTS.replace('Tensor logits', 'Tensor(a!) logits')}, {_KEPT}, {_TERMS}) -> ()",
 )
-def overwrite_rows(logits: Tensor, *others: Any) -> None:
+def overwrite_rows(
+    logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
+    scales: Tensor, statistics: Tensor, top_indices: Tensor, upstream: Tensor, denominator: Tensor | None,
+    ignore_index: int, penalty: str, margin: float, z_loss: float,
+) -> None:  # fmt: skip
     """The same gradient of rows, written over the logits."""
-    _write_gradient(layout_of(logits), logits, *others)
+    _write_gradient(
+        layout_of(logits), logits, target, weight, strength, number, scales, statistics, top_indices,
+        upstream, denominator, ignore_index, penalty, margin, z_loss,
+    )  # fmt: skip
 
 
 @overwrite_rows.register_fake
@@ -138,20 +158,22 @@ def _(logits: Tensor, *others: Any) -> None:
     return None
 
 
-def _write_gradient(layout: Layout, out: Tensor, *others: Any) -> None:
+def _write_gradient(
+    layout: Layout, out: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
+    scales: Tensor, statistics: Tensor, top_indices: Tensor, upstream: Tensor, denominator: Tensor | None,
+    ignore_index: int, penalty: str, margin: float, z_loss: float,
+) -> None:  # fmt: skip
     """Write the gradient to ``out``, which is laid out like the logits, or is the logits."""
     from maxsup.losses.device.kernels import gradient_kernel
 
-    target, weight, strength, number, *kept, upstream, denominator, ignore_index, penalty, margin, z_loss = others
-    terms = Terms(ignore_index, penalty, margin, z_loss)
     aligned, sizes = sizes_of(layout, out)
     target, target_strides = _beside(target, layout)
     with _device_of(out):
         gradient_kernel[layout.grid](
             layout.tensor, target, None if weight is None else weight.contiguous(),
-            number if strength is None else strength, *kept, upstream, denominator, out,
+            number if strength is None else strength, scales, statistics, top_indices, upstream, denominator, out,
             *sizes, *target_strides, upstream.stride(0) if upstream.dim() > 0 else 0, ignore_index,
-            IN_MEMORY=strength is not None, **_constants(layout, target, aligned, terms),
+            IN_MEMORY=strength is not None, **_constants(layout, target, aligned, penalty, margin, z_loss),
         )  # fmt: skip
 
 
@@ -168,24 +190,32 @@ def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
 
 def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:
     """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``."""
-    inputs = (labels, None, *number_on(logits, strength))
-    values, *kept, _, _ = row_values(logits, *inputs, *terms, *NO_REDUCTION)
-    overwrite_rows(logits, *inputs, *kept, mass, None, *terms)
+    in_memory, number = number_on(logits, strength)
+    values, scales, statistics, top_indices, _, _ = row_values(
+        logits, labels, None, in_memory, number, *terms, *NO_REDUCTION
+    )
+    overwrite_rows(logits, labels, None, in_memory, number, scales, statistics, top_indices, mass, None, *terms)
     return values
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *_, denominator = output
-    ctx.number, *ctx.terms, reduction, _, _, _ = inputs[4:]
+    logits, target, weight, strength, number, ignore_index, penalty, margin, z_loss, reduction, *_ = inputs
+    _, scales, statistics, top_indices, _, denominator = output
+    divisor = denominator if reduction == "mean" else None
+    ctx.save_for_backward(logits, target, weight, strength, scales, statistics, top_indices, divisor)
+    ctx.number, ctx.terms = number, Terms(ignore_index, penalty, margin, z_loss)
     ctx.is_reduced, ctx.num_inputs = reduction != "none", len(inputs)
-    ctx.save_for_backward(*inputs[:4], *output[1:4], denominator if reduction == "mean" else None)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, of_values: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:
-    inputs, kept, denominator = ctx.saved_tensors[:4], ctx.saved_tensors[4:7], ctx.saved_tensors[7]
-    upstream = others[3] if ctx.is_reduced else of_values.contiguous()
-    gradient = row_gradient(*inputs, ctx.number, *kept, upstream, denominator, *ctx.terms)
+def _backward(
+    ctx: Any, of_values: Tensor, of_scales: None, of_statistics: None, of_top_indices: None, of_loss: Tensor, *_: None
+) -> tuple[Tensor | None, ...]:
+    logits, target, weight, strength, scales, statistics, top_indices, denominator = ctx.saved_tensors
+    upstream = of_loss if ctx.is_reduced else of_values.contiguous()
+    gradient = row_gradient(
+        logits, target, weight, strength, ctx.number, scales, statistics, top_indices, upstream, denominator, *ctx.terms
+    )
     return gradient, *[None] * (ctx.num_inputs - 1)
 
 
@@ -201,13 +231,15 @@ def _beside(target: Tensor, layout: Layout) -> tuple[Tensor, tuple[int, int, int
     return target, strides_of(target)
 
 
-def _constants(layout: Layout, target: Tensor, aligned: str, terms: Terms) -> dict[str, Any]:
+def _constants(
+    layout: Layout, target: Tensor, aligned: str, penalty: str, margin: float, z_loss: float
+) -> dict[str, Any]:
     # AMD's data-centre GPUs have wider warps.
     launch = launch_of(layout.num_classes, layout.is_rows, 64 if torch.version.hip else 32)
     return {
-        "PENALTY": terms.penalty,
-        "MARGIN": terms.margin,
-        "Z_LOSS": terms.z_loss,
+        "PENALTY": penalty,
+        "MARGIN": margin,
+        "Z_LOSS": z_loss,
         "IS_SOFT": target.is_floating_point(),
         "ALIGNED": aligned,
         "IS_DOUBLE": layout.tensor.dtype == torch.float64,
