@@ -59,7 +59,7 @@ class EpochMeter:
 
 
 class Clock:
-    """Seconds of each phase.
+    """Seconds of each phase and of each epoch, also of an epoch that was interrupted.
 
     Phases are ``data`` (waiting for a batch), ``step`` (forward, backward, optimiser), ``log``, ``validation`` and
     ``checkpoint``.
@@ -68,17 +68,32 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self.num_images = 0
-        self._start = time.perf_counter()
+        self._start, self._cpu_start = time.perf_counter(), time.process_time()
+        self.start_epoch()
+
+    def start_epoch(self) -> None:
+        """Count the epoch from here."""
+        self._before = {"seconds": self.total, "cpu_seconds": self._cpu, "num_images": self.num_images}
+
+    def epoch(self) -> dict[str, float]:
+        """Time of the epoch so far, on the wall and of the processor, and training images per second."""
+        seconds = self.total - self._before["seconds"]
+        rate = (self.num_images - self._before["num_images"]) / seconds
+        return {"seconds": seconds, "images_per_second": rate, "cpu_seconds": self._cpu - self._before["cpu_seconds"]}
 
     def state(self) -> dict[str, Any]:
         """The state from which :meth:`restore` continues."""
-        return {"total": self.total, "num_images": self.num_images, "seconds": dict(self.seconds)}
+        totals = {"total": self.total, "cpu_total": self._cpu, "num_images": self.num_images}
+        return {**totals, "seconds": dict(self.seconds), "before_epoch": self._before}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue an earlier clock."""
         self.seconds.update(state["seconds"])
         self.num_images = state["num_images"]
         self._start -= state["total"]
+        self._cpu_start -= state.get("cpu_total", 0.0)
+        self.start_epoch()
+        self._before = state.get("before_epoch", self._before)  # older checkpoints have none
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -93,6 +108,10 @@ class Clock:
     def total(self) -> float:
         """Seconds since the clock was created, plus those of the clock that it continues."""
         return time.perf_counter() - self._start
+
+    @property
+    def _cpu(self) -> float:
+        return time.process_time() - self._cpu_start
 
     def images_per_second(self) -> float:
         """Training images per second of training steps, with their data and logging."""

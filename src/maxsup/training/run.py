@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -175,25 +174,23 @@ def _fit(trainer: Trainer) -> None:
     recipe, clock, at = trainer.recipe, trainer.clock, trainer.position
     try:
         while at.epoch < recipe.epochs:
-            before, images, cpu = clock.total, clock.num_images, time.process_time()
+            if at.step == 0:
+                clock.start_epoch()
             trainer.reporter.start_epoch(at.epoch, recipe.epochs, at.step, trainer.batches.num_batches)
             for _ in trainer.train_epoch():
                 trainer.raise_if_signalled()
                 if recipe.save_every_steps and at.global_step % recipe.save_every_steps == 0:
                     save(trainer)
             line, is_best = trainer.end_epoch()
-            epoch, seconds = line["epoch"], clock.total - before
-            rate = (clock.num_images - images) / seconds
+            epoch, timing = line["epoch"], clock.epoch()
             if trainer.accelerator.is_main_process:
                 trainer.run.append_json(trainer.run.metrics, line, num_before=epoch)
-                timing = {"epoch": epoch, "seconds": seconds, "images_per_second": rate}
-                timing["cpu_seconds"] = time.process_time() - cpu
-                trainer.run.append_json(trainer.run.timing, timing, num_before=epoch)
+                trainer.run.append_json(trainer.run.timing, {"epoch": epoch, **timing}, num_before=epoch)
             if recipe.tracker is not None:
                 numbers = {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}
                 trainer.accelerator.log(numbers, step=epoch)
             save(trainer, is_best=is_best)
-            trainer.reporter.end_epoch(line, seconds, rate)
+            trainer.reporter.end_epoch(line, timing["seconds"], timing["images_per_second"])
             trainer.raise_if_signalled()
     except Interruption:
         save(trainer)

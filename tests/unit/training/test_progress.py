@@ -47,6 +47,35 @@ def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
     assert "epoch 2/2  loss 1.0000" in shown
 
 
+def test_an_epoch_that_was_interrupted_has_the_time_of_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, processor = [100.0], [5.0]
+    monkeypatch.setattr("maxsup.training.progress.time.perf_counter", lambda: wall[0])
+    monkeypatch.setattr("maxsup.training.progress.time.process_time", lambda: processor[0])
+    first = Clock()
+    wall[0] += 7.0
+    first.num_images = 1000
+    first.start_epoch()
+    wall[0] += 6.0
+    processor[0] += 4.0
+    first.num_images += 60
+    saved = first.state()
+    wall[0], processor[0] = 9000.0, 1.0
+    second = Clock()
+    wall[0] += 3.0
+    second.restore(saved)
+    wall[0] += 1.0
+    processor[0] += 2.0
+    second.num_images += 40
+    assert second.epoch() == {"seconds": 10.0, "images_per_second": 10.0, "cpu_seconds": 6.0}
+
+
+def test_a_checkpoint_without_the_start_of_its_epoch_is_counted_from_where_it_goes_on() -> None:
+    clock = Clock()
+    clock.restore({"total": 50.0, "num_images": 500, "seconds": {}})
+    assert clock.total > 50.0
+    assert clock.epoch()["seconds"] < 50.0
+
+
 def test_the_clock_counts_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("maxsup.training.progress.time.perf_counter", lambda: now[0])
