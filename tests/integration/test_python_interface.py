@@ -85,7 +85,7 @@ def test_a_lambda_is_trained_in_this_process_and_goes_on_after_ctrl_c(home: Path
     first.send_signal(signal.SIGINT)
     _, err = first.communicate(timeout=120)
     assert first.returncode != 0
-    assert "stopped by SIGINT; of 4 runs" in err
+    assert "stopped by SIGINT; 0 of 4 runs done" in err
     assert "Give the same command again to go on" in err
     assert workers_of(home) == {first.pid}
     [run] = [path.parent.parent for path in home.glob("out/runs/*/checkpoints/last")]

@@ -57,9 +57,11 @@ def first_places(ordered: Tensor) -> Tensor:
         >>> first_places(torch.tensor([[7.0, 3.0, 0.0, 0.0]]))
         tensor([[0, 1, 2, 2]])
     """
-    places = torch.arange(ordered.shape[-1], device=ordered.device)
     is_new = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
-    return torch.where(is_new, places, 0).cummax(dim=-1).values
+    group = is_new.cumsum(dim=-1) - 1
+    places = torch.arange(ordered.shape[-1], device=ordered.device).expand_as(group)
+    # Not cummax, which a compiler cannot trace for rows that a mask picks.
+    return places.scatter_reduce(-1, group, places, "amin", include_self=False).gather(-1, group)
 
 
 def zipf_divergence(rows: Tensor, labels: Tensor, scores: Tensor, power: float) -> Tensor:
