@@ -19,7 +19,7 @@ from tests.integration.runs import tiny_recipe
 
 NUM_JOBS = 4
 # Enough epochs to be caught in the middle.
-LONGER = ("epochs=12",)
+LONGER = ("epochs=40",)
 COLLAPSE = {"what": "collapse", "split": "test", "weights": "last", "options": {}, "data": None}
 
 
