@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Never
 
 from maxsup.core.checks import check_number
 from maxsup.integrations.checks import not_installed
@@ -76,8 +77,8 @@ class LigerMaxSupLoss(HeadLoss):
     function = staticmethod(liger_maxsup_cross_entropy)
     strength_limit = 1.0
 
-    def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction)
+    def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean", **unknown: Never) -> None:
+        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, **unknown)
         _fused_linear_cross_entropy()
 
     def forward(  # type: ignore[override]

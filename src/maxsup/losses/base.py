@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self, Unpack
+from typing_extensions import Never, Self, Unpack
 
 from maxsup.core.checks import check_choice, check_number
-from maxsup.core.errors import user_stacklevel
 from maxsup.core.registry import Registry
 from maxsup.core.schedules import Constant, Schedule
+from maxsup.losses import first_step
 from maxsup.losses.computing.plain import plain_cross_entropy
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, class_axis, whole
+from maxsup.losses.misread_options import refuse_class_weights, refuse_unknown_options
+from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, num_classes, whole
 
 Strength = float | Schedule
 
@@ -55,8 +55,11 @@ class RegularizedLoss(nn.Module):
         reduction: str = "mean",
         empty: str = "nan",
         z_loss: float = 0.0,
+        **unknown: Never,
     ) -> None:
         super().__init__()
+        refuse_unknown_options(type(self), self.strength, unknown)
+        refuse_class_weights(type(self), strength)
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("empty", empty, EMPTY)
         check_number("z_loss", z_loss)
@@ -73,8 +76,7 @@ class RegularizedLoss(nn.Module):
             self._value = _strength_tensor(math.nan)
             self.register_buffer("progress_units", torch.tensor(_NEVER_ADVANCED))
         self._advanced = self.schedule is None
-        self._targets_checked = False
-        self._mode_checked = False
+        self._step_checked = self._targets_checked = self._mode_checked = False
 
     @property
     def current_strength(self) -> float:
@@ -127,13 +129,14 @@ class RegularizedLoss(nn.Module):
             "empty": self.empty,
         }
         self._check_extras(extras)
-        self._check_mode()
+        self._check_mode(input)
         if not self.training:
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
         loss = self._objective(input, target, **options, z_loss=self.z_loss, **extras)
-        if target.is_floating_point() and not self._targets_checked:
-            self._warn_if_smoothed(target)
+        self._check_step(input)
+        if not self._targets_checked and target.is_floating_point():
+            self._check_targets(target)
         return loss
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
@@ -175,44 +178,35 @@ class RegularizedLoss(nn.Module):
             need = missing[0]
             raise ValueError(f"{name} must be given {need}; got None. Call criterion(logits, target, {need}=...).")
 
-    def _check_mode(self) -> None:
-        if not self.training or self._mode_checked or torch.is_grad_enabled():
+    def _check_mode(self, input: Tensor) -> None:
+        """Warn once of a loss that trains without gradients, or evaluates with them."""
+        if self._mode_checked or self.training == torch.is_grad_enabled():
             return
-        is_plain = self.z_loss == 0 and (self._value is None or self.current_strength == 0)
-        if torch.compiler.is_compiling() or is_plain:
+        if not (self.training or input.requires_grad) or self._is_plain() or not first_step.can_look():
             return
         self._mode_checked = True
-        warnings.warn(
-            f"{type(self).__name__} is in training mode and gradients are off: if this is a validation loss, it is the "
-            "training objective. Call criterion.eval() first, or once maxsup.integrations.follow_model(criterion, "
-            "model).",
-            UserWarning,
-            stacklevel=user_stacklevel(),
-        )
+        first_step.warn_of_mode(type(self).__name__, is_training=self.training)
 
-    def _warn_if_smoothed(self, target: Tensor) -> None:
-        if torch.compiler.is_compiling():
+    def _check_step(self, logits: Tensor | None = None) -> None:
+        """Warn of what the first step of training shows."""
+        if self._step_checked or not first_step.can_look():
             return
-        if self._value is None or self.current_strength == 0 or target.numel() == 0:
-            return
-        axis = class_axis(target)
-        if target.shape[axis] == 2:  # with two classes, mixing alone leaves no zero either
+        self._step_checked = True
+        name = type(self).__name__
+        if logits is not None:
+            first_step.warn_of_softmax(name, logits)
+        if self.strength == "alpha":
+            first_step.warn_of_strength(name, self.current_strength)
+
+    def _check_targets(self, target: Tensor) -> None:
+        # With two classes, mixing alone leaves no zero either.
+        if self._is_plain() or target.numel() == 0 or num_classes(target) == 2 or not first_step.can_look():
             return
         self._targets_checked = True
-        minima = target.detach().amin(axis)
-        try:
-            smallest, largest = float(minima.min()), float(minima.max())
-        except RuntimeError:  # inside vmap a tensor has no single value
-            return
-        # Smoothing gives all rows the same minimum; the predictions of a teacher have no zeros either, but differ.
-        if smallest > 0 and largest <= 1.01 * smallest:
-            warnings.warn(
-                f"Targets are smoothed already (smallest probability {smallest:.3g}), and {self.strength}="
-                f"{self.current_strength:g} smooths again. Switch smoothing off where targets are made, for instance "
-                "Mixup(label_smoothing=0).",
-                UserWarning,
-                stacklevel=user_stacklevel(),
-            )
+        first_step.warn_of_smoothed_targets(target, str(self.strength), self.current_strength)
+
+    def _is_plain(self) -> bool:
+        return self.z_loss == 0 and (self._value is None or self.current_strength == 0)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the state with the module, but protect it from casts and from ``to_empty``.

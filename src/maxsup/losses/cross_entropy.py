@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from torch import Tensor
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.computing.plain import plain_cross_entropy
@@ -37,5 +37,5 @@ class CrossEntropyLoss(RegularizedLoss):
     function = staticmethod(cross_entropy)
     strength = None
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
+    def __init__(self, *unnamed: Never, **options: Unpack[LossOptions]) -> None:
+        super().__init__(*unnamed, **options)

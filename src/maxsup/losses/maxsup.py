@@ -17,12 +17,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import ReductionOptions, finite_mean, per_sample
+from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean, per_sample
 from maxsup.losses.relatives.adaptive_label_smoothing import confidence_weights
 
 
@@ -122,10 +122,12 @@ class MaxSupLoss(AlphaLoss):
         adaptive: bool = False,
         empty: str = "nan",
         z_loss: float = 0.0,
+        **unknown: Never,
     ) -> None:
-        super().__init__(
-            alpha, weight=weight, ignore_index=ignore_index, reduction=reduction, empty=empty, z_loss=z_loss
-        )
+        shared: LossOptions = {
+            "weight": weight, "ignore_index": ignore_index, "reduction": reduction, "empty": empty, "z_loss": z_loss
+        }  # fmt: skip
+        super().__init__(alpha, **shared, **unknown)
         self.adaptive = adaptive
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
+from typing_extensions import Never
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss, Strength
@@ -103,8 +104,10 @@ class HeadLoss(AlphaLoss):
     """A loss of hidden states and the weights of a linear head; plain cross-entropy in ``eval()`` mode."""
 
     def _of_head(self, hidden: Tensor, weight: Tensor, target: Tensor, **options: Any) -> Tensor:
+        self._check_mode(hidden)
         if self.training:
             self._check_advanced()
+            self._check_step()
         alpha = self._value if self.training else 0.0
         options |= {"ignore_index": self.ignore_index, "reduction": self.reduction}
         return self.function(hidden, weight, target, alpha, **options)
@@ -140,8 +143,9 @@ class LinearMaxSupLoss(HeadLoss):
         margin: float = 0.0,
         z_loss: float = 0.0,
         soft_cap: float = 0.0,
+        **unknown: Never,
     ) -> None:
-        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss)
+        super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss, **unknown)
         checked_objective(margin, z_loss, soft_cap)
         self.margin, self.soft_cap = margin, soft_cap
 

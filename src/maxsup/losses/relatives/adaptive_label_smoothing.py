@@ -15,7 +15,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.penalized import penalized_cross_entropy
@@ -85,5 +85,5 @@ class AdaptiveLabelSmoothingLoss(RegularizedLoss):
     strength = None
     needs = ("teacher_logits",)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(**options)
+    def __init__(self, *unnamed: Never, **options: Unpack[LossOptions]) -> None:
+        super().__init__(*unnamed, **options)
