@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from sphinx.ext.autodoc.mock import ismock, mock
+from sphinx.ext.autodoc.mock import mock
 
 import maxsup
 from docs.builder.rst import document, hidden_toctree, table, titled
@@ -18,7 +18,7 @@ from docs.builder.rst import document, hidden_toctree, table, titled
 # Words of the command line, not of Python.
 _LEFT_OUT = ("cli",)
 # Trainers that the site's environment does not install; the reference needs their names only.
-MOCKED = ("jax", "keras", "liger_kernel", "lightning", "optax", "skorch", "trl")
+MOCKED = ("jax", "keras", "liger_kernel", "lightning", "optax", "skorch", "transformers", "trl")
 
 
 def public_modules() -> list[ModuleType]:
@@ -30,15 +30,14 @@ def public_modules() -> list[ModuleType]:
 
 
 def _adapters(package: ModuleType) -> list[ModuleType]:
-    """The modules of the adapters; those imported with a stand-in for their trainer are removed from this process."""
+    """The modules of the adapters; those imported here may hold stand-ins for a trainer and are forgotten again."""
     names = _inside(package)
     before = set(sys.modules)
     with mock(list(MOCKED)):
         modules = [import_module(name) for name in names]
-    for module in modules:
-        if module.__name__ not in before and any(map(ismock, vars(module).values())):
-            del sys.modules[module.__name__]
-            delattr(package, module.__name__.rpartition(".")[2])
+    for name in [found for found in sys.modules.keys() - before if found.startswith(f"{package.__name__}.")]:
+        del sys.modules[name]
+        vars(package).pop(name.removeprefix(f"{package.__name__}."), None)
     return modules
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from docs.builder.rst import code, code_block, document, escaped, hidden_toctree, prose, table, titled
-from maxsup import cli
 from maxsup.cli.app import app
+from maxsup.core.errors import EXIT_CODES
 
 # typer keeps the types of values to itself.
 _VALUES = {int: "N", float: "NUMBER"}
@@ -90,14 +90,13 @@ def _index(found: dict[str, Any]) -> str:
         [f":doc:`maxsup {name} <{_file(name)}>`", escaped(command.get_short_help_str(limit=200))]
         for name, command in found.items()
     ]
-    codes = inspect.cleandoc(str(cli.__doc__)).partition("Exit codes: ")[2]
     return document(
         titled("Command line", "="),
         "``pip install 'maxsup[lab]'`` brings the program ``maxsup``. Every verb explains itself with ``--help``; "
         "these pages are read from the same place.",
         table(["verb", "what it does"], rows),
         titled("Exit codes", "-"),
-        escaped(" ".join(codes.split())).capitalize(),
+        table(["code", "meaning"], [[str(int(each)), prose(meaning)] for each, meaning in EXIT_CODES.items()]),
         hidden_toctree(map(_file, found)),
     )
 

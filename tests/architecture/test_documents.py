@@ -11,6 +11,7 @@ import pytest
 
 import maxsup
 from maxsup.cli.listings import TABLE_HEAD, loss_table
+from maxsup.core.errors import EXIT_CODES, ExitCode
 from tests.architecture.floors import FACADES, MAY_IMPORT
 from tests.architecture.source import ROOT
 
@@ -27,6 +28,13 @@ def test_the_architecture_page_names_every_part() -> None:
     named = {part for part in MAY_IMPORT if f"`{part}`" in page}
     assert named | {"facade"} == set(MAY_IMPORT)
     assert all(f"{module}.py`" in page for module in FACADES)
+
+
+def test_the_architecture_page_has_the_exit_codes_of_the_program() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = "".join(f"| {int(code)} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
+    assert f"| exit code | meaning |\n|---|---|\n{rows}\n" in page
+    assert set(EXIT_CODES) == set(ExitCode)
 
 
 def test_the_tests_that_the_architecture_page_names_exist() -> None:

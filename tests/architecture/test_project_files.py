@@ -49,6 +49,10 @@ def test_jobs_call_targets_of_make_that_exist() -> None:
     assert {"lint", "test", "test-docs", "test-oldest", "dist"} <= called <= targets
 
 
+def test_a_job_builds_the_site_in_an_environment_that_nothing_else_has_filled() -> None:
+    assert [step["run"] for step in jobs()["docs"]["steps"] if "run" in step] == ["make docs"]
+
+
 def test_jobs_test_the_oldest_and_the_newest_versions_that_are_promised() -> None:
     text, pins = (ROOT / "pyproject.toml").read_text(), (ROOT / "constraints.txt").read_text()
     [python] = re.findall(r'requires-python = ">=(.+)"', text)

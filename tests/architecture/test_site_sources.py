@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from tests.architecture.source import ROOT
 
 pytest.importorskip("sphinx")
 
+from sphinx.ext.autodoc.mock import ismock
+
 from docs.builder import api, cards, commands, costs, staging, studies
 from docs.builder.built import problems
 from docs.builder.mathml import formula
+from docs.builder.rst import prose
+from maxsup.core.errors import EXIT_CODES
 
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 # What a reader may rely on: names that are told in the reference, and those that CONTRIBUTING.md shows.
@@ -51,6 +56,12 @@ def test_every_verb_and_each_of_its_options_has_its_place_on_a_page() -> None:
             assert shown in page, f"{name} {shown}"
 
 
+def test_every_exit_code_and_its_meaning_stand_on_the_page_of_the_command_line() -> None:
+    section = commands.pages()["cli/index.rst"].partition("Exit codes")[2]
+    for code, meaning in EXIT_CODES.items():
+        assert f"* - {int(code)}\n     - {prose(meaning)}" in section
+
+
 def test_the_reference_has_an_entry_for_every_public_name() -> None:
     modules, made = api.public_modules(), api.pages()
     names = {module.__name__ for module in modules}
@@ -59,6 +70,12 @@ def test_the_reference_has_an_entry_for_every_public_name() -> None:
     for module in modules:
         for member in api.members(module):
             assert re.search(rf"^\.\. (?:auto\w+|py:data):: maxsup\.\S+\.{member}$", text, re.MULTILINE), member
+
+
+def test_the_reference_leaves_no_stand_in_for_a_trainer_in_this_process() -> None:
+    api.public_modules()
+    ours = {name: vars(module) for name, module in list(sys.modules.items()) if name.startswith("maxsup.")}
+    assert [name for name, values in ours.items() if any(map(ismock, values.values()))] == []
 
 
 def test_hand_written_pages_link_to_files_that_exist() -> None:

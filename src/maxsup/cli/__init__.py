@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from maxsup.core.errors import Interruption, MaxsupError, exit_code, out_of_memory
+from maxsup.core.errors import ExitCode, Interruption, MaxsupError, exit_code, out_of_memory
 from maxsup.core.interrupt import SignalGuard
 
 
@@ -56,11 +56,12 @@ def say(sentence: str) -> None:
 def _explained(error: BaseException) -> tuple[str, int] | None:
     """What to say about an error and the code to exit with; None for a bug, which keeps its traceback."""
     if isinstance(error, KeyboardInterrupt):
-        return "stopped by SIGINT.", 130
+        return "stopped by SIGINT.", ExitCode.INTERRUPTED
     if isinstance(error, ModuleNotFoundError) and error.name in {"rich", "typer"}:
         from maxsup.core.installation import install_command
 
-        return f"the command line needs {error.name}, which is not installed; run {install_command('lab')}.", 2
+        sentence = f"the command line needs {error.name}, which is not installed; run {install_command('lab')}."
+        return sentence, ExitCode.INPUT
     if isinstance(error, ImportError | Interruption | MaxsupError | OSError | TypeError | ValueError):
         return str(error), exit_code(error)
     shortage = out_of_memory(error)

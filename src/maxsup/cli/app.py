@@ -24,6 +24,7 @@ from maxsup.cli.verbs.report import report
 from maxsup.cli.verbs.study import study
 from maxsup.cli.verbs.train import train
 from maxsup.cli.verbs.validate import validate
+from maxsup.core.errors import ExitCode
 
 app = typer.Typer(
     name="maxsup",
@@ -65,7 +66,7 @@ def run(words: list[str]) -> None:
     try:
         code = typer.main.get_command(app).main(args=words, prog_name="maxsup", standalone_mode=False)
     except typer.Abort:
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()

@@ -6,6 +6,34 @@ import re
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How the program can end; :data:`EXIT_CODES` has the meanings."""
+
+    DONE = 0
+    CRASH = 1
+    INPUT = 2
+    NON_FINITE = 3
+    DATA = 4
+    FILES = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+EXIT_CODES = {
+    ExitCode.DONE: "done",
+    ExitCode.INPUT: "what was typed: words, values, and names of runs, recipes or settings files that do not exist or "
+    "cannot be parsed; also more than fits into memory",
+    ExitCode.NON_FINITE: "a number became infinite or undefined",
+    ExitCode.DATA: "data: images, masks, arrays or logits that are missing or cannot be used",
+    ExitCode.FILES: "files of runs and weights: one that cannot be read or written",
+    ExitCode.CRASH: "a worker of `compare` or `study run` died without saying why, or a bug, with its traceback",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.TERMINATED: "interrupted by SIGTERM",
+}
+"""What each exit code means, for readers; words in backticks are code."""
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|unable to allocate", re.IGNORECASE)
 _AMOUNT = re.compile(r"allocate (\d[\d.,]* ?\w+)")
@@ -57,25 +85,25 @@ def user_stacklevel() -> int:
 class MaxsupError(Exception):
     """One sentence about what went wrong; the command line prints it and exits with ``exit_code``."""
 
-    exit_code = 2
+    exit_code: int = ExitCode.INPUT
 
 
 class NonFiniteError(MaxsupError):
     """A loss became infinite or not a number; nothing was updated with it."""
 
-    exit_code = 3
+    exit_code = ExitCode.NON_FINITE
 
 
 class DataError(MaxsupError):
     """Data is missing, unreadable or not what it was said to be."""
 
-    exit_code = 4
+    exit_code = ExitCode.DATA
 
 
 class StorageError(MaxsupError):
     """A file could not be written or read back; what was there before still is."""
 
-    exit_code = 5
+    exit_code = ExitCode.FILES
 
 
 class Interruption(BaseException):
@@ -97,10 +125,10 @@ def exit_code(error: BaseException) -> int:
         (4, 5, 2, 1)
     """
     if isinstance(error, MaxsupError | Interruption):
-        return error.exit_code
+        return int(error.exit_code)
     if isinstance(error, OSError):
-        return 5
-    return 2 if isinstance(error, ImportError | TypeError | ValueError) else 1
+        return int(ExitCode.FILES)
+    return int(ExitCode.INPUT if isinstance(error, ImportError | TypeError | ValueError) else ExitCode.CRASH)
 
 
 def out_of_memory(error: BaseException) -> MaxsupError | None:

@@ -39,7 +39,7 @@ def study_path(name: str) -> Path:
     # A label of the paper, or one of those under ``also``.
     for path in sorted(FOLDER.glob("*.yaml")) if ":" in name else ():
         lines = re.findall(r"^(?:label|also): (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if name in re.findall(r"\w+:\w+", " ".join(lines)):
+        if name in re.findall(r"[\w:-]+", " ".join(lines)):
             name = path.stem
     return yaml_path("study", name, FOLDER, fix="See maxsup study ls for names.")
 
@@ -48,8 +48,8 @@ def load_study(name: str | Path) -> Study:
     """The checked study under a name, under its label in the paper, or in a file.
 
     Example:
-        >>> load_study("tab_pre").label, load_study("tab:pre").name, load_study("tab:imagenet_alpha").name
-        ('tab:pre', 'tab_pre', 'tab_ablation_alpha')
+        >>> load_study("tab_pre").label, load_study("tab:comparison-new").name, load_study("tab:imagenet_alpha").name
+        ('tab:pre', 'tab_comparison_new', 'tab_ablation_alpha')
     """
     from maxsup.core.validation import validated
     from maxsup.studies.schema import Study

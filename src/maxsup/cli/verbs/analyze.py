@@ -14,6 +14,7 @@ from maxsup.cli.listings import complete_analyses
 from maxsup.cli.options import DataRootOption, JsonOption, SplitOption, WeightsOption, split_words, with_data_root
 from maxsup.cli.printing import create_table, print_json
 from maxsup.cli.shorthands import argument, option
+from maxsup.core.errors import ExitCode
 
 if TYPE_CHECKING:
     from maxsup.analysis import Analyzed
@@ -67,7 +68,7 @@ def analyze(
     for sentence in done.skipped:
         say(sentence)
     if not done.results:
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.INPUT)
 
 
 def _sorted_settings(settings: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:

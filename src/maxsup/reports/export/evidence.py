@@ -48,7 +48,7 @@ _CLAIM_HEAD = """\
 - Scale: {scale}.
 
 ```
-maxsup study run {label} --scale small --data-root DIR
+maxsup study run {study} --scale small --data-root DIR
 maxsup study collect studies/runs
 maxsup report docs/evidence
 ```

@@ -21,6 +21,7 @@ from maxsup.core.recipes import read_yaml
 from maxsup.core.validation import validated
 from maxsup.studies.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
 from maxsup.studies.statistics import MIN_SEEDS, PairedComparison, paired_comparison, student_interval
+from maxsup.studies.study_files import study_path
 from maxsup.studies.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
@@ -95,7 +96,8 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
             )
         setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
         found, tuned = verdict(claim, tables), tuned_claim(claim, trials)
-        entry = {"name": name, **claim.model_dump(), **setting.model_dump(), **found._asdict()}
+        names = {"name": name, "study": study_path(claim.label).stem}
+        entry = {**names, **claim.model_dump(), **setting.model_dump(), **found._asdict()}
         entry["tuned"] = None if tuned is None else tuned.model_dump() | verdict(tuned, tables)._asdict()
         entries.append(entry | {"has_enough_seeds": found.num_pairs >= MIN_SEEDS})
     return entries

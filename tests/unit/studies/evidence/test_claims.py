@@ -37,9 +37,9 @@ NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
 
 
 def claim(direction: str = "higher", **values: object) -> Claim:
-    words = {"label": "tab:a", "states": "A beats B.", "paper": "+1", "number": "n", "claim": "a", "than": "b"}
+    words = {"label": "tab:comparison-new", "states": "A beats B.", "paper": "+1", "number": "n", "claim": "a"}
     return Claim.model_validate(
-        words | {"setting": "s", "pools": ["p"], "direction": direction, "margin": 0.3} | values
+        words | {"than": "b", "setting": "s", "pools": ["p"], "direction": direction, "margin": 0.3} | values
     )
 
 
