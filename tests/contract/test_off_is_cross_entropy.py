@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import maxsup
-from tests.contract.calls import SWITCHABLE, make_loss
+from maxsup.schedules import Linear
+from tests.contract.calls import SCHEDULED, SWITCHABLE, make_loss
 from tests.contract.samples import WEIGHT, distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
@@ -50,6 +51,25 @@ def test_strength_zero_is_cross_entropy(name: str, reduction: str, dtype: torch.
         loss = maxsup.create_loss(name, **CASE_OF[name].off, **options)
         loss.end_epoch()
         assert is_cross_entropy(loss, logits, target, needs_of(name, logits), **options)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", sorted(set(SWITCHABLE) & set(SCHEDULED)))
+def test_a_schedule_is_cross_entropy_where_it_is_zero(name: str, dtype: torch.dtype):
+    logits = distinct_logits(6, 4, dtype=dtype)
+    needs = needs_of(name, logits)
+    loss = maxsup.create_loss(
+        name, **{**CASE_OF[name].strength, **CASE_OF[name].off, SCHEDULED[name]: Linear(0.0, 0.2)}
+    )
+    loss.end_epoch()
+    for progress, is_off in ((0.0, True), (1.0, False), (0.0, True)):
+        loss.set_progress(progress)
+        for target in targets_for(logits)[: 3 if CASE_OF[name].takes_probabilities else 2]:
+            if is_off:
+                assert is_cross_entropy(loss, logits, target, needs)
+            else:
+                difference = loss(logits, target, **needs) - F.cross_entropy(logits, target)
+                assert difference.abs() > 1e-4
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.autograd.functional import jacobian
 from torch.func import grad, hessian, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.contract.calls import MIXABLE, NAMES, call_function, value_and_gradient
+from tests.contract.calls import MIXABLE, NAMES, call_function, call_with_head, value_and_gradient
 from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
@@ -56,3 +57,33 @@ def test_the_hessian_is_symmetric(name: str):
     matrix = hessian(single(name))(logits, torch.tensor(1), needs_of(name, logits))
     assert matrix.shape == (4, 4)
     assert torch.allclose(matrix, matrix.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("name", [*NAMES, "head"])
+def test_many_upstream_gradients_in_vmap_are_so_many_backward_passes(name: str, reduction: str):
+    logits = distinct_logits(5, 4).requires_grad_()
+    loss = call_with_head(name, logits, labels_for(logits), reduction=reduction)
+    upstream = torch.linspace(-1, 2, 3 * loss.numel(), dtype=loss.dtype).reshape(3, *loss.shape)
+
+    def backward(one: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(loss, logits, one, retain_graph=True)[0]
+
+    expected = torch.stack([backward(one) for one in upstream])
+    for _ in range(2):  # a first backward pass may leave less behind
+        assert torch.allclose(vmap(backward)(upstream), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+@pytest.mark.parametrize("name", [*NAMES, "head"])
+def test_a_loss_and_its_gradient_can_be_recorded_for_other_logits(name: str, mode: str):
+    def value_and_slope(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = logits.detach().requires_grad_()
+        value = call_with_head(name, logits, target, reduction="sum")
+        return value.detach(), torch.autograd.grad(value, logits)[0]
+
+    logits, others = distinct_logits(5, 4), distinct_logits(5, 4)
+    target = labels_for(logits)
+    recorded = make_fx(value_and_slope, tracing_mode=mode)(logits, target)
+    for found, expected in zip(recorded(others, target), value_and_slope(others, target), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)

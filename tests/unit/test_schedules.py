@@ -3,9 +3,15 @@
 import dataclasses
 import math
 import pickle
+from fractions import Fraction
 
+import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from maxsup import MaxSupLoss
 from maxsup.schedules import PAPER_SCHEDULES, Constant, Cosine, Linear, Piecewise, epoch_progress
 
 STEP = Piecewise(((0.0, 0.1), (0.5, 0.2), (0.5, 0.4), (1.0, 0.0)))
@@ -42,6 +48,54 @@ def test_progress_outside_of_training_is_refused(schedule, progress: float):
     assert repr(progress) in str(error.value)
 
 
+@pytest.mark.parametrize("schedule", ALL, ids=repr)
+@pytest.mark.parametrize(
+    ("progress", "fix"),
+    [
+        ("0.5", "Write it without quotes, for instance progress=0.1."),
+        (None, "Write for instance progress=0.1."),
+        (torch.tensor(0.5), "Pass one number, such as float(progress)."),
+        (np.array(0.5), "Pass one number, such as float(progress)."),
+        (Fraction(1, 2), "Pass one number, such as float(progress)."),
+        (True, "Pass one number, such as float(progress)."),
+    ],
+    ids=repr,
+)
+def test_progress_that_is_no_number_is_refused_with_what_to_pass(schedule, progress: object, fix: str):
+    criterion = MaxSupLoss(schedule)
+    for use in (schedule, criterion.set_progress) if criterion.schedule else (schedule,):
+        with pytest.raises(TypeError) as error:
+            use(progress)
+        assert str(error.value) == f"progress must be a number; got {progress!r}. {fix}"
+
+
+@given(
+    at=st.lists(st.floats(allow_nan=True), min_size=1, max_size=3),
+    values=st.lists(st.floats(allow_nan=True), min_size=5, max_size=5),
+    progress=st.floats(0, 1),
+)
+def test_a_schedule_of_any_numbers_is_refused_or_has_a_strength_everywhere(at: list, values: list, progress: float):
+    points = tuple(zip([0.0, *at, 1.0], values, strict=False))
+    for make, arguments in ((Piecewise, [points]), (Linear, values[:2]), (Cosine, values[:2])):
+        try:
+            schedule = make(*arguments)
+        except ValueError:
+            continue
+        assert 0 <= schedule(progress) <= 1e30
+
+
+@pytest.mark.parametrize("points", [3, ((0, 0.1, 0.2), (1, 0.1)), (0, 1), None])
+def test_points_must_be_pairs(points: object):
+    with pytest.raises(TypeError, match=r"points must be pairs of progress and value; got .* Write for instance"):
+        Piecewise(points)
+
+
+@pytest.mark.parametrize("point", [("0.5", 0.1), (0.5, "0.1"), (None, 0.1), (0.5, None), (0.5, Fraction(1, 2))])
+def test_a_point_must_hold_numbers(point: tuple):
+    with pytest.raises(TypeError, match=r"(progress|value) must be a number; got"):
+        Piecewise(((0, 0.1), point, (1, 0.1)))
+
+
 @pytest.mark.parametrize(
     "points",
     [
@@ -50,6 +104,8 @@ def test_progress_outside_of_training_is_refused(schedule, progress: float):
         ((0.1, 0.1), (1.0, 0.2)),
         ((0.0, 0.1), (0.9, 0.2)),
         ((0.0, 0.1), (0.6, 0.2), (0.4, 0.2), (1.0, 0.3)),
+        ((0.0, 0.1), (math.nan, 0.2), (1.0, 0.3)),
+        ((math.nan, 0.1), (1.0, 0.3)),
     ],
 )
 def test_points_must_run_from_zero_to_one(points: tuple):

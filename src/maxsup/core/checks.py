@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 from maxsup.core.errors import hint
@@ -30,8 +30,7 @@ def check_number(
         Traceback (most recent call last):
         ValueError: alpha must be a number of at least 0; got -0.1. Use 0 to switch the term off.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number; got {value!r}. Write it without quotes, for instance {name}=0.1.")
+    require_number(name, value)
     number = float(value)
     # Only comparisons: while a loss is compiled for all shapes, a number may be a symbol. nan fails every comparison.
     if not (number > low or (number == low and not above)):
@@ -41,6 +40,25 @@ def check_number(
     most = min(high, LARGEST)
     if number > most:
         raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one.")
+
+
+def require_number(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a number that torch computes with: Python's, or a scalar of numpy.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> require_number("alpha", Fraction(1, 10))
+        Traceback (most recent call last):
+        TypeError: alpha must be a number; got Fraction(1, 10). Pass one number, such as float(alpha).
+    """
+    is_fraction = isinstance(value, Rational) and not isinstance(value, Integral)
+    if isinstance(value, Real) and not isinstance(value, bool) and not is_fraction:
+        return
+    fix = f"Write it without quotes, for instance {name}=0.1."
+    if not isinstance(value, str):
+        is_convertible = hasattr(type(value), "__float__")
+        fix = f"Pass one number, such as float({name})." if is_convertible else f"Write for instance {name}=0.1."
+    raise TypeError(f"{name} must be a number; got {value!r}. {fix}")
 
 
 def check_count(name: str, value: Any, least: int = 1, *, fix: str | None = None) -> None:

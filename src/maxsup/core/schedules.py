@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
+from typing import ClassVar
 
-from maxsup.core.checks import check_number
+from maxsup.core.checks import check_number, require_number
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Schedule:
 
     def __call__(self, progress: float) -> float:
         """The strength at ``progress``."""
+        require_number("progress", progress)
         if not 0.0 <= progress <= 1.0:
             fix = "Pass epoch / max(num_epochs - 1, 1)."
             raise ValueError(f"progress must be between 0 and 1; got {progress!r}. {fix}")
@@ -92,19 +95,29 @@ class Piecewise(Schedule):
         [0.1, 0.1, 0.3, 0.3]
     """
 
+    _EXAMPLE: ClassVar[str] = "Write for instance ((0, 0.1), (1, 0.2))."
+
     points: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
+        try:
+            points = [(at, value) for at, value in self.points]
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"points must be pairs of progress and value; got {self.points!r}. {self._EXAMPLE}"
+            ) from None
+        for at, value in points:
+            require_number("progress", at)
+            check_number("value", value)
         # A list from a config becomes the tuple that hashing and comparing need.
-        object.__setattr__(self, "points", tuple((float(at), float(value)) for at, value in self.points))
+        object.__setattr__(self, "points", tuple((float(at), float(value)) for at, value in points))
         positions = [at for at, _ in self.points]
-        if len(positions) < 2 or positions[0] != 0.0 or positions[-1] != 1.0 or positions != sorted(positions):
+        is_forward = all(before <= after for before, after in pairwise(positions))  # false of nan
+        if len(positions) < 2 or positions[0] != 0.0 or positions[-1] != 1.0 or not is_forward:
             raise ValueError(
                 f"points must run from progress 0 to progress 1 without going back; got {self.points!r}. "
-                "Write for instance ((0, 0.1), (1, 0.2))."
+                f"{self._EXAMPLE}"
             )
-        for _, value in self.points:
-            check_number("value", value)
 
     def _value(self, progress: float) -> float:
         left = max(index for index, (at, _) in enumerate(self.points) if at <= progress)

@@ -91,7 +91,9 @@ class RegularizedLoss(nn.Module):
         units = round(progress * _PROGRESS_UNITS)
         value = self.schedule(units / _PROGRESS_UNITS)
         self._check_strength(value)
-        if _REFILLS_STRENGTH:
+        if value == 0:  # as a number, which makes the loss F.cross_entropy itself
+            self._value = 0.0
+        elif _REFILLS_STRENGTH and isinstance(self._value, Tensor):
             self._value.fill_(value)
         else:  # a pending backward pass keeps the old one
             self._value = _strength_tensor(value)

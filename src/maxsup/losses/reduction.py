@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.core.checks import check_choice, check_number
+from maxsup.core.checks import check_choice, check_number, require_number
 
 REDUCTIONS = ("none", "mean", "sum")
 EMPTY = ("nan", "zero")
@@ -76,6 +76,10 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
     input, target = whole(input), whole(target)
     check_options(input, target, **options)
     weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
+    if num_classes(input) == 0:
+        raise ValueError(
+            f"input must have at least one class; got {described(input)}. Check the number of classes of the model."
+        )
 
     def terms_with_z_loss(rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         costs, penalty = terms(rows, target)
@@ -119,7 +123,7 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
     if reduction == "sum":
         return total
     if num_items is not None:
-        denominator = num_items
+        denominator = single(num_items)
     return total / (at_least_one_if_zero(denominator) if empty == "zero" else denominator)
 
 
@@ -161,7 +165,8 @@ def sample_shape(input: Tensor) -> tuple[int, ...]:
 
 def class_rows(input: Tensor) -> Tensor:
     """One row per sample, at least in float32: ``(K,)``, ``(N, K)`` and ``(N, K, ...)`` become ``(M, K)``."""
-    rows = input.movedim(class_axis(input), -1).reshape(-1, num_classes(input))
+    rows = input.movedim(class_axis(input), -1)
+    rows = rows.unsqueeze(0) if rows.dim() == 1 else rows.flatten(end_dim=-2)
     # Sums over K round badly in half precision, and in fp16 they overflow from about ten thousand classes.
     return rows.float() if rows.dtype in HALF else rows
 
@@ -219,13 +224,24 @@ def check_num_items(num_items: Any, reduction: str) -> None:
             f"num_items must go with reduction='mean', whose denominator it is; got reduction={reduction!r}. "
             "Divide by it yourself, or use reduction='mean'."
         )
-    # While a loss is compiled, a number may be a symbol without a value.
-    if isinstance(num_items, Tensor) or torch.compiler.is_compiling():
+    if isinstance(num_items, Tensor):
+        if num_items.numel() != 1:
+            raise ValueError(
+                f"num_items must be one number; got a tensor of shape {tuple(num_items.shape)}. Pass its sum."
+            )
         return
+    if torch.compiler.is_compiling():  # a number may be a symbol without a value
+        return
+    require_number("num_items", num_items)
     if not num_items >= 0:  # true of nan too
         raise ValueError(
             f"num_items must be a number of at least 0; got {num_items!r}. Pass the number of targets in the step."
         )
+
+
+def single(value: Any) -> Any:
+    """A tensor of one number without its dimensions, which would become those of the loss; anything else as it is."""
+    return value.reshape(()) if isinstance(value, Tensor) and value.dim() > 0 else value
 
 
 def check_options(

@@ -220,22 +220,45 @@ def test_a_head_of_mmpretrain_takes_a_registered_wrapper() -> None:
 # torchtitan
 
 
+class _BaseLoss:
+    """How torchtitan calls a loss: sums are divided by the tokens of all processes; metrics come beside."""
+
+    def _maybe_compile(self, compile_config: Any) -> None:
+        assert compile_config is None
+
+    def __call__(self, pred: Tensor, labels: Tensor, global_valid_tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.fn(pred, labels) / global_valid_tokens, {}
+
+
+def loss_of_the_page(base: type) -> type:
+    """The class that docs/integrations/trainers.md shows."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "integrations" / "trainers.md").read_text()
+    code = page.partition("## torchtitan")[2].partition("```python\n")[2].partition("```")[0]
+    names = {"BaseLoss": base, "MaxSupLoss": MaxSupLoss}
+    exec(code, names)
+    return names["MaxSup"]
+
+
+def assert_divides_by_the_count(loss: Any, *shape: int) -> None:
+    logits, labels = torch.randn(*shape, NUM_CLASSES), torch.randint(NUM_CLASSES, shape)
+    labels[..., :2] = -100
+    found, _ = loss(logits, labels, (labels != -100).sum())
+    expected = maxsup_cross_entropy(logits.flatten(0, -2), labels.flatten(), 0.1)
+    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (6,)], ids=["sequences", "folded"])
+def test_the_loss_of_torchtitan_takes_sequences_and_folded_tokens(shape: tuple[int, ...]) -> None:
+    assert_divides_by_the_count(loss_of_the_page(_BaseLoss)(None), *shape)
+
+
 @pytest.mark.slow
 def test_torchtitan_divides_a_sum_by_its_own_count() -> None:
     library("torchtitan")
     from torchtitan.components.loss import BaseLoss
 
-    class MaxSup(BaseLoss):
-        def __init__(self, config: Any, *, compile_config: Any = None) -> None:
-            criterion = MaxSupLoss(alpha=ALPHA, reduction="sum")
-            self.fn = lambda pred, labels: criterion(pred.flatten(0, 1), labels.flatten(0, 1))
-            self._maybe_compile(compile_config)
-
-    logits, labels = torch.randn(2, 5, NUM_CLASSES), torch.randint(NUM_CLASSES, (2, 5))
-    labels[0, :2] = -100
-    found, _ = MaxSup(MaxSup.Config())(logits, labels, (labels != -100).sum())
-    expected = maxsup_cross_entropy(logits.flatten(0, 1), labels.flatten(), ALPHA)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
+    made = loss_of_the_page(BaseLoss)
+    assert_divides_by_the_count(made(made.Config()), 2, 5)
 
 
 # axolotl

@@ -29,12 +29,9 @@ def hf(
         label_column: Column of the labels; by default found by its type.
     """
     parts = _parts(request, config)
-    held_out = [name for name in (*_VAL_NAMES, "test") if name in parts]
-    if "train" not in parts or not held_out:
-        known = ", ".join(sorted(parts))
-        raise DataError(
-            f"splits of {request.argument!r} must be train and test or validation; got {known}. Split it first."
-        )
+    known = ", ".join(sorted(parts))
+    if "train" not in parts:
+        raise _missing_splits(request.argument, known)
     train = parts["train"]
     features = train.features
     image_column = image_column or _column(features, "Image", request.argument)
@@ -46,9 +43,17 @@ def hf(
             )
     feature = features[label_column]
     names = tuple(feature.names if hasattr(feature, "names") else map(str, sorted(set(train[label_column]))))
+    held_out = [name for name in (*_VAL_NAMES, "test") if name in parts]
+    hidden = [name for name in held_out if _is_hidden(parts[name], label_column)]
+    held_out = [name for name in held_out if name not in hidden]
+    notes = [f"the {name} split has no labels and is left out" for name in hidden]
+    if not held_out:
+        raise _missing_splits(request.argument, "; ".join([known, *notes]))
+    if "test" in hidden:
+        notes.append(f"the {held_out[-1]} split takes the place of the test split")
     splits = [_split(part, image_column, label_column, names) for part in (train, parts[held_out[-1]])]
     val = _split(parts[held_out[0]], image_column, label_column, names) if len(held_out) > 1 else None
-    return RawData(splits[0], splits[1], names, val=val)
+    return RawData(splits[0], splits[1], names, val=val, notes=tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,15 @@ def _parts(request: DataRequest, config: str | None) -> Any:
     except (OSError, ValueError, ConnectionError) as error:
         place = str(path) if path.exists() else f"{request.argument} of the hub"
         raise missing_data(request, place, f"The datasets library says: {error}") from error
+
+
+def _missing_splits(name: str, found: str) -> DataError:
+    return DataError(f"splits of {name!r} must be train and test or validation; got {found}. Split it first.")
+
+
+def _is_hidden(part: Any, label_column: str) -> bool:
+    """Whether a split keeps its labels to itself, which benchmarks write as -1 or leave empty."""
+    return len(part) > 0 and all(label is None or label == -1 for label in part[label_column])
 
 
 def _column(features: Any, kind: str, name: str) -> str:

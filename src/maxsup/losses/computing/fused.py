@@ -29,7 +29,7 @@ from maxsup.losses.computing.closed_form import (
     working_dtype,
 )
 from maxsup.losses.computing.traced import traced_values
-from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, weighted_target
+from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
 # Batches up to this number of logits are small.
 SMALL_NUMEL = 16 * 1024
@@ -79,7 +79,14 @@ def is_ordinary(*values: Any) -> bool:
         )
     if torch._C._are_functorch_transforms_active() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
+    if is_traced_by_fx():
+        return False
     return all(unpack_dual(tensor).tangent is None for tensor in tensors)
+
+
+def is_traced_by_fx() -> bool:
+    """Whether ``make_fx`` records the operators, where no value can be read."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
 def can_fuse(input: Tensor, *others: Any) -> bool:
@@ -165,7 +172,7 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Facto
             scale = scale if valid is None else scale.where(valid, 0)
             denominator = scale.sum()
     if call.num_items is not None:
-        denominator = call.num_items
+        denominator = single(call.num_items)
     if call.empty == "zero":
         denominator = at_least_one_if_zero(denominator)
     return Job(penalty, call.strength, call.z_loss, target, valid, scale, 1.0, may_look), denominator
@@ -272,8 +279,11 @@ def gradient_by_formula(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]
 
 
 def is_vectorised(upstream: Tensor) -> bool:
-    """Whether many upstream gradients come at once, as for a vectorised Jacobian."""
-    return not torch.compiler.is_compiling() and torch._C._functorch.is_legacy_batchedtensor(upstream)
+    """Whether many upstream gradients come at once, as for a vectorised Jacobian or inside ``torch.vmap``."""
+    if torch.compiler.is_compiling():
+        return False
+    functorch = torch._C._functorch
+    return functorch.is_legacy_batchedtensor(upstream) or functorch.is_batchedtensor(upstream)
 
 
 def address_of(grad: Tensor | None) -> int | None:

@@ -17,6 +17,7 @@ from maxsup.losses.reduction import (
     num_classes,
     raise_if_out_of_range,
     reduced_loss,
+    single,
     whole,
 )
 
@@ -55,6 +56,7 @@ def plain_cross_entropy(
     if reduction != "mean":
         return torch_loss(reduction)
     if num_items is not None:
+        num_items = single(num_items)
         # Summed in float32: in fp16 the sum may overflow before it is divided.
         total = torch_loss("none").sum(dtype=torch.float32) if input.dtype in HALF else torch_loss("sum")
         return (total / (at_least_one_if_zero(num_items) if empty == "zero" else num_items)).to(input.dtype)

@@ -19,7 +19,7 @@ from torch import Tensor
 from maxsup.losses.computing.blocks import laid_as, restored
 from maxsup.losses.computing.closed_form import Factor, working_dtype
 from maxsup.losses.device.layout import Layout, launch_of, layout_of, sizes_of, strides_of
-from maxsup.losses.reduction import num_classes
+from maxsup.losses.reduction import num_classes, single
 
 PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
 PARTIALS_BLOCK = 1024
@@ -181,7 +181,7 @@ def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
     """A number in the memory of the logits' device, or one that comes with the launch of a kernel."""
     dtype = working_dtype(logits)
     if isinstance(value, Tensor):
-        return value.to(logits.device, dtype, non_blocking=True), 0.0
+        return single(value).to(logits.device, dtype, non_blocking=True), 0.0
     if dtype == torch.float32 and not torch.compiler.is_compiling():
         return None, float(value)
     # A launch passes numbers in single precision, and a compiler treats them as constants.

@@ -27,7 +27,7 @@ from maxsup.losses.head.blocks import Head, Plan, head_loss
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
-from maxsup.losses.reduction import REDUCTIONS, check_num_items, check_strength, whole
+from maxsup.losses.reduction import REDUCTIONS, check_num_items, check_strength, single, whole
 
 
 def linear_maxsup_cross_entropy(
@@ -70,6 +70,7 @@ def linear_maxsup_cross_entropy(
     check_strength("alpha", alpha)
     hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
     check_head(hidden, weight, target, bias, reduction, num_items)
+    num_items = single(num_items)
     objective = checked_objective(margin, z_loss, soft_cap)
     if group is not None and margin != 0:
         raise ValueError(

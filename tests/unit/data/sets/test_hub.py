@@ -50,6 +50,24 @@ def test_a_validation_split_is_kept(tmp_path) -> None:
     assert (len(data.train), len(data.val), len(data.test)) == (8, 2, 2)
 
 
+@pytest.mark.parametrize("hidden", [-1, None])
+def test_a_test_split_without_labels_gives_its_place_to_validation(tmp_path, hidden: int | None) -> None:
+    parts = {"train": table([0, 1] * 5), "validation": table([1, 0, 1]), "test": table([hidden] * 4)}
+    data = load_data(saved(tmp_path / "mine", **parts))
+    assert data.test.labels.tolist() == [1, 0, 1]
+    assert (len(data.train), len(data.val)) == (8, 2)
+    assert data.notes == (
+        "the test split has no labels and is left out",
+        "the validation split takes the place of the test split",
+    )
+
+
+def test_a_set_whose_only_other_split_has_no_labels_is_refused(tmp_path) -> None:
+    name = saved(tmp_path / "mine", train=table([0, 1]), test=table([-1, -1]))
+    with pytest.raises(DataError, match=r"got test, train; the test split has no labels and is left out\. Split"):
+        load_data(name)
+
+
 def test_labels_may_be_words(tmp_path) -> None:
     words = datasets.Value("string")
     name = saved(tmp_path / "mine", train=table(["owl", "elk"] * 3, feature=words), test=table(["owl"], feature=words))
