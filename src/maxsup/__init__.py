@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes longer to import than all of this module
 if TYPE_CHECKING:
+    from typing import Any
+
     from maxsup import functional, losses, monitor, schedules
     from maxsup.losses import MaxSupLoss, create_loss, list_losses
 

@@ -1,5 +1,21 @@
-"""``python -m maxsup``: the command line, also where the script is not on the path."""
+"""The command ``maxsup``, also as ``python -m maxsup`` where the script is not on the path."""
 
-from maxsup.cli import main
+import os
+import sys
 
-main()
+from maxsup.core.signals import leave_on_signals
+
+
+def main() -> None:
+    """Run the command of this process, and exit; from its first line on, a signal ends it with a sentence."""
+    leave_on_signals()
+    # `python -m` finds modules in the current folder first, where anybody's files may lie; a script does not.
+    if sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+    from maxsup.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

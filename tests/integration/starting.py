@@ -8,11 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
-from maxsup.cli import main
+from maxsup.core.signals import leave_on_signals
 
 NUM_MOMENTS = 30
-EVERY = 60
-"""Modules that are imported between two moments."""
+NUM_EARLY = 12
+EARLY, EVERY = 5, 80
+"""Modules that are imported between two moments: at first, while the command line itself is imported, and later."""
 
 
 def start(folder: Path, *words: str) -> None:
@@ -24,7 +25,7 @@ def start(folder: Path, *words: str) -> None:
         if event != "import" or is_child or len(children) == NUM_MOMENTS:
             return
         num_imports += 1
-        if num_imports % EVERY:
+        if num_imports % (EARLY if len(children) < NUM_EARLY else EVERY):
             return
         child = os.fork()
         if child:
@@ -36,8 +37,12 @@ def start(folder: Path, *words: str) -> None:
         os.dup2(said, 2)
         os.kill(os.getpid(), signal.SIGTERM if len(children) % 2 else signal.SIGINT)
 
+    # As the entry point does, before it imports anything else.
+    leave_on_signals()
     sys.addaudithook(look)
     try:
+        from maxsup.cli import main
+
         main([*words, "--output", str(folder / "run")])
     except SystemExit as leaving:
         if is_child:

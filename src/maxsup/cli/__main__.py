@@ -1,5 +1,5 @@
-"""``python -m maxsup.cli``, which is how ``torchrun -m`` starts every process."""
+"""``python -m maxsup.cli``, as which ``torchrun -m`` can start every process."""
 
-from maxsup.cli import main
+from maxsup.__main__ import main
 
 main()

@@ -16,7 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup train digits_cnn --output runs/first",
         "maxsup train digits_cnn loss.name=maxsup loss.alpha=0.2 epochs=5",
         "maxsup train folder_finetune --data folder:photos",
-        "torchrun --nproc-per-node 2 -m maxsup.cli train mine.yaml",
+        "torchrun --nproc-per-node 2 --no-python maxsup train mine.yaml",
     ),
     "eval": ("maxsup eval runs/first", "maxsup eval runs/first --split val --weights best --json"),
     "analyze": (

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     FILES = 5
     INTERRUPTED = 130
     TERMINATED = 143
+    HUNG_UP = 129
 
 
 EXIT_CODES = {
@@ -32,6 +33,7 @@ EXIT_CODES = {
     ExitCode.CRASH: "a worker of `compare` or `study run` died without saying why, or a bug, with its traceback",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.TERMINATED: "interrupted by SIGTERM",
+    ExitCode.HUNG_UP: "interrupted because the terminal closed (SIGHUP)",
 }
 """What each exit code means, for readers; words in backticks are code."""
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, leave with 130 or 143."""
+"""Ctrl-C, SIGTERM and SIGHUP: finish the step, save, leave with 130, 143 or 129."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 from types import FrameType, TracebackType
 
 from maxsup.core.errors import Interruption
+from maxsup.core.signals import stop_signals
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _entered: list[SignalGuard] = []
 _noted: list[int] = []
 _raised: list[int] = []
@@ -37,7 +37,7 @@ class SignalGuard:
         # Python lets only the main thread install handlers; in other threads the caller handles signals.
         if threading.current_thread() is threading.main_thread():
             _entered.append(self)
-            for number in _SIGNALS:
+            for number in stop_signals():
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

@@ -14,6 +14,7 @@ from torch import nn
 from maxsup.core import schedules
 from maxsup.core.config import LossConfig, Recipe
 from maxsup.core.errors import hint
+from maxsup.core.interrupt import raise_if_noted
 from maxsup.core.repro import mixed_seed
 from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
 from maxsup.data import BatchPlan, DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
@@ -34,6 +35,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 def build_data(recipe: Recipe) -> DataBundle:
     """The data set with its three splits, normalised as the network expects."""
+    raise_if_noted()  # before a download
     data = recipe.data
     bundle = load_data(
         data.name,
@@ -85,6 +87,7 @@ def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False)
 
     With ``is_trained`` no published weights are fetched, because the caller loads others.
     """
+    raise_if_noted()  # before weights are fetched
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
     check_task(recipe.model, is_dense=bundle.is_dense)

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
 from maxsup.core.repro import mixed_seed
+from maxsup.core.signals import stop_signals
 from maxsup.data.bad_files import LEFT_OUT, USED, BadFile, BadFileRecord
 from maxsup.data.bundle import FileSplit, MemorySplit
 from maxsup.data.pipelines.batches import Batch, BatchPlan, Pipeline
@@ -171,10 +172,10 @@ def _loaded(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Itera
 
 def begin_worker(worker: int) -> None:
     """In a worker process, leave signals to the training loop and streams to the threads that were printing."""
-    # Ctrl-C and a cluster's SIGTERM reach the whole process group. The training loop answers them by saving; it still
-    # needs its workers for that, and ends them itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Ctrl-C, a cluster's SIGTERM and the end of a terminal reach the whole process group. The training loop answers
+    # them by saving; it still needs its workers for that, and ends them itself.
+    for number in stop_signals():
+        signal.signal(number, signal.SIG_IGN)
     # If a progress bar was printing at the moment of the fork, its lock stays locked here for ever, and the flush at
     # the end of this process would wait for it.
     for name, number in (("stdout", 1), ("stderr", 2)):

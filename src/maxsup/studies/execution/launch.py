@@ -7,16 +7,18 @@ same way for every launcher.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from maxsup.core.errors import Interruption, counted
+from maxsup.core.errors import ExitCode, Interruption, counted
 from maxsup.core.files.reading import as_written, read_json, whole_lines
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.installation import install_command
@@ -27,6 +29,7 @@ from maxsup.studies.execution.worker import FAILURE, LOG, STARTED, is_done
 
 LOOK_SECONDS = 0.4  # between two looks at the folders
 SETTLE_SECONDS = 30.0  # that a file system may take to show what another machine wrote
+SAFE_PATH = "PYTHONSAFEPATH"
 
 Status = Literal["queued", "running", "done", "failed"]
 
@@ -129,7 +132,8 @@ class Launcher(ABC):
 
         show()
         if left:
-            self._run(left, states, show, then)
+            with _safe_path():
+                self._run(left, states, show, then)
         return [*states.values()]
 
     def _run(
@@ -161,7 +165,7 @@ class Launcher(ABC):
                     states |= {folder: _unfinished(read_state(job)) for folder, job in left.items()}
                     show()
                     if guard.received is not None and left:
-                        self._stop()
+                        self._stop(guard.received)
                         raise _interruption(guard.received, [read_state(state.job) for state in states.values()])
         finally:
             self._close()
@@ -177,8 +181,8 @@ class Launcher(ABC):
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
         """Wait at most so long for a worker to end; gives jobs whose worker has, with how (see :func:`ending`)."""
 
-    def _stop(self) -> None:  # noqa: B027 (some launchers need nothing)
-        """Ask all workers to save and exit, and give them the time to."""
+    def _stop(self, number: int) -> None:  # noqa: B027 (some launchers need nothing)
+        """Ask all workers to save and exit because this signal came, and give them the time to."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -201,6 +205,11 @@ def missing_extra(package: str, extra: str) -> ImportError:
     )
 
 
+def is_stop(code: int) -> bool:
+    """Whether a worker ended with this exit code because a signal asked it to stop."""
+    return code in (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
+
+
 def ending(code: int) -> str:
     """How a worker ended, from its exit code; "" if it succeeded.
 
@@ -212,9 +221,23 @@ def ending(code: int) -> str:
         return ""
     if code < 0:
         return f"worker was killed by {signal.Signals(-code).name}"
-    if code in (130, 143):
+    if is_stop(code):
         return f"worker was stopped by {signal.Signals(code - 128).name}"
     return f"worker ended with exit code {code}"
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep the current folder, where anybody's files may lie, off the path of processes that start meanwhile."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def _missing(jobs: Sequence[Job], states: dict[Path, JobState]) -> list[Job]:

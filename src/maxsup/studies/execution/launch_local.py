@@ -22,7 +22,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from maxsup.studies.execution.launch import LAUNCHERS, FollowUp, Job, JobState, Launcher, ending, read_state
+from maxsup.studies.execution.launch import LAUNCHERS, FollowUp, Job, JobState, Launcher, ending, is_stop, read_state
 from maxsup.studies.execution.worker import LOG, ORDERS, SAVE_SECONDS, attempt
 
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -97,8 +97,7 @@ class LocalLauncher(Launcher):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=[orders],
-                # As with a script, the current folder is not on the path.
-                env=os.environ | _ONE_THREAD | {"PYTHONSAFEPATH": "1"},
+                env=os.environ | _ONE_THREAD,
                 # Ctrl-C on a terminal reaches the launcher alone, which then tells the workers.
                 start_new_session=True,
             )
@@ -119,7 +118,7 @@ class LocalLauncher(Launcher):
         _kill_group(worker)
         return ending(code)
 
-    def _stop(self) -> None:
+    def _stop(self, number: int) -> None:
         self._waiting.clear()
         # The end of its orders tells a worker to save and exit, as the death of this process would.
         for worker in self._workers:
@@ -167,7 +166,7 @@ class HereLauncher(Launcher):
         job = self._waiting.popleft()
         code = attempt(job.folder, on_pulse=self._look)
         # After a signal it has not ended, which the guard of this launch knows too.
-        return [] if code in (130, 143) else [(job, ending(code))]
+        return [] if is_stop(code) else [(job, ending(code))]
 
     def _close(self) -> None:
         self._waiting.clear()

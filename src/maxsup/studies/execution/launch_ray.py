@@ -72,7 +72,11 @@ class RayLauncher(Launcher):
         num_cpus = min(self.num_workers, num_jobs) * self.num_cpus
         own = {"include_dashboard": False, "num_cpus": num_cpus} if self.address is None else {}
         try:
-            self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            # Otherwise Ray puts the current folder, where anybody's files may lie, on the path of its workers.
+            job = self._ray.job_config.JobConfig(_client_job=True)
+            self._ray.init(
+                address=self.address, job_config=job, log_to_driver=False, logging_level=logging.ERROR, **own
+            )
         except ConnectionError as error:
             raise MaxsupError(
                 f"address must be that of a Ray cluster that runs; got {self.address!r}. Start one with "
@@ -101,7 +105,7 @@ class RayLauncher(Launcher):
         except self._ray.exceptions.RayError as error:
             return f"Ray gave up: {first_line(error)}"
 
-    def _stop(self) -> None:
+    def _stop(self, number: int) -> None:
         for reference in self._tasks:
             # Like Ctrl-C in the worker, which saves.
             self._ray.cancel(reference, force=False)

@@ -82,7 +82,7 @@ def attempt(
     this process is not a worker's own: its output and its number of threads stay as they are.
 
     Returns:
-        The exit code: 0, that of the error, or 130 or 143 after a signal, which is no failure: the run is saved.
+        The exit code: 0, that of the error, or 129, 130 or 143 after a signal, which is no failure: the run is saved.
     """
     run = RunDir(folder)
     run.path.mkdir(parents=True, exist_ok=True)

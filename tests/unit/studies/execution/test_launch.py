@@ -35,7 +35,7 @@ class ScriptedLauncher(Launcher):
         self.attempts.append(job)
         return [(job, self.work(job, self.attempts.count(job)))]
 
-    def _stop(self) -> None:
+    def _stop(self, number: int) -> None:
         self.events.append("stop")
 
     def _close(self) -> None:
