@@ -155,11 +155,12 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
 
 def test_a_script_is_read_and_not_run(answer: Cli, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("raise SystemExit(9)\ncriterion = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)\n")
+    imports = "from maxsup import MaxSupLoss; from timm.data import Mixup"
+    script.write_text(f"{imports}\nraise SystemExit(9)\nc = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)\n")
     code, out, _ = answer(str(script))
     assert code == 2
     assert "a script, read but not run" in out
-    assert "Line 2: Targets are smoothed twice" in " ".join(out.split())
+    assert "Line 3: Targets are smoothed twice" in " ".join(out.split())
 
 
 def test_logits_without_targets_are_one_sentence(answer: Cli, tmp_path: Path) -> None:

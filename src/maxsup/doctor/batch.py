@@ -13,6 +13,7 @@ from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import softmax_before_loss
 from maxsup.doctor.criterion import Smoother, ignored_label, smoothers
 from maxsup.doctor.targets import examine_labels, examine_probabilities
+from maxsup.losses.first_step import normalized_rows
 from maxsup.losses.reduction import HALF, class_axis, class_rows, described, finite_mean, num_classes, sample_shape
 
 # The logits of a network that trains are not that low; bfloat16 rounds -1e4 up.
@@ -158,10 +159,8 @@ def _examine_rows(
     if is_masked.any():
         yield from _examine_masks(is_masked, held, smoothing)
     yield from _examine_low_logits(rows[is_counted], smoothing)
-    kept = rows[is_counted]
-    # One row, or equal ones, may sum to 1 by chance.
-    if not is_broken.any() and len(kept) > 1 and not bool((kept == kept[0]).all()):
-        yield from _examine_softmax(kept, 1e-2 if is_half else 1e-3)
+    if not is_broken.any():
+        yield from _examine_softmax(rows[is_counted], is_half=is_half)
 
 
 def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -> Iterator[Finding]:
@@ -195,13 +194,13 @@ def _examine_low_logits(rows: Tensor, smoothing: list[Smoother]) -> Iterator[Fin
     yield Finding("finite_masks", "error" if uses_mean else "warning", sentence, fix)
 
 
-def _examine_softmax(rows: Tensor, tolerance: float) -> Iterator[Finding]:
-    sums = rows.sum(dim=1)
-    if bool((rows >= 0).all()) and bool(((sums - 1).abs() < tolerance).all()):
-        what = f"Logits are probabilities: none is negative and every row sums to 1 (within {tolerance:g})"
+def _examine_softmax(rows: Tensor, *, is_half: bool) -> Iterator[Finding]:
+    kind = normalized_rows(rows, is_half=is_half)
+    if kind == "probabilities":
+        what = "Logits are probabilities: none is negative and every row sums to 1"
         yield softmax_before_loss(f"{what}. A second softmax makes the gradient small.")
-    elif bool((rows <= 0).all()) and bool((rows.logsumexp(dim=1).abs() < tolerance / 10).all()):
-        sentence = f"Logits are log-probabilities: logsumexp of every row is 0 (within {tolerance / 10:g})."
+    elif kind == "log-probabilities":
+        sentence = "Logits are log-probabilities: logsumexp of every row is 0."
         fix = "Harmless: cross-entropy and MaxSup do not depend on a shift. Leave log_softmax out to save a pass."
         yield Finding("log_softmax_before_loss", "note", sentence, fix)
 

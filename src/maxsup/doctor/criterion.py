@@ -81,8 +81,6 @@ _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps"
 def smoothers(criterion: Any) -> list[Smoother]:
     """What each loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
 
-    What is known already is returned as it is.
-
     Example:
         >>> [loss] = smoothers(torch.nn.CrossEntropyLoss(label_smoothing=0.1))
         >>> loss.described
@@ -90,8 +88,6 @@ def smoothers(criterion: Any) -> list[Smoother]:
         >>> smoothers("MaxSupLoss(alpha=0.2)")[0].strength
         0.2
     """
-    if isinstance(criterion, Smoother):
-        return [criterion]
     if isinstance(criterion, str):
         return [_from_words("criterion", criterion, CRITERIA)]
     if not hasattr(criterion, "modules"):
@@ -126,13 +122,13 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
     size = getattr(mixup, "num_classes", None)
     found = list(_examine_losses(losses, size if isinstance(size, int) else None))
     if mixup is not None:
-        found += examine_mixup(losses, mixup)
+        found += _examine_mixup(losses, mixup)
     if evaluation_criterion is not None:
         found += _examine_evaluation(losses, evaluation_criterion, is_shared=evaluation_criterion == criterion)
     return found
 
 
-def smoothed_twice(losses: list[Smoother]) -> list[Finding]:
+def _smoothed_twice(losses: list[Smoother]) -> list[Finding]:
     """The finding if losses of one sum include both MaxSup and label smoothing."""
     active = {loss.method: loss.described for loss in losses if loss.strength > 0}
     if not {"MaxSup", _SMOOTHING} <= active.keys():
@@ -142,7 +138,7 @@ def smoothed_twice(losses: list[Smoother]) -> list[Finding]:
 
 
 def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator[Finding]:
-    yield from smoothed_twice(losses)
+    yield from _smoothed_twice(losses)
     for loss in losses:
         if loss.schedule is not None:
             yield schedule_not_advanced(f"{loss.name} has {loss.option}={loss.schedule}")
@@ -153,10 +149,10 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
             yield other_convention(loss.name, loss.strength, num_classes)
 
 
-def examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
+def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
     """What is wrong with losses whose targets a Mixup makes."""
     mixing = [_from_words("mixup", mixup, MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
-    name = mixing[0].name if isinstance(mixup, str | Smoother) else type(mixup).__name__
+    name = mixing[0].name if isinstance(mixup, str) else type(mixup).__name__
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
@@ -227,10 +223,10 @@ def _from_words(what: str, text: str, known: dict[str, Smoother]) -> Smoother:
     name, options = parse_call(text)
     if name not in known:
         raise ValueError(f"{what} must be a class that doctor knows; got {name!r}. {hint(name, known)}")
-    return with_options(known[name], options)
+    return _with_options(known[name], options)
 
 
-def with_options(default: Smoother, options: dict[str, Any]) -> Smoother:
+def _with_options(default: Smoother, options: dict[str, Any]) -> Smoother:
     """A known loss or Mixup with some of its options set."""
     name = default.name
     check_known_options(name, options, {default.option, *_READ, *_HARMLESS} - {""})

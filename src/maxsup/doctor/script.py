@@ -1,10 +1,14 @@
-"""What a training script says about its losses, its mixing and their smoothing. It is read, never run."""
+"""What a training script shows by its text alone. It is read, never run.
+
+Only what a script cannot make good elsewhere is reported. What depends on flags, other files or the order of calls is
+left to the losses, which see it at their first step (``losses/first_step.py``).
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,135 +16,80 @@ import maxsup
 from maxsup.core.errors import hint
 from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import double_smoothing, schedule_not_advanced, softmax_before_loss
-from maxsup.doctor.criterion import (
-    CRITERIA,
-    MIXERS,
-    Smoother,
-    examine_criterion,
-    examine_mixup,
-    smoothed_twice,
-    with_options,
-)
-from maxsup.doctor.script_values import Values, branches, called_name, is_exclusive, is_nested, original_names
+from maxsup.doctor.criterion import MIXERS
 
-# Functions and registered names that stand for a class.
-_FUNCTIONS = {
-    "cross_entropy": "CrossEntropyLoss",
-    "label_smoothing_cross_entropy": "LabelSmoothingLoss",
-    "maxsup_cross_entropy": "MaxSupLoss",
-    "maxsup_penalty": "MaxSupLoss",
-}
-_CREATED = {"ce": "CrossEntropyLoss", "ls": "LabelSmoothingLoss", "maxsup": "MaxSupLoss"}
-# Classes whose first argument is their strength.
-_STRENGTH_FIRST = ("MaxSupLoss", "LabelSmoothingLoss", "LabelSmoothingCrossEntropy", "BinaryCrossEntropy")
-_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
-_KNOWN = CRITERIA | MIXERS
-# The option that holds the strength of what a script may call.
-_OPTIONS = {name: known.option for name, known in _KNOWN.items()}
-_OPTIONS |= dict.fromkeys(_ARGUMENTS, "label_smoothing_factor")
-_EVALUATION = ("val", "eval", "test")
-# Each of these advances a schedule.
-_ADVANCING = ("set_progress", "MaxSupCallback", "TrainerLoss", "TrainerLossCallback", "use_linear_loss",
-              "LinearSFTTrainer")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A loss, a mixing or the arguments of a trainer, at its place in the script."""
-
-    node: ast.Call
-    name: str
-    option: str  # that holds its strength
-    given: dict[str, Any]  # numbers by option; None where the script does not say the number
-    variable: str
-
-    @property
-    def strength(self) -> float | None:
-        """What its option is set to, 0 where it is not set; None where the script does not say it."""
-        return self.given.get(self.option, 0.0)
-
-    @property
-    def smoother(self) -> Smoother:
-        """What a loss or a mixing does; a strength that is not known counts as 0."""
-        given = {name: number for name, number in self.given.items() if number is not None}
-        if self.strength is None:
-            given[self.option] = 0.0
-        return with_options(_KNOWN[self.name], given)
-
-    @property
-    def is_evaluation(self) -> bool:
-        return any(part.startswith(_EVALUATION) for part in self.variable.lower().split("_"))
+_MIXUP = MIXERS["Mixup"]
+_LOSSES = ("CrossEntropyLoss", "MaxSupLoss", "LabelSmoothingLoss", "create_loss")
+_MOVES = ("to", "cuda", "cpu", "train")
+_SCHEDULES = ("Linear", "Cosine", "Piecewise")
+# Parts of this package that advance the schedule of a loss.
+_ADVANCING = ("maxsup.integrations", "maxsup.training")
 
 
 def examine_script(source: str) -> list[Finding]:
     r"""What is wrong with a training script, from its text alone.
 
-    Names are followed through imports, values through constants and the defaults of argparse. A loss and a mixing in
-    branches that exclude each other are not examined together.
-
     Example:
-        >>> source = "from maxsup import MaxSupLoss\nloss = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)"
-        >>> [finding] = examine_script(source)
+        >>> source = "from maxsup import MaxSupLoss\nfrom timm.data import Mixup\n"
+        >>> [finding] = examine_script(source + "loss = MaxSupLoss(0.1)\nmixup_fn = Mixup(mixup_alpha=0.8)")
         >>> finding.sentence
-        'Line 2: Targets are smoothed twice: by MaxSup in MaxSupLoss (alpha=0.1) and by Mixup (label_smoothing=0.1).'
+        'Line 3: Targets are smoothed twice: by MaxSup in MaxSupLoss and by Mixup (label_smoothing=0.1).'
     """
     try:
         tree = ast.parse(source)
     except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise ValueError(f"script must be Python that can be read; got an error{where}: {error}. Repair it.") from None
-    calls = list(_calls(tree))
-    losses = [call for call in calls if call.name in CRITERIA]
-    training = [loss for loss in losses if not loss.is_evaluation]
-    found = [*_examine_imports(tree), *_examine_sums(tree, training), *_examine_use(tree, losses)]
-    found += _examine_skorch(tree)
-    for loss in training:
-        found += _with_line(loss.node, examine_criterion(loss.smoother))
-        for other in calls:
-            if other.name not in CRITERIA:
-                found += _examine_pair(tree, loss, other)
-    for loss in losses:
-        if loss.is_evaluation:
-            found += _with_line(loss.node, examine_criterion("CrossEntropyLoss()", evaluation_criterion=loss.smoother))
+    script = _Script(tree)
+    found = [
+        *_examine_imports(tree),
+        *_examine_mixup(script),
+        *_examine_softmax(script),
+        *_examine_schedules(script),
+        *_examine_skorch(script),
+    ]
     return list(dict.fromkeys(found))
 
 
-def _calls(tree: ast.Module) -> Iterator[_Call]:
-    names, values, variables = original_names(tree), Values(tree), _variables(tree)
-    for node in _all_calls(tree):
-        name = called_name(node, names)
-        name = _FUNCTIONS.get(name, name)
-        first = node.args[0] if node.args else None
-        if name == "create_loss" and isinstance(first, ast.Constant):
-            name, first = _CREATED.get(str(first.value), ""), None
-        if name not in _OPTIONS:
-            continue
-        option = _OPTIONS[name]
-        given = {word.arg: word.value for word in node.keywords if word.arg}
-        if name in _STRENGTH_FIRST and called_name(node, names) == name and first is not None:
-            given.setdefault(option, first)
-        numbers = {key: values.of(value) for key, value in given.items() if key in (option, "ignore_index")}
-        yield _Call(node, name, option, numbers, variables.get(node, ""))
+class _Script:
+    """Calls of a script under the full names that its imports give them."""
 
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.imported: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                self.imported |= {each.asname: each.name for each in node.names if each.asname}
+            elif isinstance(node, ast.ImportFrom):
+                self.imported |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
-def _variables(tree: ast.Module) -> dict[ast.AST, str]:
-    """The name that a call is assigned to, for ``self.criterion`` the last part."""
-    found: dict[ast.AST, str] = {}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        made = {node.value, *_receivers(node.value)}
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, ast.Name | ast.Attribute):
-                found |= dict.fromkeys(made, target.id if isinstance(target, ast.Name) else target.attr)
-    return found
+    def full_name(self, node: ast.AST) -> str:
+        """Such as ``torch.nn.CrossEntropyLoss``; empty for what is no name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts, node = [node.attr, *parts], node.value
+        return ".".join([self.imported.get(node.id, node.id), *parts]) if isinstance(node, ast.Name) else ""
 
+    def called(self, package: str, *names: str) -> list[ast.Call]:
+        """Calls of what a package has under one of these names, in whatever module."""
+        return [call for call in self.calls if self.is_of(call.func, package, *names)]
 
-def _receivers(value: ast.expr) -> Iterator[ast.expr]:
-    """The calls before the last, such as ``MaxSupLoss()`` in ``MaxSupLoss().to(device)``."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        value = value.func.value
-        yield value
+    def is_of(self, node: ast.AST, package: str, *names: str) -> bool:
+        """Whether an expression is what a package has under one of these names."""
+        first, _, rest = self.full_name(node).partition(".")
+        return first == package and rest.rpartition(".")[2] in names
+
+    def conditions(self, node: ast.AST) -> dict[ast.AST, str]:
+        """The conditions around a node, each with the arm that the node is in."""
+        parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+        found: dict[ast.AST, str] = {}
+        while node in parents:
+            child, node = node, parents[node]
+            if isinstance(node, ast.If | ast.IfExp):
+                body = node.body if isinstance(node, ast.If) else [node.body]
+                found[node] = "body" if child in body else "orelse"
+        return found
 
 
 def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
@@ -176,88 +125,84 @@ def _importable_names(module: str) -> set[str]:
     return inside
 
 
-def _examine_pair(tree: ast.Module, loss: _Call, other: _Call) -> Iterator[Finding]:
-    """What a loss does together with a mixing or with the arguments of a trainer."""
-    where, elsewhere = branches(tree, loss.node), branches(tree, other.node)
-    if is_exclusive(where, elsewhere):
+def _examine_mixup(script: _Script) -> Iterator[Finding]:
+    """MaxSup wherever timm's Mixup smooths by its default or by a number in the script."""
+    losses = script.called("maxsup", "MaxSupLoss", "maxsup_cross_entropy")
+    losses += [call for call in script.called("maxsup", "create_loss") if _literal(call.args[:1]) == "maxsup"]
+    for mixup in script.called("timm", "Mixup"):
+        given = {word.arg: word.value for word in mixup.keywords}
+        value = _literal([given[_MIXUP.option]]) if _MIXUP.option in given else _MIXUP.strength
+        if mixup.args or None in given or not isinstance(value, int | float) or value <= 0:
+            continue
+        for loss in losses:
+            where, elsewhere = script.conditions(loss).items(), script.conditions(mixup).items()
+            if where <= elsewhere or elsewhere <= where:
+                words = f"Mixup ({_MIXUP.option}={value:g})"
+                fix = "Set the smoothing of the mixing to 0: Mixup(label_smoothing=0); mixed labels may stay."
+                yield _at(loss, double_smoothing("MaxSup in MaxSupLoss", words, fix))
+
+
+def _examine_softmax(script: _Script) -> Iterator[Finding]:
+    """A softmax in the call of a loss."""
+    variables = _criteria(script)
+    for call in script.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        is_loss = name in variables or script.is_of(call.func, "torch", "cross_entropy")
+        if is_loss and call.args and _is_softmax(call.args[0]):
+            yield _at(call, softmax_before_loss("The loss gets the output of a softmax."))
+
+
+def _criteria(script: _Script) -> set[str]:
+    """Variables and attributes that hold nothing but losses with a softmax of their own."""
+    assigned: dict[str, list[bool]] = {}
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        made = node.value
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _MOVES:
+            made = made.func.value
+        is_loss = isinstance(made, ast.Call) and (
+            script.is_of(made.func, "torch", "CrossEntropyLoss") or script.is_of(made.func, "maxsup", *_LOSSES)
+        )
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name | ast.Attribute):
+                name = target.id if isinstance(target, ast.Name) else target.attr
+                assigned.setdefault(name, []).append(is_loss)
+    return {name for name, are_losses in assigned.items() if all(are_losses)}
+
+
+def _is_softmax(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) == "softmax"
+
+
+def _examine_schedules(script: _Script) -> Iterator[Finding]:
+    """A schedule that nothing in the script advances."""
+    is_advanced = any(isinstance(node, ast.Attribute) and node.attr == "set_progress" for node in ast.walk(script.tree))
+    if is_advanced or any(name.startswith(_ADVANCING) for name in script.imported.values()):
         return
-    smoother = loss.smoother
-    if other.strength is None and smoother.method == "MaxSup" and smoother.strength > 0:
-        what = f"Line {other.node.lineno}: the script does not say how much {other.name} smooths ({other.option})."
-        fix = f"Make sure that {other.option} is 0: MaxSup takes the place of label smoothing."
-        yield Finding("unknown_smoothing", "note", what, fix)
-    found: list[Finding] = []
-    if other.name in MIXERS:
-        found += examine_mixup([smoother], other.smoother)
-    elif (other.strength or 0.0) > 0 and smoother.strength > 0:
-        words = f"{other.name} ({other.option}={other.strength:g})"
-        fix = f"Set {other.option} to 0: {smoother.name} is the loss."
-        found.append(double_smoothing(smoother.described, words, fix))
-    for one in found:
-        if not is_nested(where, elsewhere):
-            sentence = f"where line {other.node.lineno} is reached too, {one.sentence[0].lower()}{one.sentence[1:]}"
-            one = replace(one, level="warning", sentence=sentence)
-        yield from _with_line(loss.node, [one])
+    for loss in script.called("maxsup", "MaxSupLoss"):
+        given = [word.value for word in loss.keywords if word.arg == "alpha"] + loss.args[:1]
+        if any(isinstance(each, ast.Call) and script.is_of(each.func, "maxsup", *_SCHEDULES) for each in given):
+            yield _at(loss, schedule_not_advanced("Alpha follows a schedule"))
 
 
-def _examine_sums(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
-    """A sum of MaxSup and a smoothed loss, made on the spot or called by its variable."""
-    by_variable: dict[str, list[_Call]] = {}
-    for loss in losses:
-        by_variable.setdefault(loss.variable, []).append(loss)
-    by_node = {loss.node: loss for loss in losses}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
-            continue
-        added: list[Smoother] = []
-        for call in _all_calls(node):
-            # A variable that is assigned twice is one of several losses, not their sum.
-            meant = [by_node[call]] if call in by_node else by_variable.get(called_name(call, {}), [])
-            added += [meant[0].smoother] if len(meant) == 1 else []
-        yield from _with_line(node, smoothed_twice(added))
-
-
-def _examine_use(tree: ast.Module, losses: list[_Call]) -> Iterator[Finding]:
-    """A softmax before a loss, and a schedule that nobody advances."""
-    names = original_names(tree)
-    variables = {loss.variable for loss in losses if loss.variable}
-    soft = {name for made, name in _variables(tree).items() if _is_call(made, names, "softmax")}
-    for node in _all_calls(tree):
-        if node.args and called_name(node, names) in variables | {"cross_entropy"}:
-            first = node.args[0]
-            if _is_call(first, names, "softmax") or (isinstance(first, ast.Name) and first.id in soft):
-                yield softmax_before_loss(f"Line {node.lineno}: the loss gets the output of a softmax.")
-    words = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in ast.walk(tree)}
-    for loss in losses:
-        given = [word.value for word in loss.node.keywords if word.arg == loss.option] + loss.node.args[:1]
-        is_scheduled = any(_is_call(value, names, "Linear", "Cosine", "Piecewise") for value in given)
-        if loss.name == "MaxSupLoss" and is_scheduled and words.isdisjoint(_ADVANCING):
-            yield schedule_not_advanced(f"Line {loss.node.lineno}: alpha follows a schedule")
-
-
-def _examine_skorch(tree: ast.Module) -> Iterator[Finding]:
+def _examine_skorch(script: _Script) -> Iterator[Finding]:
     """A classifier of skorch that takes the logits under our loss for probabilities."""
-    names = original_names(tree)
-    for node in _all_calls(tree):
-        if called_name(node, names) != "NeuralNetClassifier":
-            continue
-        given = {word.arg: word.value for word in node.keywords}
-        criterion = given.get("criterion")
-        is_ours = isinstance(criterion, ast.Name) and names.get(criterion.id, criterion.id) == "MaxSupLoss"
-        if is_ours and "predict_nonlinearity" not in given:
-            sentence = f"Line {node.lineno}: predict_proba of NeuralNetClassifier gives logits with MaxSupLoss."
+    for call in script.called("skorch", "NeuralNetClassifier"):
+        given = {word.arg: word.value for word in call.keywords}
+        is_ours = "criterion" in given and script.is_of(given["criterion"], "maxsup", "MaxSupLoss")
+        if is_ours and not {"predict_nonlinearity", None} & given.keys():
+            sentence = "predict_proba of NeuralNetClassifier gives logits with MaxSupLoss."
             fix = "Use RegularizedClassifier of maxsup.integrations.skorch in its place."
-            yield Finding("logits_as_probabilities", "error", sentence, fix)
+            yield _at(call, Finding("logits_as_probabilities", "error", sentence, fix))
 
 
-def _all_calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+def _literal(nodes: list[ast.expr]) -> Any:
+    """The value of a single literal; None for anything else."""
+    return nodes[0].value if len(nodes) == 1 and isinstance(nodes[0], ast.Constant) else None
 
 
-def _is_call(node: ast.AST, names: dict[str, str], *called: str) -> bool:
-    return isinstance(node, ast.Call) and called_name(node, names) in called
-
-
-def _with_line(node: ast.expr, found: list[Finding]) -> Iterator[Finding]:
-    for one in found:
-        yield replace(one, sentence=f"Line {node.lineno}: {one.sentence}")
+def _at(node: ast.expr, found: Finding) -> Finding:
+    return replace(found, sentence=f"Line {node.lineno}: {found.sentence}")

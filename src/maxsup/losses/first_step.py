@@ -88,7 +88,7 @@ def softmax_output(input: Tensor) -> str | None:
     """``"probabilities"`` or ``"log-probabilities"``, if logits are that.
 
     Example:
-        >>> softmax_output(torch.eye(3).softmax(dim=1)), softmax_output(torch.eye(3))
+        >>> softmax_output(torch.eye(3).softmax(dim=1)), softmax_output(5 * torch.eye(3))
         ('probabilities', None)
     """
     node = input.grad_fn
