@@ -13,7 +13,7 @@ from typing import Any
 from sphinx.ext.autodoc.mock import mock
 
 import maxsup
-from docs.builder.rst import document, hidden_toctree, table, titled
+from docs.builder.rst import INSTALL_LAB, document, hidden_toctree, table, titled
 
 # Words of the command line, not of Python.
 _LEFT_OUT = ("cli",)
@@ -99,7 +99,7 @@ def _index(modules: list[ModuleType]) -> str:
     return document(
         titled("Python reference", "="),
         "Everything that is public. The losses, metrics and schedules need torch only; "
-        "the other parts belong to the laboratory (``pip install 'maxsup[lab]'``) or to one trainer.",
+        f"the other parts belong to the laboratory ({INSTALL_LAB}) or to one trainer.",
         table(["module", "what it is"], rows),
         hidden_toctree(module.__name__ for module in modules),
     )

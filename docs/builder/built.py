@@ -1,4 +1,4 @@
-"""What is wrong with a built site: links that lead nowhere, and pages that ask another host for something."""
+"""What is wrong with a built site: dead links, markup shown as text, and pages that ask another host for something."""
 
 from __future__ import annotations
 
@@ -12,25 +12,38 @@ from urllib.parse import unquote, urlsplit
 _FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("video", "src")}
 # Of links these are only names: no browser fetches them.
 _NAMES = {"canonical", "next", "prev", "index", "search", "top", "license"}
+# Elements whose text may look like markup.
+_VERBATIM = {"code", "pre", "script", "style", "math", "svg"}
+_MARKUP = re.compile(r"={4,}|``|:\w+:`|^\.\. \w+::|\*\*\w|\]\(")
 
 
 class _Page(HTMLParser):
-    """Names and links of one page."""
+    """Names and links of one page, and what of its text is markup that nobody turned into HTML."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = {""}
         self.links: list[str] = []
         self.fetched: list[str] = []
+        self.markup: list[str] = []
+        self._verbatim = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {key: value or "" for key, value in attrs}
+        self._verbatim += tag in _VERBATIM
         self.names |= {found[key] for key in ("id", "name") if key in found}
         for key, value in found.items():
             if (tag, key) in _FETCHED and not set(found.get("rel", "").split()) & _NAMES:
                 self.fetched.append(value)
             if key in ("href", "src"):
                 self.links.append(value)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._verbatim -= tag in _VERBATIM
+
+    def handle_data(self, data: str) -> None:
+        if not self._verbatim and _MARKUP.search(data):
+            self.markup.append(" ".join(data.split()))
 
 
 def remove_ways_back(site: Path) -> None:
@@ -48,9 +61,15 @@ def remove_ways_back(site: Path) -> None:
 
 
 def problems(site: Path) -> list[str]:
-    """A sentence for each broken link of a folder of HTML, and for each thing fetched from elsewhere."""
+    """A sentence for each broken link of a folder of HTML, piece of bare markup, or thing fetched from elsewhere."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}
-    return [*_broken(pages, site.resolve()), *_fetched(pages, site.resolve())]
+    return [*_broken(pages, site.resolve()), *_bare(pages, site.resolve()), *_fetched(pages, site.resolve())]
+
+
+def _bare(pages: dict[Path, _Page], site: Path) -> Iterator[str]:
+    for path, page in pages.items():
+        for text in page.markup:
+            yield f"{path.relative_to(site)}: {text[:60]!r} is markup in running text."
 
 
 def _broken(pages: dict[Path, _Page], site: Path) -> Iterator[str]:

@@ -61,10 +61,15 @@ def formula_of(function: Any) -> str:
 
 
 def about(docstring: str) -> str:
-    """The card in a module's docstring: a sentence, then a line for each of its bold words."""
+    """The card in a module's docstring: a sentence, then an item for each of its bold words; tables stay."""
     first, _, rest = inspect.cleandoc(docstring).partition("\n\n")
     parts = re.split(r"(?:^|\s)(?=\*\*[A-Z])", rest)
-    return "\n\n".join([" ".join(first.split()), listing(" ".join(part.split()) for part in parts if part.strip())])
+    items = ["\n\n".join(map(_block, part.strip().split("\n\n"))) for part in parts if part.strip()]
+    return "\n\n".join([" ".join(first.split()), listing(items)])
+
+
+def _block(text: str) -> str:
+    return text if text.startswith("==") else " ".join(text.split())
 
 
 def _summary(docstring: str | None) -> str:

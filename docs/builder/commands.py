@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from docs.builder.rst import code, code_block, document, escaped, hidden_toctree, prose, table, titled
+from docs.builder.rst import INSTALL_LAB, code, code_block, document, escaped, hidden_toctree, prose, table, titled
 from maxsup.cli.app import app
 from maxsup.core.errors import EXIT_CODES
 
@@ -92,7 +92,7 @@ def _index(found: dict[str, Any]) -> str:
     ]
     return document(
         titled("Command line", "="),
-        "``pip install 'maxsup[lab]'`` brings the program ``maxsup``. Every verb explains itself with ``--help``; "
+        f"{INSTALL_LAB} brings the program ``maxsup``. Every verb explains itself with ``--help``; "
         "these pages are read from the same place.",
         table(["verb", "what it does"], rows),
         titled("Exit codes", "-"),

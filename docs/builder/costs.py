@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,20 @@ def catalogue(root: Path) -> dict[str, Any]:
 def cost_rows(root: Path, name: str) -> list[list[str]]:
     """Size of the logits, time and memory of one loss; nothing where it was not measured."""
     return [
-        [case["case"].replace("x", " x "), spread(case["losses"][name]["time_ratio"]), memory(case["losses"][name])]
+        [size(case["case"]), spread(case["losses"][name]["time_ratio"]), memory(case["losses"][name])]
         for case in catalogue(root)["cases"]
         if name in case["losses"]
     ]
+
+
+def size(case: str) -> str:
+    """The sizes in the name of a case.
+
+    Example:
+        >>> size("4x150x128x128, ignore_index=255")
+        '4 x 150 x 128 x 128, ignore_index=255'
+    """
+    return re.sub(r"(?<=\d)x(?=\d)", " x ", case)
 
 
 def spread(ratio: Mapping[str, float]) -> str:
@@ -57,8 +68,8 @@ def pages(root: Path) -> dict[str, str]:
         ]
         for name in cases[0]["losses"]
     ]
-    sizes = [case["case"].replace("x", " x ") for case in cases]
-    header = ["loss", *(f"{size}, {what}" for size in sizes for what in ("time", "memory"))]
+    sizes = [size(case["case"]) for case in cases]
+    header = ["loss", *(f"{each}, {what}" for each in sizes for what in ("time", "memory"))]
     text = document(
         titled("Cost", "="),
         "Time is in units of torch's own label smoothing in the same run: 1 is as fast, 0.5 twice as fast. "
@@ -81,7 +92,7 @@ def _rows(result: Mapping[str, Any]) -> list[list[str]]:
         compiled = found.get(("maxsup", "compiled"))
         rows.append(
             [
-                case["case"].replace("x", " x "),
+                size(case["case"]),
                 spread(found["naive MaxSup", "eager"]["time_ratio"]),
                 spread(found["maxsup", "eager"]["time_ratio"]),
                 memory(found["maxsup", "eager"]),

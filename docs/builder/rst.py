@@ -5,6 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+# Nothing is published: an index of packages would give something else under this name.
+INSTALL_LAB = "``pip install '.[lab]'`` in a checkout"
+
 
 def document(*parts: str) -> str:
     """Parts of a page, one under another."""
@@ -62,8 +65,16 @@ def prose(text: str) -> str:
 
 
 def listing(items: Iterable[str]) -> str:
-    """Items one under another."""
-    return "\n".join(f"- {item}" for item in items)
+    r"""Items one under another; an item may have several blocks.
+
+    Example:
+        >>> print(listing(["a", "b\n\nc"]))
+        - a
+        - b
+        <BLANKLINE>
+          c
+    """
+    return "\n".join(f"- {textwrap.indent(item, '  ')[2:]}" for item in items)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

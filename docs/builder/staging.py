@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from docs.builder import api, cards, commands, costs, explore, listings, studies, trainers
+from docs.builder import api, cards, commands, costs, explore, listings, results, studies, trainers
 
 # Pages of the repository's root that belong to the site.
 ROOT_PAGES = {name: name.lower() for name in ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md")}
-_COPIED = (".md", ".rst", ".png", ".svg", ".py")
+# Its place on the site is beside the page that shows it.
+_PICTURES = {"benchmarks/results/losses.png": "benchmarks/losses.png"}
+# Folders that have a generated page.
+_FOLDERS = {"docs/evidence/results": "evidence/results.rst"}
+_COPIED = (".csv", ".json", ".md", ".png", ".py", ".rst", ".svg", ".yaml")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _SKIPPED = ("builder", "_build", "_static", "__pycache__")
 
@@ -38,16 +42,17 @@ def generated(root: Path) -> dict[str, str]:
         **listings.pages(),
         **studies.pages(root),
         **trainers.pages(root),
+        **results.pages(root),
         **explore.files(),
     }
 
 
 def copied(root: Path) -> dict[str, str | bytes]:
     """Pages and pictures that are written by hand, by path; links lead to where their targets are on the site."""
-    places = {path.relative_to(root).as_posix(): _place(path, root) for path in _written_by_hand(root)}
+    places = {path.relative_to(root).as_posix(): _place(path, root) for path in _written_by_hand(root)} | _FOLDERS
     contents: dict[str, str | bytes] = {}
-    for name, place in places.items():
-        path = root / name
+    for path in _written_by_hand(root):
+        name, place = path.relative_to(root).as_posix(), _place(path, root)
         if path.suffix != ".md":
             contents[place] = path.read_bytes()
             continue
@@ -61,7 +66,7 @@ def copied(root: Path) -> dict[str, str | bytes]:
 
 
 def _written_by_hand(root: Path) -> Iterator[Path]:
-    yield from (root / name for name in ROOT_PAGES)
+    yield from (root / name for name in ROOT_PAGES | _PICTURES)
     for path in sorted((root / "docs").rglob("*")):
         parts = path.relative_to(root / "docs").parts
         if path.suffix in _COPIED and not set(parts) & set(_SKIPPED) and parts != ("conf.py",):
@@ -70,11 +75,11 @@ def _written_by_hand(root: Path) -> Iterator[Path]:
 
 def _place(path: Path, root: Path) -> str:
     name = path.relative_to(root).as_posix()
-    return ROOT_PAGES.get(name, name.removeprefix("docs/"))
+    return (ROOT_PAGES | _PICTURES).get(name, name.removeprefix("docs/"))
 
 
 def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> str:
-    """The page with its relative links as they are on the site; what is no page of the site is named without a link."""
+    """The page with its relative links as they are on the site; each must lead to something that the site has."""
     here = os.path.dirname(_place(root / name, root)) or "."
 
     def on_the_site(match: re.Match[str]) -> str:
@@ -91,7 +96,9 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
         elif meant in places:
             place = places[meant]
         else:
-            return words
+            raise ValueError(
+                f"a link must lead to a page or file of the site; got {link!r} in {name}. Name it as code instead."
+            )
         return f"[{words}]({os.path.relpath(place, here)}{'#' * bool(anchor)}{anchor})"
 
     return _LINK.sub(on_the_site, text)

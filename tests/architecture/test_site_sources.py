@@ -16,7 +16,7 @@ pytest.importorskip("sphinx")
 
 from sphinx.ext.autodoc.mock import ismock
 
-from docs.builder import api, cards, commands, costs, staging, studies
+from docs.builder import api, cards, commands, costs, results, staging, studies
 from docs.builder.built import problems
 from docs.builder.mathml import formula
 from docs.builder.rst import prose
@@ -85,6 +85,25 @@ def test_hand_written_pages_link_to_files_that_exist() -> None:
     assert "(figures/claims.svg)" in made["evidence/README.md"]
     with pytest.raises(ValueError, match=r"a link must lead to a file; got 'gone\.md' in docs/a\.md"):
         staging.with_links("See [this](gone.md).", "docs/a.md", {}, ROOT)
+    with pytest.raises(ValueError, match=r"a link must lead to a page or file of the site; got '\.\./Makefile'"):
+        staging.with_links("See [this](../Makefile).", "docs/a.md", {}, ROOT)
+
+
+def test_what_pages_show_or_offer_from_other_folders_is_on_the_site() -> None:
+    made = staging.copied(ROOT)
+    assert {"benchmarks/losses.png", "evidence/results/c10.csv", "evidence/claims.yaml"} <= set(made)
+    assert "(benchmarks/losses.png)" in made["benchmarks.md"]
+    assert "[results](results.rst)" in made["evidence/README.md"]
+    page = results.pages(ROOT)["evidence/results.rst"]
+    tables = [name.removeprefix("evidence/") for name in made if name.startswith("evidence/results/")]
+    assert len(tables) > 20
+    assert [name for name in tables if f"<{name}>`" not in page] == []
+
+
+def test_a_table_in_the_docstring_of_a_loss_stays_a_table() -> None:
+    text = "One.\n\n**Source.** A\nb:\n\n== ==\na  b\n== ==\n1  2\n== ==\n\nMore\ntext. **Use it** so.\n"
+    table = "  == ==\n  a  b\n  == ==\n  1  2\n  == =="
+    assert cards.about(text) == f"One.\n\n- **Source.** A b:\n\n{table}\n\n  More text.\n- **Use it** so."
 
 
 def test_what_was_found_stands_beside_what_was_published() -> None:
@@ -108,11 +127,14 @@ def test_the_gallery_has_the_examples_that_the_start_page_names() -> None:
     assert named <= {path.stem for path in EXAMPLES}
 
 
-def test_broken_links_and_foreign_requests_of_a_built_page_are_found(tmp_path: Path) -> None:
+def test_broken_links_bare_markup_and_foreign_requests_of_a_built_page_are_found(tmp_path: Path) -> None:
     (tmp_path / "other.html").write_text('<p id="here">', encoding="utf-8")
     fine = '<a href="other.html#here">x</a><a href="https://example.org">y</a>'
     (tmp_path / "index.html").write_text(fine, encoding="utf-8")
     assert problems(tmp_path) == []
+    (tmp_path / "other.html").write_text('<p id="here">left ===== right <code>``a``</code></p>', encoding="utf-8")
+    assert problems(tmp_path) == ["other.html: 'left ===== right' is markup in running text."]
+    (tmp_path / "other.html").write_text('<p id="here">', encoding="utf-8")
     bad = '<a href="gone.html">x</a><a href="other.html#there">y</a><script src="https://example.org/a.js"></script>'
     (tmp_path / "index.html").write_text(bad, encoding="utf-8")
     assert problems(tmp_path) == [

@@ -96,3 +96,4 @@ def test_every_recipe_is_listed_with_its_command_and_what_to_expect() -> None:
     rows = describe_recipes()
     assert [row["name"] for row in rows] == list_recipes()
     assert all(set(row) == {"name", "title", "command", "expect"} and all(row.values()) for row in rows)
+    assert [row["name"] for row in rows if not row["expect"].endswith(".") or "below" in row["expect"]] == []

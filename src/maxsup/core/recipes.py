@@ -173,7 +173,8 @@ def parse_yaml(text: str, *, source: str = "text") -> Any:
 
 
 def _card(text: str) -> dict[str, str]:
-    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
-    title, *lines = [line.lstrip("#").strip() for line in head] or [""]
+    head = "\n".join(takewhile(lambda line: line.startswith("#"), text.splitlines()))
+    # A line that is indented goes on with the one before.
+    title, *lines = [line.lstrip("#").strip() for line in head.replace("\n#   ", " ").splitlines()] or [""]
     pairs = (line.partition(": ") for line in lines)
     return {"title": title} | {label.lower(): text for label, _, text in pairs if label in ("Command", "Expect")}

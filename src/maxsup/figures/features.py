@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxsup.figures.charts import grouped, value
-from maxsup.figures.style import COLUMN, SOFT, WIDE, Look, Results, legend_above, panels, result_looks, styled
+from maxsup.figures.style import (
+    COLUMN,
+    SOFT,
+    WIDE,
+    Look,
+    Results,
+    legend_above,
+    panels,
+    result_looks,
+    spread_labels,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,6 +27,9 @@ Points = Sequence[tuple[str, float, float]]
 
 # Colour and marker of the three classes of a projection.
 _CLASS_LOOKS = (("#0072B2", "o"), ("#E69F00", "^"), ("#882255", "s"))
+
+# Where the name of a dot may stand, in points from it: right of it, then above or below and further away.
+_BESIDE = ((5, 3), (5, -8), (5, 11), (5, -16), (5, 19), (5, -24), (5, 27), (5, -32))
 
 
 def collapse_figures(results: Results) -> dict[str, Figure]:
@@ -43,19 +57,20 @@ def collapse_figure(
     """
     figure, [row] = panels(1, len(points), height=2.5, width=width)
     for axes, (title, dots) in zip(row, points.items(), strict=True):
-        for place, (label, within, r_squared) in enumerate(sorted(dots, key=lambda dot: dot[1])):
+        names = []
+        for label, within, r_squared in sorted(dots, key=lambda dot: dot[1]):
             look = looks[label]
             size = 11 if names_dots and look.marker == "*" else 4.5
             axes.plot([within], [r_squared], markersize=size, alpha=0.8, **look.marks)
             if names_dots:
-                # Alternately above and below, so that names of neighbours do not overlap.
-                offset, spot = (5, -8) if place % 2 else (5, 3), (within, r_squared)
-                axes.annotate(look.label, spot, xytext=offset, textcoords="offset points", color=SOFT)
+                spot = (within, r_squared)
+                names.append(axes.annotate(look.label, spot, (0, 0), textcoords="offset points", color=SOFT))
         axes.set_title(title, loc="left", fontweight="bold")
         axes.set_xlabel("within (cosine distance)")
         axes.margins(0.2 if names_dots else 0.1)
         axes.grid()
         axes.locator_params(nbins=4 if width / len(points) > 2 else 3)
+        spread_labels(figure, names, _BESIDE)
     row[0].set_ylabel("$R^2$ (separation of classes)")
     if not names_dots:
         legend_above(figure, looks.values(), has_lines=False)

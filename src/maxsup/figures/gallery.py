@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def gallery_figure(results: Results) -> Figure:
     for row, (label, result) in zip(grid[1:], results.items(), strict=True):
         for axes, cell in zip(row, result["data"]["cells"], strict=True):
             _show_map(axes, cell, int(side / 0.05) - 2)
-        row[0].set_ylabel(label)
+        row[0].set_ylabel(textwrap.fill(label, max(6, int(side / 0.055)), break_long_words=False))
     scale = cm.ScalarMappable(Normalize(0, 1), _COLORMAP)
     bar = figure.colorbar(scale, ax=[axes for row in grid for axes in row], location="bottom", aspect=60, pad=0.02)
     asked = "true" if next(iter(results.values()))["data"]["target"] == "label" else "predicted"

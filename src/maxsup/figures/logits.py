@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from maxsup.figures.style import GREY, Results, legend_above, panels, result_looks, styled
+from maxsup.figures.style import GREY, Results, legend_above, panels, result_looks, spread_labels, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,15 +73,18 @@ def smoothing_figure(
         gap, low, high = estimate
         left.axvspan(low, high, color=_ESTIMATE, alpha=0.15)
         left.axvline(gap, color=_ESTIMATE, linewidth=1.0)
+    names = []
     for alpha, gap in plateaus.items():
         if edges[0] <= gap <= edges[-1]:
             left.axvline(gap, color=GREY, linestyle=":", linewidth=1.0)
             place = ("data", "axes fraction")
-            left.annotate(f"{alpha:g}", (gap, 1), xycoords=place, ha="center", va="bottom", color=GREY)
+            options = {"xycoords": place, "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            names.append(left.annotate(f"{alpha:g}", (gap, 1), (0, 0), color=GREY, **options))
     left.set(xlabel="gap of the top logit to the mean of the others", ylabel="share of right predictions")
     right.plot(*left_over, color=_DATA)
     if level is not None:
         right.axhline(level, color=_ESTIMATE, linewidth=1.0)
     right.set(yscale="log", xlabel="share of pairs of classes", ylabel="mean probability of the other class")
     right.grid(axis="y")
+    spread_labels(figure, names, [(0, 8 * line) for line in range(len(names))])
     return figure

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.text import Annotation
 
 Results = Mapping[str, Mapping[str, Any]]
 """Results of an analysis by label of the run: ``facts`` (with ``loss``), ``numbers`` and ``data``, as stored."""
@@ -200,6 +201,17 @@ def legend_above(
     widest = max(0.055 * len(str(handle.get_label())) + 0.42 for handle in handles)
     num_columns = max(1, min(len(handles), int(figure.get_figwidth() / widest)))
     figure.legend(handles=handles, loc="outside upper center", ncols=num_columns)
+
+
+def spread_labels(figure: Figure, labels: Sequence[Annotation], offsets: Sequence[tuple[float, float]]) -> None:
+    """Move each label to the first of ``offsets``, in points, where it covers no label before it."""
+    for place, label in enumerate(labels):
+        for offset in offsets:
+            label.set_position(offset)
+            figure.draw_without_rendering()
+            box = label.get_window_extent()
+            if not any(box.overlaps(other.get_window_extent()) for other in labels[:place]):
+                break
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
