@@ -41,6 +41,22 @@ CONTRAST = """(selector) => {
   });
 }"""
 
+# Words and numbers in cells of tables that take more than one line.
+BROKEN_WORDS = """() => [...document.querySelectorAll("th, td")].flatMap((cell) => {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const numbers = cell.matches("td.number") && node.data.trim() ? [{ 0: node.data, index: 0 }] : [];
+    for (const word of [...numbers, ...node.data.matchAll(/[\\w.+-]+/g)]) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((box) => box.top)).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})"""
+
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -107,6 +123,12 @@ def test_every_plot_is_drawn_with_a_size_and_a_name(opened: Any) -> None:
         drawn = plots.nth(place).locator("path").first.evaluate("path => path.getBBox().width")
         assert drawn > 0
     assert page.get_by_role("img", name="Reliability before and after a temperature").count() == 1
+
+
+def test_no_word_or_number_in_a_table_is_broken_on_a_phone(browser: Any, path: Path) -> None:
+    with opened_with(browser, path, viewport={"width": 360, "height": 740}) as page:
+        assert page.evaluate(BROKEN_WORDS) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_click_sorts_a_table_and_a_second_one_turns_it_round(opened: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from docs.builder.explore import THEME
 from maxsup.functional import implementation
 from maxsup.losses import create_loss
 from maxsup.reports.explore import explore_page
@@ -224,6 +225,23 @@ def test_training_runs_pauses_and_starts_again(opened: Any) -> None:
     assert opened.evaluate("toys[0].points[0].input[0]") == first
     opened.get_by_role("button", name="Other points").click()
     assert opened.evaluate("toys[0].points[0].input[0]") != first
+
+
+def test_a_site_around_the_page_tells_it_which_colours_to_have(browser: Any, path: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site.html"
+    frame = f'<iframe class="explore" src="{path.as_uri()}"></iframe>'
+    site.write_text(f'<body data-theme="auto">{frame}<script>{THEME}</script></body>', encoding="utf-8")
+    with browser.new_context(color_scheme="light") as context:
+        page = context.new_page()
+        page.goto(site.as_uri())
+        inner = page.frames[1]
+        found = []
+        for theme in ("auto", "dark", "light", "dark"):
+            page.evaluate(f"document.body.dataset.theme = '{theme}'")
+            inner.wait_for_function(f"document.documentElement.style.colorScheme.includes('{theme.strip('auto')}')")
+            ground = inner.evaluate("getComputedStyle(document.body).backgroundColor")
+            found.append(sum(int(part) for part in ground.strip("rgb()").split(",")) < 200)
+    assert found == [False, True, False, True]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

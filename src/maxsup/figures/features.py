@@ -28,8 +28,8 @@ Points = Sequence[tuple[str, float, float]]
 # Colour and marker of the three classes of a projection.
 _CLASS_LOOKS = (("#0072B2", "o"), ("#E69F00", "^"), ("#882255", "s"))
 
-# Where the name of a dot may stand, in points from it: right of it, then above or below and further away.
-_BESIDE = ((5, 3), (5, -8), (5, 11), (5, -16), (5, 19), (5, -24), (5, 27), (5, -32))
+# Where the name of a dot may stand, in points from it: beside it, then further above or below.
+_BESIDE = tuple((side, up) for up in (3, -8, 11, -16, 19, -24, 27, -32) for side in (5, -5))
 
 
 def collapse_figures(results: Results) -> dict[str, Figure]:
@@ -70,7 +70,7 @@ def collapse_figure(
         axes.margins(0.2 if names_dots else 0.1)
         axes.grid()
         axes.locator_params(nbins=4 if width / len(points) > 2 else 3)
-        spread_labels(figure, names, _BESIDE)
+        spread_labels(figure, names, _BESIDE, dots=[spot[1:] for spot in dots])
     row[0].set_ylabel("$R^2$ (separation of classes)")
     if not names_dots:
         legend_above(figure, looks.values(), has_lines=False)

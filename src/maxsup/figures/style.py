@@ -203,14 +203,24 @@ def legend_above(
     figure.legend(handles=handles, loc="outside upper center", ncols=num_columns)
 
 
-def spread_labels(figure: Figure, labels: Sequence[Annotation], offsets: Sequence[tuple[float, float]]) -> None:
-    """Move each label to the first of ``offsets``, in points, where it covers no label before it."""
+def spread_labels(
+    figure: Figure,
+    labels: Sequence[Annotation],
+    offsets: Sequence[tuple[float, float]],
+    *,
+    dots: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Move each label to the first of ``offsets``, in points, where it covers no dot and no label before it."""
     for place, label in enumerate(labels):
-        for offset in offsets:
-            label.set_position(offset)
+        for across, up in offsets:
+            label.set_position((across, up))
+            label.set_horizontalalignment("center" if across == 0 else "left" if across > 0 else "right")
             figure.draw_without_rendering()
             box = label.get_window_extent()
-            if not any(box.overlaps(other.get_window_extent()) for other in labels[:place]):
+            # A marker reaches about two points beyond its middle.
+            around = box.padded(2 * figure.dpi / 72)
+            is_clear = not any(around.contains(*label.axes.transData.transform(dot)) for dot in dots)
+            if is_clear and not any(box.overlaps(other.get_window_extent()) for other in labels[:place]):
                 break
 
 

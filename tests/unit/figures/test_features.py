@@ -1,3 +1,4 @@
+from itertools import combinations
 from typing import Any
 
 from maxsup.figures.features import collapse_figure, collapse_figures, projection_figures
@@ -27,6 +28,18 @@ def test_names_stand_beside_dots_in_place_of_a_legend() -> None:
     figure = collapse_figure({"": [("CE", 0.3, 0.4), ("LS", 0.2, 0.5)]}, LOOKS, names_dots=True)
     assert {text.get_text() for text in figure.axes[0].texts} == {"CE", "LS"}
     assert figure.legends == []
+
+
+def test_no_name_covers_another_name_or_a_dot_however_close_the_dots_are() -> None:
+    dots = [("CE", 0.3, 0.4), ("LS", 0.301, 0.401), ("MaxSup", 0.299, 0.402), ("OLS", 0.31, 0.4)]
+    looks = run_looks({"CE": "ce", "LS": "ls", "MaxSup": "maxsup", "OLS": "ols"})
+    figure = collapse_figure({"": [*dots, ("far", 0.9, 0.9)]}, looks | run_looks({"far": "poly1"}), names_dots=True)
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])] == []
+    spots = [axes.transData.transform(dot[1:]) for dot in dots]
+    assert not any(box.contains(*spot) for box in boxes for spot in spots)
 
 
 def test_the_training_split_is_drawn_beside_the_validation_split_where_it_is_judged_itself() -> None:

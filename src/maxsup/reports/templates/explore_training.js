@@ -26,18 +26,24 @@ function drawToy(toy, measured) {
   const dot = Math.max(size / 75, 2 * density);
   if (canvas.width !== size) canvas.width = canvas.height = size;
   const context = canvas.getContext("2d");
-  const style = getComputedStyle(document.body);
+  // A real property resolves light-dark(), a variable alone does not.
+  const ink = (name) => {
+    canvas.style.color = `var(${name})`;
+    return getComputedStyle(canvas).color;
+  };
+  const inks = [0, 1, 2].map((label) => ink(`--class-${label}`));
+  const bad = ink("--bad");
   const scale = (0.46 * size) / (measured.reach || 1);
   context.clearRect(0, 0, size, size);
   for (const { features, label, isRight } of measured.seen) {
     const x = size / 2 + scale * (features[0] - measured.middle[0]);
     const y = size / 2 - scale * (features[1] - measured.middle[1]);
-    context.fillStyle = style.getPropertyValue(`--class-${label}`);
+    context.fillStyle = inks[label];
     context.globalAlpha = 0.8;
     drawShape(context, label, x, y, dot);
     context.globalAlpha = 1;
     if (!isRight) {
-      context.strokeStyle = style.getPropertyValue("--bad");
+      context.strokeStyle = bad;
       context.lineWidth = dot / 2;
       context.beginPath();
       context.arc(x, y, 1.8 * dot, 0, 2 * Math.PI);
@@ -135,3 +141,9 @@ startLogits();
 startToys();
 window.addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+// A site that shows this page in a frame says which colours it has: "light", "dark" or "auto".
+window.addEventListener("message", ({ data }) => {
+  if (!["light", "dark", "auto"].includes(data?.theme)) return;
+  document.documentElement.style.colorScheme = data.theme === "auto" ? "light dark" : data.theme;
+  redraw();
+});
