@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from maxsup import __version__
+from maxsup.analysis import draw_figures, read_results
 from maxsup.core.errors import StorageError
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.reports.folders import read_view
 from maxsup.reports.summary import Summary
+from maxsup.studies.evidence.pools import read_tables
 from maxsup.studies.execution.study_folder import StudyRecord, read_folder
 from maxsup.studies.results import summarize
+from tests.architecture.source import ROOT
 from tests.integration.command import run_command
 
 
@@ -48,6 +51,24 @@ def test_files_without_a_version_are_read_and_keep_what_they_say(compared: Path)
         record = read_record(kind, path)
         assert record.version == ""
         assert record.model_dump(mode="json", exclude_unset=True) == plain(path)
+
+
+def test_numbers_that_had_another_name_are_read_under_that_of_today(compared: Path) -> None:
+    path = compared / "runs/ce-s0-f9584902"
+    before = plain(path / "analysis/logits-test.json")["numbers"]["confidence_right"]["value"]
+    assert read_record(AnalysisResult, path / "analysis/logits-test.json").value("confidence_right") == before
+    [run] = [run for run in read_view(compared).runs if run.path == path]
+    for result in (run.result("logits"), *read_results(path, "logits")):
+        assert result["numbers"]["confidence_correct"]["value"] == before
+        assert "confidence_right" not in result["numbers"] | result["data"]
+        assert set(draw_figures("logits", {"CE": result})) == {"logits", "confidence"}
+
+
+def test_evidence_that_was_collected_under_another_name_is_read_under_that_of_today() -> None:
+    results = ROOT / "docs" / "evidence" / "results"
+    assert "logits.confidence_right" in (results / "c10.csv").read_text().partition("\n")[0]
+    [first, *_] = read_tables(results)["c10"]
+    assert 0.5 < first["logits.confidence_correct"] < 1
 
 
 def test_the_numbers_of_an_earlier_comparison_come_out_the_same(compared: Path) -> None:

@@ -12,6 +12,7 @@ from maxsup.analysis.registry import Result
 from maxsup.core.files.reading import read_json
 from maxsup.core.files.rundir import RunDir
 from maxsup.core.files.storage import json_text
+from maxsup.core.old_keys import with_number_names
 
 
 def data_label(name: str, options: Mapping[str, Any]) -> str:
@@ -64,4 +65,5 @@ def result_path(
 
 def read_results(path: str | Path, name: str) -> list[Result]:
     """All stored results of an analysis of a run, whatever split or options."""
-    return [read_json(file) for file in sorted(RunDir(path).require().analysis.glob(f"{name}-*.json"))]
+    files = sorted(RunDir(path).require().analysis.glob(f"{name}-*.json"))
+    return [with_number_names(read_json(file)) for file in files]

@@ -10,6 +10,9 @@ from maxsup.figures.style import GREY, Results, legend_above, panels, result_loo
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CONFIDENCES = {"right": "confidence_correct", "wrong": "confidence_wrong"}
+"""What the confidence of right and of wrong predictions is called in results."""
+
 _DATA, _ESTIMATE = "#0072B2", "#D55E00"
 
 
@@ -28,9 +31,9 @@ def logit_figures(results: Results) -> dict[str, Figure]:
     row[0].set_ylabel("density (per unit of logit)")
     legend_above(densities, looks)
     confidences, [row] = panels(1, 2, height=1.9, sharex=True, sharey=True)
-    for axes, kind in zip(row, ("right", "wrong"), strict=True):
+    for axes, (kind, key) in zip(row, CONFIDENCES.items(), strict=True):
         for look, result in zip(looks, results.values(), strict=True):
-            shares, mean = result["data"][f"confidence_{kind}"], result["numbers"][f"confidence_{kind}"]["value"]
+            shares, mean = result["data"][key], result["numbers"][key]["value"]
             if mean is None:
                 continue
             percents = [100 * share for share in shares]

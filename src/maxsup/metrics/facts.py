@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from maxsup.core.errors import hint
+from maxsup.core.old_keys import number_name
 from maxsup.metrics.bootstrap import Interval
 from maxsup.metrics.calibration import (
     adaptive_calibration_error,
@@ -93,7 +94,6 @@ FACTS: dict[str, Fact] = {
     "mean_confidence": Fact("mean confidence"),
     "confidence_correct": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
     "confidence_wrong": Fact("confidence on errors", function=lambda *rows: mean_confidence(*rows).wrong),
-    "confidence_right": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
     "confidence_wrong_if_calibrated": Fact("confidence on errors, if calibrated"),
     "ece_if_calibrated": Fact("ECE, if calibrated", words="ECE that chance alone stays below in 95 of 100 samples"),
     "published_ece": Fact("ECE by batches of 100", "lower", "mean over batches of 100"),
@@ -180,6 +180,7 @@ def find_fact(name: str) -> Fact | None:
         >>> find_fact("train_within").title, find_fact("ece_after").direction, find_fact("r_squared_hue").title
         ('within (train)', 'lower', 'probe: hue')
     """
+    name = number_name(name)
     if name in FACTS:
         return FACTS[name]
     for split in ("train", "val", "test"):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxsup.core.errors import StorageError
+from maxsup.figures.logits import CONFIDENCES
 from maxsup.figures.style import GREY, SOFT, short_text
 from maxsup.reports import plots
 from maxsup.reports.blocks import Block, Bullets, Pair, Plot, csv_text
@@ -41,7 +42,7 @@ def _density_rows(result: Result) -> list[list[Any]]:
 
 
 def _confidence_rows(result: Result) -> list[list[Any]]:
-    kinds = [(kind, result["data"][f"confidence_{kind}"]) for kind in ("right", "wrong")]
+    kinds = [(kind, result["data"][key]) for kind, key in CONFIDENCES.items()]
     return [[kind, step / (len(shares) - 1), share] for kind, shares in kinds for step, share in enumerate(shares)]
 
 
@@ -194,8 +195,8 @@ def _figures(analysis: str, results: Mapping[str, Result]) -> dict[str, Figure]:
 
     from maxsup.analysis import draw_figures
 
-    # Names of rows of a gallery stand upright beside small pictures; many names must share a legend.
-    limit = 8 if analysis == "gradcam" else 28 if len(results) <= 4 else 13
+    # Names of rows of a gallery stand upright beside small pictures, in lines; many names must share a legend.
+    limit = 18 if analysis == "gradcam" else 28 if len(results) <= 4 else 13
     labels = short_labels(results, limit)
     # A dollar sign in the name of a class does not start a formula.
     plain = {

@@ -14,6 +14,7 @@ from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, as_record
 from maxsup.core.files.rundir import RunDir
+from maxsup.core.old_keys import with_number_names
 from maxsup.reports.summary import Summary
 
 _LOG_FILE = "worker.log"
@@ -72,7 +73,7 @@ class RunView:
         run, found = RunDir(self.path), []
         for file in sorted(run.analysis.glob(f"{name}-*.json")) if run.config.is_file() else ():
             try:
-                values = printable_json(file)
+                values = with_number_names(printable_json(file))
                 result = as_record(AnalysisResult, values, file)
             except StorageError:
                 self.leave_out(file.name, "it is no result of maxsup analyze")

@@ -210,9 +210,9 @@ def make_results(loss: str, seed: int, class_names: Sequence[str]) -> dict[str, 
     return {
         "calibration": {"data": {"reliability": reliability, "risk_coverage": risk}},
         "logits": {
-            "numbers": {"confidence_right": {"value": 0.9}, "confidence_wrong": {"value": 0.6}},
+            "numbers": {"confidence_correct": {"value": 0.9}, "confidence_wrong": {"value": 0.6}},
             "data": {"raw": density, "centred": density}
-            | {"confidence_right": cumulative, "confidence_wrong": cumulative},
+            | {"confidence_correct": cumulative, "confidence_wrong": cumulative},
         },
         "collapse": {"numbers": {name: {"value": 0.3 + shift} for name in within}, "data": {}},
         "projection": {"data": planes},

@@ -48,7 +48,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         "near_zero_share_centred": float((centred.abs() < near_zero).double().mean()),
         "top_gap_right": float(gap[is_right].mean()),  # nan without any
         "top_gap_wrong": float(gap[~is_right].mean()),
-        "confidence_right": means.correct,
+        "confidence_correct": means.correct,
         "confidence_wrong": means.wrong,
     }
     data = {
@@ -57,7 +57,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
         "num_wrong": int((~is_right).sum()),
         "raw": _histogram(logits),
         "centred": _histogram(centred),
-        "confidence_right": _cumulative(confidence[is_right]),
+        "confidence_correct": _cumulative(confidence[is_right]),
         "confidence_wrong": _cumulative(confidence[~is_right]),
     }
     return {"numbers": numbers(found), "data": data}

@@ -10,9 +10,10 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from maxsup.core.files.reading import damaged, read_json
+from maxsup.core.old_keys import number_name, with_number_names
 
 
 class Record(BaseModel):
@@ -66,9 +67,11 @@ class AnalysisResult(Record):
     numbers: dict[str, MeasuredNumber]
     data: dict[str, Any]
 
+    _renamed = model_validator(mode="before")(with_number_names)
+
     def value(self, name: str) -> float | None:
         """A number by name; None where the analysis has none."""
-        found = self.numbers.get(name)
+        found = self.numbers.get(number_name(name))
         return None if found is None else found.value
 
 

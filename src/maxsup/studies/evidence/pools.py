@@ -21,6 +21,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.files.reading import read_json, read_json_lines
 from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.core.files.rundir import RunDir
+from maxsup.core.old_keys import number_name
 from maxsup.studies.execution.study_folder import request_path
 from maxsup.studies.execution.worker import JOB
 from maxsup.studies.tuning import TUNING_SEEDS, Score, validation_score
@@ -109,7 +110,7 @@ def _table(path: Path) -> list[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         return [
             {"loss": row.pop("loss"), "seed": int(row.pop("seed"))}
-            | {key: float(value or math.nan) for key, value in row.items()}
+            | {number_name(key): float(value or math.nan) for key, value in row.items()}
             for row in csv.DictReader(file)
         ]
 

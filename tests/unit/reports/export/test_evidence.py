@@ -35,7 +35,15 @@ def test_the_figure_draws_pools_with_three_pairs_or_more() -> None:
 
 
 def claim(name: str, setting: str) -> dict[str, Any]:
-    words = {"name": name, "states": "A beats B.", "label": "tab:a", "paper": "+1", "claim": "a", "than": "b"}
+    words = {
+        "name": name,
+        "states": "A beats B.",
+        "label": "tab:a",
+        "study": "tab_a",
+        "paper": "+1",
+        "claim": "a",
+        "than": "b",
+    }
     found = {"word": "undecided", "reason": "few seeds", "num_pairs": 0, "tuned": None}
     judged = {"number": "n", "pools": [setting], "direction": "higher", "margin": 0.3, "unit": ""}
     return words | found | judged | {"setting": setting, "scale": f"the images of {setting}", "limits": "Many."}
