@@ -7,7 +7,7 @@ import io
 import json
 from typing import Any
 
-from maxsup.cli import main
+from maxsup.lab.cli import main
 
 
 def told(*words: str) -> str:

@@ -5,7 +5,7 @@ import torch
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from maxsup.bench.peak_memory import peak_memory
+from maxsup.lab.bench.peak_memory import peak_memory
 from tests.contract.calls import NAMES, call_with_head
 from tests.contract.samples import scattered
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.cli import main
-from maxsup.studies.evidence import pools
-from maxsup.studies.study_files import study_names
+from maxsup.lab.cli import main
+from maxsup.lab.experiments.evidence import pools
+from maxsup.lab.experiments.study_files import study_names
 from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
 

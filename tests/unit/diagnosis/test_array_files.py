@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from maxsup.core.errors import DataError
-from maxsup.core.files.npz import MAX_BYTES
+from maxsup.core.npz import MAX_BYTES
 from maxsup.diagnosis.array_files import read_array_files
 from maxsup.diagnosis.outputs import Outputs, checked_outputs
 
@@ -225,7 +225,7 @@ def test_a_header_that_declares_more_than_there_is_takes_no_memory(tmp_path: Pat
 def test_an_archive_that_unfolds_a_hundredfold_is_refused_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxsup.core.files.npz._RATIO_FROM", 1 << 16)
+    monkeypatch.setattr("maxsup.core.npz._RATIO_FROM", 1 << 16)
     zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
     assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
 
