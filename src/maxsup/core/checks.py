@@ -52,7 +52,8 @@ def require_number(name: str, value: Any) -> None:
         TypeError: alpha must be a number; got Fraction(1, 10). Pass one number, such as float(alpha).
     """
     is_fraction = isinstance(value, Rational) and not isinstance(value, Integral)
-    if isinstance(value, Real) and not isinstance(value, bool) and not is_fraction:
+    is_number = isinstance(value, Real) and not is_fraction
+    if is_number and type(value) is not bool:
         return
     fix = f"Write it without quotes, for instance {name}=0.1."
     if not isinstance(value, str):

@@ -80,9 +80,17 @@ def smoothing_figure(
     for alpha, gap in plateaus.items():
         if edges[0] <= gap <= edges[-1]:
             left.axvline(gap, color=GREY, linestyle=":", linewidth=1.0)
-            place = ("data", "axes fraction")
-            options = {"xycoords": place, "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            names.append(left.annotate(f"{alpha:g}", (gap, 1), (0, 0), color=GREY, **options))
+            name = left.annotate(
+                f"{alpha:g}",
+                (gap, 1),
+                (0, 0),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                color=GREY,
+            )
+            names.append(name)
     left.set(xlabel="gap of the top logit to the mean of the others", ylabel="share of right predictions")
     right.plot(*left_over, color=_DATA)
     if level is not None:

@@ -212,6 +212,7 @@ def spread_labels(
 ) -> None:
     """Move each label to the first of ``offsets``, in points, where it covers no dot and no label before it."""
     for place, label in enumerate(labels):
+        assert label.axes is not None
         for across, up in offsets:
             label.set_position((across, up))
             label.set_horizontalalignment("center" if across == 0 else "left" if across > 0 else "right")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from docs.builder.program import told
-from docs.builder.rst import document, titled
+from tools.site.program import told
+from tools.site.rst import document, titled
 
 # The frame has colours of its own and cannot see the site's switch; a file may only send messages to another.
 THEME = (

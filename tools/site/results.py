@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.builder.rst import document, listing, titled
+from tools.site.rst import document, listing, titled
 
 
 def pages(root: Path) -> dict[str, str]:

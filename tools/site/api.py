@@ -13,7 +13,7 @@ from typing import Any
 from sphinx.ext.autodoc.mock import mock
 
 import maxsup
-from docs.builder.rst import INSTALL_LAB, document, hidden_toctree, table, titled
+from tools.site.rst import INSTALL_LAB, document, hidden_toctree, table, titled
 
 # Words of the command line, not of Python.
 _LEFT_OUT = ("cli",)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.builder.rst import document, table, titled
+from tools.site.rst import document, table, titled
 
 
 def catalogue(root: Path) -> dict[str, Any]:

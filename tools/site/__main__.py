@@ -1,4 +1,4 @@
-"""``python -m docs.builder``: generate the pages, let Sphinx build them, check what came out."""
+"""``python -m tools.site``: generate the pages, let Sphinx build them, check what came out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 import time
 from pathlib import Path
 
-from docs.builder.built import problems, remove_ways_back
-from docs.builder.staging import stage
+from tools.site.built import problems, remove_ways_back
+from tools.site.staging import stage
 
-DOCS = Path(__file__).resolve().parents[1]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 BUILD = DOCS / "_build"
 
 
 def main() -> None:
     """Build the site; exits with 1 where Sphinx warns or a link leads nowhere."""
-    parser = argparse.ArgumentParser(prog="python -m docs.builder", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
     parser.add_argument("--no-gallery", action="store_true", help="show the examples without running them")
     options = parser.parse_args()
     # Late: the pages above cost seconds of imports, a wrong option should not.

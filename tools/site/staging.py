@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from docs.builder import api, cards, commands, costs, explore, listings, results, studies, trainers
+from tools.site import api, cards, commands, costs, explore, listings, results, studies, trainers
 
 # Pages of the repository's root that belong to the site.
 ROOT_PAGES = {name: name.lower() for name in ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md")}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import maxsup
-from docs.builder import drawing
-from docs.builder.costs import cost_rows, measured_when
-from docs.builder.rst import code, document, figure, hidden_toctree, listing, prose, table, titled
+from tools.site import drawing
+from tools.site.costs import cost_rows, measured_when
+from tools.site.rst import code, document, figure, hidden_toctree, listing, prose, table, titled
 
 _FUNCTION = re.compile(r":func:`(\w+)`")
 _MATH = re.compile(r"\.\. math::(.+?)(?=\n\s*\n)", re.DOTALL)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from docs.builder.program import told_json
-from docs.builder.rst import code, document, escaped, table, titled
+from tools.site.program import told_json
+from tools.site.rst import code, document, escaped, table, titled
 
 KINDS = {
     "models": ("Models", "Networks that recipes name under ``model.name``."),

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from docs.builder.program import told, told_json
-from docs.builder.rst import code, code_block, document, escaped, hidden_toctree, listing, table, titled
+from tools.site.program import told, told_json
+from tools.site.rst import code, code_block, document, escaped, hidden_toctree, listing, table, titled
 
 
 class Claim(NamedTuple):

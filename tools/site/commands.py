@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from docs.builder.rst import INSTALL_LAB, code, code_block, document, escaped, hidden_toctree, prose, table, titled
 from maxsup.core.errors import EXIT_CODES
 from maxsup.lab.cli.app import app
+from tools.site.rst import INSTALL_LAB, code, code_block, document, escaped, hidden_toctree, prose, table, titled
 
 # typer keeps the types of values to itself.
 _VALUES = {int: "N", float: "NUMBER"}
