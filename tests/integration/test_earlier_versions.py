@@ -17,8 +17,8 @@ from maxsup.core.errors import StorageError
 from maxsup.lab.analysis import draw_figures, read_results
 from maxsup.lab.core.files.records import AnalysisResult, RunSummary, read_record
 from maxsup.lab.experiments.evidence.pools import read_tables
-from maxsup.lab.experiments.execution.study_folder import StudyRecord, read_folder
-from maxsup.lab.experiments.results import summarize
+from maxsup.lab.experiments.execution.study_folder import read_folder
+from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.folders import read_view
 from maxsup.lab.reports.summary import Summary
 from tests.architecture.source import ROOT
@@ -43,7 +43,6 @@ def test_files_without_a_version_are_read_and_keep_what_they_say(compared: Path)
     run = compared / "runs/maxsup-s0-6259303a"
     files = {
         Summary: compared / "summary.json",
-        StudyRecord: compared / "study.json",
         RunSummary: run / "summary.json",
         AnalysisResult: run / "analysis/collapse-test.json",
     }
@@ -69,6 +68,17 @@ def test_evidence_that_was_collected_under_another_name_is_read_under_that_of_to
     assert "logits.confidence_right" in (results / "c10.csv").read_text().partition("\n")[0]
     [first, *_] = read_tables(results)["c10"]
     assert 0.5 < first["logits.confidence_correct"] < 1
+
+
+def test_an_earlier_comparison_is_read_as_one_experiment_and_its_runs(compared: Path) -> None:
+    folder = read_folder(compared)
+    [experiment] = folder.design.experiments
+    assert (folder.design.kind, folder.design.scale, experiment.seeds) == ("comparison", "", (0, 1))
+    assert [arm.loss.label for arm in experiment.arms] == ["ce", "maxsup alpha=0.1"]
+    assert {(run.arm, run.seed) for run in folder.runs.values()} == {
+        (arm, seed) for arm in ("ce", "maxsup") for seed in (0, 1)
+    }
+    assert all(len(run.cells) == len(folder.design.table.columns) for run in folder.runs.values())
 
 
 def test_the_numbers_of_an_earlier_comparison_come_out_the_same(compared: Path) -> None:

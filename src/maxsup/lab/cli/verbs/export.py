@@ -52,14 +52,14 @@ def export(
         refuse_strangers(of_card, "--to card", has_needed=False, found="with a logbook")
         from maxsup.lab.experiments.comparison import command_of
         from maxsup.lab.experiments.execution.study_folder import read_folder
-        from maxsup.lab.experiments.results import summarize
+        from maxsup.lab.experiments.summarize import summarize
         from maxsup.lab.reports.export.logbook import write_logbook
 
         found = [read_folder(folder) for folder in folders]
         _require_empty(target, force=force)
         for folder in found:
             summarize(folder)
-        written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
+        written = write_logbook({folder.path: command_of(folder.design) for folder in found}, target)
     _remove_earlier_export(target, written)
     files = [str(path) for path in written]
     advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []

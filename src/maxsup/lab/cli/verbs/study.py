@@ -16,7 +16,7 @@ from maxsup.lab.cli.printing import print_json, show
 from maxsup.lab.cli.shorthands import argument, flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.schema import ScaleName
+    from maxsup.lab.experiments.study_format import ScaleName
 
 study = typer.Typer(
     help="The tables and figures of the paper: list, show, run, report.",
@@ -51,14 +51,13 @@ def show_study(
     from dataclasses import asdict
 
     from maxsup.core.checks import check_choice
-    from maxsup.lab.experiments.expansion import expand
-    from maxsup.lab.experiments.schema import SCALES
     from maxsup.lab.experiments.study_files import load_study
+    from maxsup.lab.experiments.study_format import SCALES
 
     loaded = load_study(name)
     check_choice("scale", scale, SCALES)
     size = cast("ScaleName", scale)
-    runs = expand(loaded, size)
+    runs = loaded.at(size).runs()
     # Late: a mistake in the name is reported before torch is imported, which takes seconds.
     from maxsup.lab.experiments.forecast.cost import study_cost
 
@@ -67,8 +66,6 @@ def show_study(
         print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "cost": asdict(cost)})
         return
     plan = loaded.scale(size)
-    losses = [run.recipe.loss for run in runs]
-    named = [" ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())]) for loss in losses]
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     seeds = ", ".join(map(str, plan.seeds))
     lines += [f"scale {scale}: {counted(len(runs), 'run')}, recipe {plan.recipe}, seeds {seeds}"]
@@ -76,7 +73,7 @@ def show_study(
     lines += ["", *cost.lines()]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
     lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
-    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(named))]
+    lines += ["", "losses:", *(f"  {label}" for label in dict.fromkeys(run.recipe.loss.label for run in runs))]
     typer.echo("\n".join(lines))
 
 
@@ -111,7 +108,7 @@ def run(
 
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
-    from maxsup.lab.experiments.calls import carry_out, carry_out_all, study_order
+    from maxsup.lab.experiments.api import carry_out, carry_out_all, study_order
 
     orders = []
     for loaded in found:
@@ -143,7 +140,7 @@ def report(
 
     They come from the runs that are there; nothing is trained.
     """
-    from maxsup.lab.experiments.outcome import read_result
+    from maxsup.lab.experiments.result import read_result
 
     studies.show_result(read_result(folder), as_json=as_json)
 

@@ -15,9 +15,8 @@ from maxsup.lab.analysis.outputs import MAX_IMAGES
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.recipes import load_recipe
 from maxsup.lab.data import DATASETS
-from maxsup.lab.experiments.entries import DataChoice
-from maxsup.lab.experiments.expansion import expand, planned_analyses
-from maxsup.lab.experiments.schema import ScaleName, Study
+from maxsup.lab.experiments.experiment import DataChoice
+from maxsup.lab.experiments.study_format import ScaleName, Study
 from maxsup.lab.segmentation import create_network
 
 OPERATIONS_PER_SECOND = 30e12
@@ -60,8 +59,8 @@ class Cost:
 
 def study_cost(study: Study, scale: ScaleName) -> Cost:
     """What a study needs at a scale with its first choice of data, whether or not that is here."""
-    runs = expand(study, scale, is_available=lambda choice: True)
-    analyses = planned_analyses(study, scale, is_available=lambda choice: True)
+    design = study.at(scale, obstacle=lambda choice: "")
+    analyses, runs = design.analyses, design.runs()
     other = [analysis.data.name for analysis in analyses if analysis.data is not None]
     other += [load_recipe(str(name)).data.name for analysis in analyses if (name := analysis.options.get("recipe"))]
     return expected_cost([run.recipe for run in runs], other)

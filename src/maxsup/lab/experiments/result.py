@@ -15,7 +15,7 @@ from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.experiments.execution.launch import JobState
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, read_folder
 from maxsup.lab.experiments.execution.worker import FAILURE
-from maxsup.lab.experiments.results import summarize
+from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.summary import Summary, SummaryCell, SummaryEntry, SummaryLoss
 
 _DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is_conclusive", "is_better")
@@ -59,7 +59,7 @@ class StudyResult:
         Units are those of ``summary.json``: accuracy is a share, not a percentage.
         """
         table = self.summary.table
-        first = "loss" if self.folder.study.compares_rows else ""
+        first = "loss" if self.folder.design.table.compares_rows else ""
         return _frame(
             [
                 {first: heading(row)}
