@@ -87,8 +87,19 @@ def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None
         add_at(grad, block.axis, block.target, push)
 
 
+def _raise_target(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
+    if target.is_floating_point():
+        signed.add_(target, alpha=alpha)
+    else:
+        add_at(signed, 1, target, alpha)
+
+
 FUSED = FusedPenalty(
-    value=lambda block: target_logit(block) - block.mean, add_gradient=_add_target, is_centred=True, kernel="ls"
+    value=lambda block: target_logit(block) - block.mean,
+    add_gradient=_add_target,
+    is_centred=True,
+    signed=_raise_target,
+    kernel="ls",
 )
 
 

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import first_max, positions
 
+# A CPU adds one number at this many indices as fast as numbers of their own, which take two more calls.
+FEW = 512
+
 Factor = float | Tensor
 """One number for all samples, or a tensor with one for each."""
 
@@ -60,8 +63,8 @@ class FusedPenalty(NamedTuple):
             ``-push/K`` on every class where the penalty ``is_centred``.
         is_centred: Whether R pushes every class by ``-1/K``.
         kernel: Name of the penalty in the device kernels.
-        small_loss: ``(rows, labels, strength, factor)``: ``factor`` times the summed loss in few calls into torch,
-            which count most in a small batch; for labels that all count and finite logits.
+        signed: ``(signed, logits, target, strength)``: adds ``strength dR/dz``, without the push on every class, to the
+            signed target of a small batch, in place; for finite logits, with their class axis at 1.
         few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels, for
             devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability.
         margin: A number that some penalties take.
@@ -71,7 +74,7 @@ class FusedPenalty(NamedTuple):
     add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
     is_centred: bool
     kernel: str
-    small_loss: Callable[[Tensor, Tensor, float, float], Tensor] | None = None
+    signed: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
     few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0
 
@@ -191,8 +194,9 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
         # A GPU refuses to add at indices, since their order is not fixed; one index per sample can be overwritten.
         grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
-    elif isinstance(push, Tensor):
-        grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
+    elif isinstance(push, Tensor) or (grad.device.type == "cpu" and index.numel() > FEW):
+        pushes = push.to(grad.dtype) if isinstance(push, Tensor) else grad.new_full((), push)
+        grad.scatter_add_(axis, index, pushes.expand(index.shape))
     else:
         grad.scatter_(axis, index, push, reduce="add")
 
