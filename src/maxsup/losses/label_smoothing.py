@@ -94,8 +94,14 @@ def _raise_target(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) 
         add_at(signed, 1, target, alpha)
 
 
+def _gap(block: Block) -> Tensor:
+    gap = target_logit(block) - block.mean
+    # The offset cancels unless probabilities do not sum to 1.
+    return gap if not isinstance(block.mass, Tensor) else gap + (block.mass - 1) * block.offset
+
+
 FUSED = FusedPenalty(
-    value=lambda block: target_logit(block) - block.mean,
+    value=_gap,
     add_gradient=_add_target,
     is_centred=True,
     signed=_raise_target,

@@ -147,10 +147,8 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool =
             scale = scale.reshape(-1)
     else:
         target = target.reshape(-1).long()
-        valid = target != call.ignore_index
-        if may_look and bool(valid.all()):
-            valid = None
-        else:
+        if not (may_look and call.ignore_index < 0 and int(target.min()) >= 0):
+            valid = target != call.ignore_index
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
