@@ -22,6 +22,8 @@ from maxsup.losses.reduction import raise_if_out_of_range
 BLOCK_ROWS = 256
 # On a device a block of this size keeps the products busy; its memory does not depend on the number of rows.
 DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
+# On a CPU, logits up to this size are held: that is faster than blocks, and a block of a vocabulary takes more.
+SMALL_BYTES = 4 * 1024 * 1024
 
 
 class Head(NamedTuple):
@@ -63,6 +65,34 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
             plan.target, plan.ignore_index, plan.shard.num_classes if plan.shard else len(head.weight)
         )
     return _HeadLoss.apply(*head, plan)
+
+
+def is_small(head: Head) -> bool:
+    """Whether holding the logits is faster than blocks."""
+    num_bytes = head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize
+    return num_bytes <= SMALL_BYTES and not torch.compiler.is_compiling() and form_for(head.hidden) == "fused"
+
+
+def held_loss(head: Head, plan: Plan) -> Tensor:
+    """The loss from logits in memory, for autograd."""
+    hidden, weight, bias = head
+    with _without_autocast(hidden.device.type):
+        inputs, matrix, dtype = hidden.to(plan.products), weight.to(plan.products), working_dtype(hidden)
+        if plan.products == dtype:
+            logits = F.linear(inputs, matrix, bias)
+        else:
+            logits = F.linear(inputs, matrix).to(dtype)
+            logits = logits if bias is None else logits + bias
+        if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
+            logits = logits.where(_valid(plan).unsqueeze(1), 0)
+        return plan.objective.of_logits(
+            logits,
+            plan.target,
+            plan.alpha,
+            ignore_index=plan.ignore_index,
+            reduction=plan.reduction,
+            num_items=plan.num_items,
+        )
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -136,13 +166,10 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
             "maxsup_cross_entropy, or leave create_graph=True out."
         )
     is_kept = torch.is_grad_enabled()
-    with torch.enable_grad(), _without_autocast(head.hidden.device.type):
+    with torch.enable_grad():
         # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
-        own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
-        hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
-        logits = F.linear(hidden, weight, None if head.bias is None else bias)
-        reduction = {name: getattr(plan, name) for name in ("ignore_index", "reduction", "num_items")}
-        loss = plan.objective.of_logits(logits, plan.target, plan.alpha, **reduction)
+        own = Head(*(None if parameter is None else parameter.view_as(parameter) for parameter in head))
+        loss = held_loss(own, plan)
     asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
@@ -235,8 +262,8 @@ def _(
 
 def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """Products in the precision of the plan; some kinds of device, such as ``meta``, have no autocast."""
-    is_known = torch.amp.is_autocast_available(device_type)
-    return torch.autocast(device_type, enabled=False) if is_known else nullcontext()
+    is_on = torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+    return torch.autocast(device_type, enabled=False) if is_on else nullcontext()
 
 
 def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:
