@@ -76,12 +76,13 @@ def is_small(head: Head) -> bool:
 def held_loss(head: Head, plan: Plan) -> Tensor:
     """The loss from logits in memory, for autograd."""
     hidden, weight, bias = head
+    dtype = working_dtype(hidden)
+    bias = None if bias is None else bias.to(dtype)
     with _without_autocast(hidden.device.type):
-        inputs, matrix, dtype = hidden.to(plan.products), weight.to(plan.products), working_dtype(hidden)
-        if plan.products == dtype:
-            logits = F.linear(inputs, matrix, bias)
+        if plan.products == dtype == hidden.dtype == weight.dtype:
+            logits = F.linear(hidden, weight, bias)
         else:
-            logits = F.linear(inputs, matrix).to(dtype)
+            logits = F.linear(hidden.to(plan.products), weight.to(plan.products)).to(dtype)
             logits = logits if bias is None else logits + bias
         if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
             logits = logits.where(_valid(plan).unsqueeze(1), 0)

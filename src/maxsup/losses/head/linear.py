@@ -78,10 +78,8 @@ def linear_maxsup_cross_entropy(
         )
     device = hidden.device.type
     products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    head, plan = (
-        Head(hidden, weight, bias),
-        Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None),
-    )
+    head = Head(hidden, weight, bias)
+    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
     if group is None and is_small(head):
         return held_loss(head, plan)
     is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
