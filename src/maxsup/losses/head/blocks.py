@@ -18,12 +18,14 @@ from maxsup.losses.head.rows import Objective, Rows, overwritten
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.reduction import raise_if_out_of_range
 
-# Smaller blocks slow the matrix products down, larger ones only cost memory.
+# A block has at least so many rows, since fewer slow the matrix products down, and at least so many bytes, since calls
+# dominate the time of smaller ones; more of either only costs memory.
 BLOCK_ROWS = 256
+BLOCK_BYTES = 1024 * 1024
+# Up to this size a CPU holds the logits, which is faster than blocks; one block of a vocabulary takes more.
+SMALL_BYTES = 4 * 1024 * 1024
 # On a device a block of this size keeps the products busy; its memory does not depend on the number of rows.
 DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
-# On a CPU, logits up to this size are held: that is faster than blocks, and a block of a vocabulary takes more.
-SMALL_BYTES = 4 * 1024 * 1024
 
 
 class Head(NamedTuple):
@@ -68,7 +70,7 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
 
 
 def is_small(head: Head) -> bool:
-    """Whether holding the logits is faster than blocks."""
+    """Whether the logits are better held, on a CPU."""
     num_bytes = head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize
     return num_bytes <= SMALL_BYTES and not torch.compiler.is_compiling() and form_for(head.hidden) == "fused"
 
@@ -210,9 +212,8 @@ def _by_blocks(
     # On a device logits stay in the precision of the products; elsewhere a block is in float32.
     form = form_for(hidden) if shard is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
-    size = BLOCK_ROWS
-    if hidden.device.type != "cpu":
-        size = max(size, DEVICE_BLOCK_BYTES // (len(weight) * kept.itemsize))
+    num_bytes = BLOCK_BYTES if hidden.device.type == "cpu" else DEVICE_BLOCK_BYTES
+    size = max(BLOCK_ROWS, num_bytes // max(len(weight) * kept.itemsize, 1))
     buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
     with _without_autocast(hidden.device.type):
         matrix = weight.to(products)
