@@ -112,9 +112,9 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
         present = logits.masked_fill(masked, 0.0)
         total = present.sum(axis, keepdim=True)
         count = torch.where(masked, 0.0, torch.ones_like(logits)).sum(axis, keepdim=True)
-    top, top_index = first_max(logits, axis)
+    top, top_index = first_max(logits, axis, room)
     norm: Factor = 1.0
-    if axis == logits.dim() - 1 and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():
         is_writable = room is not None and room.is_contiguous()
         exponentials = torch.softmax(logits, axis, out=room if is_writable else None)
         # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
@@ -200,11 +200,11 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
 def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tensor | None) -> Tensor:
     if out is None:
         return probs * factor + shift
-    if not isinstance(factor, Tensor) and not isinstance(shift, Tensor):
-        return torch.add(probs.new_tensor(shift), probs, alpha=factor, out=out)
+    if isinstance(factor, Tensor):
+        # Not addcmul, which does not use vector instructions for a factor per sample.
+        return torch.mul(probs, factor, out=out).add_(shift)
     shift = shift if isinstance(shift, Tensor) else probs.new_tensor(shift)
-    factor = factor if isinstance(factor, Tensor) else probs.new_tensor(factor)
-    return torch.addcmul(shift, probs, factor, out=out)
+    return torch.add(shift, probs, alpha=factor, out=out)
 
 
 def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:
