@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from maxsup.functional import implementation
 from maxsup.losses.computing import blocks, small
+from maxsup.losses.head import blocks as head_blocks
 from tests.reference.cases import CASE_OF
 
 torch.set_num_threads(1)
@@ -76,5 +77,6 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(blocks, "CPU_BLOCK_BYTES", (48, 48))
         monkeypatch.setattr(blocks, "WHOLE_BYTES", 0)
         monkeypatch.setattr(blocks, "PLAIN_MAX_LENGTH", 2)
+        monkeypatch.setattr(head_blocks, "SMALL_BYTES", 0)
     with implementation("fused" if request.param == "blocks" else request.param):
         yield request.param
