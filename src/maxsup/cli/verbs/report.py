@@ -48,10 +48,11 @@ def _report_evidence(folder: Path, *, as_json: bool) -> None:
     from maxsup.reports.export.evidence import difference_text, write_evidence
     from maxsup.studies.evidence.claims import RESULTS, claim_entries, pool_entries, sweep_entries
     from maxsup.studies.evidence.pools import strength_entries
+    from maxsup.studies.evidence.prose import prose_entries
 
     claims = claim_entries(folder)
     others = {"sweeps": sweep_entries(folder), "pools": pool_entries(folder)}
-    others["strengths"] = strength_entries(folder / RESULTS)
+    others["strengths"], others["texts"] = strength_entries(folder / RESULTS), prose_entries(folder, claims)
     files = [str(path) for path in write_evidence(folder, claims, **others)]
     lines = [f"{each['name']}: {each['word']}, {each['reason']} ({difference_text(each)})" for each in claims]
     show({"files": files, "claims": claims, **others}, [*lines, *files], as_json=as_json)
