@@ -168,7 +168,7 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure:
         _draw_interval(axes, place, claim, unit)
     axes.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
     axes.set_xlabel(
-        "difference in units of the margin (grey band), to the right as claimed (no side where equality is)\n"
+        "difference in units of the margin (grey band), to the right as claimed (equality: no side)\n"
         "bars: 95 % intervals over seeds, 90 % where equality is asked or found; small networks, short training"
     )
     legend_above(figure, _VERDICTS.values())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Entry = Mapping[str, Any]
 
-_DRAWN = ("test.accuracy", "test.ece", "test.confidence_correct", "test.confidence_wrong")
+_DRAWN = ("test.accuracy", "test.confidence_correct", "test.confidence_wrong")
 _MIN_PAIRS = 3
 _POOLS_HEAD = """\
 # Pools
@@ -38,6 +38,9 @@ to label smoothing with Student's 95 % interval, Student's p, and p after Holm's
 pool. Intervals cover seeds and not the choice of the test images. Nothing is judged here; the [claims](README.md) are.
 The [protocol](protocol.md) has the settings.
 """
+_POOLS_CAPTION = (
+    "MaxSup minus label smoothing at equal alpha in every pool; hollow where the 95 % interval over seeds holds 0"
+)
 _CLAIM_HEAD = """\
 # {states}
 
@@ -257,7 +260,7 @@ def pools_page(pools: Sequence[Entry]) -> str:
     """Every pool in Markdown: means over seeds, and the paired difference in accuracy to label smoothing."""
     lines = [_POOLS_HEAD]
     if any(map(_is_drawn, pools)):
-        lines += ["![MaxSup minus label smoothing in every pool](figures/pools.svg)", ""]
+        lines += [f"![{_POOLS_CAPTION}](figures/pools.svg)", ""]
     for pool in pools:
         facts = [_fact(number) for number in pool["numbers"]]
         head = ["loss", "seeds", *(known.axis for known in facts), "accuracy against label smoothing (points)"]
@@ -284,8 +287,7 @@ def pools_figure(pools: Sequence[Entry]) -> Figure:
             if pool["contrast"].get(number) is not None:
                 mean, low, high = (known.factor * value for value in pool["contrast"][number][:3])
                 found[name] = Difference(mean, low, high, is_conclusive=low > 0 or high < 0)
-        unit = " (points)" if known.factor == 100 else ""
-        panels.append((known.title, f"MaxSup - LS{unit}, 95 % over seeds; hollow: holds 0", found))
+        panels.append((known.title, "MaxSup - LS" + (" (points)" if known.factor == 100 else ""), found))
     return differences_figure(
         panels, {name: Look(_pool_label(pool), look.color, look.marker) for name, pool in drawn.items()}
     )
