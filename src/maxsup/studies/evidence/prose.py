@@ -135,11 +135,12 @@ def _fact(number: str) -> Fact:
 
 def _contrast(match: re.Match[str], options: Options, tables: Tables, claims: Sequence[Entry]) -> str:
     number, pools, terms = match[1], match[2].split(", "), _weights(match[3])
+    known = _fact(number)
     found = combined(tables, pools, number, terms)
     values = [value for seed, value in found.items() if seed != options.left_out]
     if not values:
         raise ValueError(f"a place in a text must have runs; got {match[0]!r}, which has none in common.")
-    return _printed(values, _fact(number), options, is_difference=len(terms) > 1)
+    return _printed(values, known, options, is_difference=len(terms) > 1)
 
 
 def _weights(text: str) -> dict[str, float]:
