@@ -161,10 +161,10 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
     found = paired_comparison(own, other, margin=claim.margin / claim.factor)
     word, reason = _judged(found, claim)
     ends = (found.low, found.high, *student_interval(found.differences, 2 * LEVEL))
-    mean, *ends = (value * claim.factor for value in (found.mean_difference, *ends))
+    mean, *printed = (value * claim.factor for value in (found.mean_difference, *ends))
     tests = (found.p_value, student_p_value(found.differences), found.equivalence_p)
     pairs = tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True))
-    return Verdict(word, reason, mean, *ends, *tests, found.num_pairs, pairs)
+    return Verdict(word, reason, mean, *printed, *tests, found.num_pairs, pairs)
 
 
 def _corrected(entries: Sequence[dict[str, Any]]) -> None:

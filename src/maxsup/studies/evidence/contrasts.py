@@ -78,7 +78,7 @@ def number_of(row: Row, number: str) -> float:
     """
     right, wrong, accuracy = (row.get(f"test.{key}", math.nan) for key in _PARTS)
     made = {"test.gap": right - wrong, "test.overconfidence": accuracy * right + (1 - accuracy) * wrong - accuracy}
-    return float(made.get(number, row.get(number, math.nan)))
+    return float(made[number] if number in made else row.get(number, math.nan))
 
 
 def combined(tables: Tables, pools: Sequence[str], number: str, weights: Mapping[str, float]) -> dict[int, float]:

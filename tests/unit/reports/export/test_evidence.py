@@ -51,12 +51,8 @@ def claim(name: str, setting: str) -> dict[str, Any]:
     found = {"word": "inconclusive", "reason": "few seeds", "num_pairs": 0, "tuned": None, "num_test_images": 0}
     found |= {"p": math.nan, "holm_p": math.nan, "exact_p": math.nan, "num_family": 1, "caveat": "", "note": ""}
     judged = {"number": "n", "pools": [setting], "direction": "higher", "margin": 0.3, "unit": ""}
-    return (
-        words
-        | found
-        | judged
-        | {"setting": setting, "size": "9 parameters", "scale": f"the images of {setting}", "limits": "Many."}
-    )
+    about = {"setting": setting, "size": "9 parameters", "scale": f"the images of {setting}", "limits": "Many."}
+    return words | found | judged | about
 
 
 def test_a_scale_is_said_once_below_the_claims_and_on_the_page_of_each() -> None:

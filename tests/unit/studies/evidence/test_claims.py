@@ -31,7 +31,7 @@ from maxsup.studies.evidence.claims import (
 from maxsup.studies.evidence.contrasts import pool_entry, width_sweep
 from maxsup.studies.evidence.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
 from maxsup.studies.evidence.prose import prose_entries
-from maxsup.studies.expansion import expand
+from maxsup.studies.expansion import PlannedRun, expand
 from maxsup.studies.statistics import holm, student_interval, student_p_value
 from maxsup.studies.study_files import load_study, study_names
 from maxsup.studies.tuning import tuning
@@ -346,6 +346,11 @@ def entries() -> list[dict[str, Any]]:
     return claim_entries(EVIDENCE)
 
 
+@pytest.fixture(scope="module")
+def planned() -> list[PlannedRun]:
+    return [run for name in study_names() for run in expand(load_study(name), "small")]
+
+
 def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:
     # If this fails: maxsup report docs/evidence
     pages = pages_of(EVIDENCE, entries, pool_entries(EVIDENCE), prose_entries(EVIDENCE, entries))
@@ -381,10 +386,10 @@ def test_equality_is_shown_with_the_interval_that_it_is_judged_by(entries: list[
     assert found["low"] < -found["margin"] < found["equal_low"]
 
 
-def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol() -> None:
-    trained = {
-        (run.pool, loss_label(run.recipe.loss)) for name in study_names() for run in expand(load_study(name), "small")
-    }
+def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol(
+    planned: list[PlannedRun],
+) -> None:
+    trained = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
     protocol = (EVIDENCE / "protocol.md").read_text()
     claims = read_claims(EVIDENCE)
     assert len(claims) == 19
@@ -394,20 +399,18 @@ def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_
         assert f"| {found.claim} against {found.than} | {found.direction} | {found.margin:g}" in protocol
 
 
-def test_what_was_planned_and_not_run_is_listed_under_deviations() -> None:
+def test_what_was_planned_and_not_run_is_listed_under_deviations(planned: list[PlannedRun]) -> None:
     run = {(pool, row["loss"]) for pool, rows in read_tables(EVIDENCE / RESULTS).items() for row in rows}
-    planned = {
-        (run.pool, loss_label(run.recipe.loss)) for name in study_names() for run in expand(load_study(name), "small")
-    }
+    asked = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
     listed = (EVIDENCE / "protocol.md").read_text().partition("**Planned at this scale and not run**")[2]
     words = set(re.findall(r"`(.+?)`", " ".join(listed.partition("\n- **")[0].split())))
-    assert {word for pair in planned - run for word in pair} <= words
-    assert {loss for _, loss in planned - run} == {word for word in words if " " in word or word == "adaptive_ls"}
+    assert {word for pair in asked - run for word in pair} <= words
+    assert {loss for _, loss in asked - run} == {word for word in words if " " in word or word == "adaptive_ls"}
 
 
-def test_the_scale_of_a_setting_has_the_parameters_of_its_network() -> None:
+def test_the_scale_of_a_setting_has_the_parameters_of_its_network(planned: list[PlannedRun]) -> None:
     settings, claims = read_yaml(EVIDENCE / SETTINGS), read_claims(EVIDENCE)
-    recipes = {run.pool: run.recipe for name in study_names() for run in expand(load_study(name), "small")}
+    recipes = {run.pool: run.recipe for run in planned}
     small = {claim.setting: claim.pools[0] for claim in claims.values() if claim.setting not in ("ft", "seg")}
     counts = {}
     for setting, pool in small.items():
@@ -429,8 +432,10 @@ def test_the_training_images_of_a_setting_are_those_that_are_not_held_out() -> N
         assert f" {len(kept):,} training images" in settings[setting]["size"]
 
 
-def test_the_number_of_claims_about_the_head_that_divides_logits_is_told(entries: list[dict[str, Any]]) -> None:
-    recipes = {run.pool: run.recipe for name in study_names() for run in expand(load_study(name), "small")}
+def test_the_number_of_claims_about_the_head_that_divides_logits_is_told(
+    entries: list[dict[str, Any]], planned: list[PlannedRun]
+) -> None:
+    recipes = {run.pool: run.recipe for run in planned}
     models = [recipes[entry["pools"][0]].model for entry in entries]
     scaled = sum((model.name, model.classifier) == ("airnet", "linear") for model in models)
     words = {15: "fifteen", 19: "nineteen"}

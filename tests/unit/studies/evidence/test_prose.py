@@ -7,7 +7,7 @@ import pytest
 
 from maxsup.core.recipes import read_yaml
 from maxsup.studies.evidence.contrasts import combined, number_of
-from maxsup.studies.evidence.pools import Tables
+from maxsup.studies.evidence.pools import Tables, read_tables
 from maxsup.studies.evidence.prose import PROSE, filled, wrapped
 
 EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
@@ -108,3 +108,16 @@ def test_no_result_is_written_by_hand(name: str, text: str) -> None:
     known |= {"2.65"} if name == "transfer: note" else set()  # published
     assert set(re.findall(r"[+-]?\d+\.\d+", rest)) <= known
     assert re.findall(r"(?<!\w)[+-]\d|\d of \d|\d %", re.sub(r"\b(5|9[05]) %", "", rest)) == []
+
+
+def test_the_demo_is_quoted_as_the_pool_of_its_network_has_it() -> None:
+    found = read_tables(EVIDENCE / "results")
+    quoted = " ".join((EVIDENCE.parents[1] / "README.md").read_text().replace("> ", "").split())
+    for number, title, unit in (
+        ("test.accuracy", "accuracy is", " points"),
+        ("test.ece", "ECE is", ""),
+        ("calibration.aurc", "AURC is", ""),
+    ):
+        contrast = f"{number} of digits_w8_8_16: maxsup alpha=0.2 - ls alpha=0.2"
+        mean, interval = (filled(f"{{{contrast}; {part}}}", found, []) for part in ("mean", "interval"))
+        assert f"{title} {mean[1:]}{unit} {'higher' if mean[0] == '+' else 'lower'} {interval}" in quoted
