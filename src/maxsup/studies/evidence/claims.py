@@ -160,11 +160,21 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
     own, other = ([fmean(found[seed][side] for found in values) for seed in seeds] for side in (0, 1))
     found = paired_comparison(own, other, margin=claim.margin / claim.factor)
     word, reason = _judged(found, claim)
-    ends = (found.low, found.high, *student_interval(found.differences, 2 * LEVEL))
-    mean, *printed = (value * claim.factor for value in (found.mean_difference, *ends))
-    tests = (found.p_value, student_p_value(found.differences), found.equivalence_p)
-    pairs = tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True))
-    return Verdict(word, reason, mean, *printed, *tests, found.num_pairs, pairs)
+    equal_low, equal_high = student_interval(found.differences, 2 * LEVEL)
+    return Verdict(
+        word,
+        reason,
+        mean=found.mean_difference * claim.factor,
+        low=found.low * claim.factor,
+        high=found.high * claim.factor,
+        equal_low=equal_low * claim.factor,
+        equal_high=equal_high * claim.factor,
+        exact_p=found.p_value,
+        difference_p=student_p_value(found.differences),
+        equality_p=found.equivalence_p,
+        num_pairs=found.num_pairs,
+        values=tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True)),
+    )
 
 
 def _corrected(entries: Sequence[dict[str, Any]]) -> None:
