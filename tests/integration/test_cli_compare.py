@@ -172,5 +172,4 @@ def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
     assert shown.code == 0
     assert "left open, and done here:" in shown.out
     assert "maxsup alpha=0.1" in shown.out
-    assert "GPU-hours of training: an estimate" in shown.out
-    assert "data: imagenet (145 GB)" in shown.out
+    assert "data: imagenet" in shown.out.splitlines()

@@ -303,7 +303,7 @@ def test_two_processes_train_and_evaluate_what_one_does(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(quick_recipe(*words).model_dump(mode="json")))
     train_quietly(quick_recipe(*words), tmp_path / "one")
-    run_two_ranks("maxsup.lab.cli", "train", recipe, "--output", tmp_path / "two")
+    run_two_ranks("maxsup", "train", recipe, "--output", tmp_path / "two")
     one, two = (read_tensors(tmp_path / name / "checkpoints/last/model.safetensors") for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-6)

@@ -65,7 +65,11 @@ class Analysis:
 
 
 ANALYSES: Registry[Analysis] = Registry(
-    "analysis", function=attrgetter("compute"), reserved=("split",), package="maxsup.lab.analysis.analyses"
+    "analysis",
+    function=attrgetter("compute"),
+    reserved=("split",),
+    package="maxsup.lab.analysis.analyses",
+    group="maxsup.analyses",
 )
 
 

@@ -2,7 +2,7 @@
 
 A file keeps the rows of the registries, because asking the registries costs an import of torch. In a checkout,
 ``python -m maxsup.lab.cli.listings`` rewrites the file and the table of losses in the documents; a test fails when
-that is due. Until then a loss in a new file is listed from the registry.
+that is due. A loss in a new file is listed from the registry, as is a kind to which an installed package adds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from maxsup.core.registry import plugins
 
 Row = dict[str, Any]
 
@@ -49,7 +51,7 @@ def read_rows(kind: str) -> list[Row]:
 
         return list(describe_recipes())
     kept = json.loads(FILE.read_text(encoding="utf-8"))
-    if kind == "losses" and kept["files of losses"] != _files_of_losses():
+    if plugins(f"maxsup.{kind}") or (kind == "losses" and kept["files of losses"] != _files_of_losses()):
         kept = registry_rows()
     return kept[kind]
 

@@ -273,15 +273,35 @@ def spread(values: Iterable[float]) -> tuple[float, float]:
     return fmean(numbers) if numbers else math.nan, stdev(numbers) if len(numbers) > 1 else math.nan
 
 
-def student_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Student's 95 % interval of the mean; nan below two differences, without width where all are equal."""
+def student_interval(differences: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """Return Student's interval of the mean; nan below two differences, without width where all are equal.
+
+    It covers the mean with a chance of 1 - ``level``.
+    """
     from scipy.special import stdtrit
 
     if len(differences) < 2:
         return math.nan, math.nan
     mean, std = spread(differences)
-    half = float(stdtrit(len(differences) - 1, 1 - LEVEL / 2)) * std / math.sqrt(len(differences))
+    half = float(stdtrit(len(differences) - 1, 1 - level / 2)) * std / math.sqrt(len(differences))
     return mean - half, mean + half
+
+
+def student_p_value(differences: Sequence[float]) -> float:
+    """Return the two-sided p of Student's t test that the mean is 0; nan below two differences.
+
+    Example:
+        >>> round(student_p_value([1.0, 2.0, 3.0]), 4)
+        0.0742
+    """
+    from scipy.special import stdtr
+
+    if len(differences) < 2:
+        return math.nan
+    mean, std = spread(differences)
+    if std == 0:
+        return 0.0 if mean else 1.0
+    return 2 * float(stdtr(len(differences) - 1, -abs(mean) / std * math.sqrt(len(differences))))
 
 
 def _equivalence_p(differences: Sequence[float], margin: float) -> float:

@@ -22,8 +22,9 @@ _PER_ROW = 3
 _DASHES: Any = (0, (3, 2))
 _VERDICTS = {
     "confirmed": Look("confirmed", "#009E73", "o"),
-    "contradicted": Look("contradicted", "#D55E00", "X"),
-    "undecided": Look("undecided", GREY, "|"),
+    "not reproduced": Look("not reproduced", "#D55E00", "X"),
+    "no difference within the margin": Look("no difference within the margin", "#0072B2", "s"),
+    "inconclusive": Look("inconclusive", GREY, "|"),
 }
 
 
@@ -166,7 +167,10 @@ def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure:
         unit = claim["margin"] * (-1 if claim["direction"] == "lower" else 1)
         _draw_interval(axes, place, claim, unit)
     axes.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
-    axes.set_xlabel("difference in units of the margin (grey band); to the right as claimed")
+    axes.set_xlabel(
+        "difference in units of the margin (grey band), to the right as claimed (equality: no side)\n"
+        "bars: 95 % intervals over seeds, 90 % where equality is asked or found; small networks, short training"
+    )
     legend_above(figure, _VERDICTS.values())
     return figure
 
@@ -187,7 +191,7 @@ def claim_figure(claim: Mapping[str, Any]) -> Figure:
 @styled()
 def widths_figure(sweeps: Sequence[Mapping[str, Any]]) -> Figure:
     """MaxSup minus label smoothing against the share of training images that stay misclassified."""
-    figure, [axes] = panels(1, len(sweeps), width=WIDE, height=2.6)
+    figure, [axes] = panels(1, len(sweeps), width=WIDE, height=2.6, sharey=True)
     for panel, sweep in zip(axes, sweeps, strict=True):
         panel.axhline(0, color=GREY, linewidth=0.8, linestyle=_DASHES)
         for wrong, mean, low, high in sweep["points"]:
@@ -195,11 +199,13 @@ def widths_figure(sweeps: Sequence[Mapping[str, Any]]) -> Figure:
             panel.plot([100 * wrong], [100 * mean], "o", color=INK, markersize=4)
         if math.isfinite(sweep["slope"]):
             wrong = [point[0] for point in sweep["points"]]
-            # The line through the points, and dashed on its way to 0, where nothing was measured.
-            for start, end, dashes in ((0.0, min(wrong), _DASHES), (min(wrong), max(wrong), "-")):
-                heights = [100 * (sweep["intercept"] + sweep["slope"] * place) for place in (start, end)]
-                panel.plot([100 * start, 100 * end], heights, color=GREY, linewidth=1, linestyle=dashes)
-        panel.set(xlim=(0, None), title=sweep["title"], xlabel="training images wrong (%)")
+            ends = [min(wrong), max(wrong)]
+            heights = [100 * (sweep["intercept"] + sweep["slope"] * place) for place in ends]
+            panel.plot([100 * place for place in ends], heights, color=GREY, linewidth=1)
+        low, high = (100 * end for end in sweep["slope_interval"])
+        slope = f"slope {100 * sweep['slope']:+.1f} [{low:+.1f}, {high:+.1f}]: {sweep['word']}"
+        panel.set(title=f"{sweep['title']}\n{slope}", xlabel="training images wrong (%)")
+        panel.margins(x=0.08)
     axes[0].set_ylabel("accuracy, MaxSup - LS (points)")
     return figure
 
@@ -246,7 +252,8 @@ def _draw_margin(axes: Axes, margin: float) -> None:
 
 
 def _draw_interval(axes: Axes, place: int, claim: Mapping[str, Any], unit: float = 1) -> None:
-    """Mean and interval of a claim in its row, with colour and marker of its verdict."""
+    """Mean and interval of a claim in its row, with colour and marker of its verdict; 90 % where it is of equality."""
     look = _VERDICTS[claim["word"]]
-    axes.plot([claim["low"] / unit, claim["high"] / unit], [place, place], linewidth=1.6, **look.stroke)
+    low, high = (claim[f"equal_{end}" if claim["is_about_equality"] else end] for end in ("low", "high"))
+    axes.plot([low / unit, high / unit], [place, place], linewidth=1.6, **look.stroke)
     axes.plot([claim["mean"] / unit], [place], markersize=6, **look.marks)

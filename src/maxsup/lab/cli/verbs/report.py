@@ -47,11 +47,12 @@ def _report_evidence(folder: Path, *, as_json: bool) -> None:
     """Judge the claims of a folder of evidence again, and write its pages."""
     from maxsup.lab.experiments.evidence.claims import RESULTS, claim_entries, pool_entries, sweep_entries
     from maxsup.lab.experiments.evidence.pools import strength_entries
+    from maxsup.lab.experiments.evidence.prose import prose_entries
     from maxsup.lab.reports.export.evidence import difference_text, write_evidence
 
     claims = claim_entries(folder)
     others = {"sweeps": sweep_entries(folder), "pools": pool_entries(folder)}
-    others["strengths"] = strength_entries(folder / RESULTS)
+    others["strengths"], others["texts"] = strength_entries(folder / RESULTS), prose_entries(folder, claims)
     files = [str(path) for path in write_evidence(folder, claims, **others)]
     lines = [f"{each['name']}: {each['word']}, {each['reason']} ({difference_text(each)})" for each in claims]
     show({"files": files, "claims": claims, **others}, [*lines, *files], as_json=as_json)

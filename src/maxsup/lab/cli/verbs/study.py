@@ -47,9 +47,7 @@ def show_study(
     scale: ScaleOption = "full",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a study asks, trains and costs."""
-    from dataclasses import asdict
-
+    """Show what a study asks and trains."""
     from maxsup.core.checks import check_choice
     from maxsup.lab.experiments.study_files import load_study
     from maxsup.lab.experiments.study_format import SCALES
@@ -58,19 +56,16 @@ def show_study(
     check_choice("scale", scale, SCALES)
     size = cast("ScaleName", scale)
     runs = loaded.at(size).runs()
-    # Late: a mistake in the name is reported before torch is imported, which takes seconds.
-    from maxsup.lab.experiments.forecast.cost import study_cost
-
-    cost = study_cost(loaded, size)
+    data = list(dict.fromkeys(run.recipe.data.name for run in runs))
     if as_json:
-        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "cost": asdict(cost)})
+        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "data": data})
         return
     plan = loaded.scale(size)
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     seeds = ", ".join(map(str, plan.seeds))
     lines += [f"scale {scale}: {counted(len(runs), 'run')}, recipe {plan.recipe}, seeds {seeds}"]
     lines += [plan.note] if plan.note else []
-    lines += ["", *cost.lines()]
+    lines += [f"data: {', '.join(data)}"]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
     lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
     lines += ["", "losses:", *(f"  {label}" for label in dict.fromkeys(run.recipe.loss.label for run in runs))]

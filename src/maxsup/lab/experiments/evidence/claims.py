@@ -9,33 +9,39 @@ A folder of evidence holds::
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, linear_regression
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from maxsup.core.errors import hint
 from maxsup.lab.core.config import Section
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.core.validation import validated
-from maxsup.lab.experiments.evidence.pools import TRIALS, Row, Tables, read_tables, trial_scores
-from maxsup.lab.experiments.statistics import MIN_SEEDS, PairedComparison, paired_comparison, student_interval
+from maxsup.lab.experiments.evidence.contrasts import (
+    SWEEPS,
+    Word,
+    by_numbers,
+    finite,
+    paired_values,
+    pool_entry,
+    width_sweep,
+)
+from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, read_tables, trial_scores
+from maxsup.lab.experiments.evidence.prose import filled
+from maxsup.lab.experiments.statistics import (
+    LEVEL,
+    MIN_SEEDS,
+    PairedComparison,
+    holm,
+    paired_comparison,
+    student_interval,
+    student_p_value,
+)
 from maxsup.lab.experiments.study_files import study_path
 from maxsup.lab.experiments.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
-
-SWEEPS = {"digits_w": "drawn digits", "c10_w": "CIFAR-10", "c100_w": "CIFAR-100"}
-"""Sweeps over widths: the prefix of their pools, and the title for readers."""
-
-SWEPT_LOSSES = ("maxsup alpha=0.2", "ls alpha=0.2")
-TRAINING_ACCURACY = "collapse.train_accuracy"
-
-NUMBERS = ("test.accuracy", "test.nll", "test.ece", "test.confidence_wrong", "collapse.train_within")
-"""Shown for every pool that has them, beside the numbers that claims about it use."""
-
-Word = Literal["confirmed", "contradicted", "undecided"]
 
 
 class Claim(Section):
@@ -53,11 +59,14 @@ class Claim(Section):
     than: str
     direction: Literal["higher", "lower", "equal"]
     margin: float
+    caveat: str = ""
+    note: str = ""
 
 
 class Setting(Section):
-    """What the runs behind a claim stand for."""
+    """What the runs behind a claim stand for; ``size`` is what a verdict must not be read without."""
 
+    size: str
     scale: str
     limits: str
 
@@ -65,7 +74,9 @@ class Setting(Section):
 class Verdict(NamedTuple):
     """What the rule of the protocol says about a claim; numbers are in printed units, nan without enough pairs.
 
-    ``values`` are, for each pair, the seed and the numbers of both losses.
+    ``low`` and ``high`` end the 95 % interval, ``equal_low`` and ``equal_high`` the 90 % interval that equality is
+    judged by. ``exact_p`` is that of sign flips, ``difference_p`` that of Student's t test, ``equality_p`` the larger
+    of two one-sided t tests against the margin. ``values`` are, for each pair, the seed and the numbers of both losses.
     """
 
     word: Word
@@ -73,7 +84,11 @@ class Verdict(NamedTuple):
     mean: float
     low: float
     high: float
-    p: float
+    equal_low: float
+    equal_high: float
+    exact_p: float
+    difference_p: float
+    equality_p: float
     num_pairs: int
     values: tuple[tuple[int, float, float], ...]
 
@@ -95,12 +110,32 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
                 f"{hint(claim.setting, settings)}"
             )
         setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
-        found, tuned = verdict(claim, tables), tuned_claim(claim, trials)
+        tuned = tuned_claim(claim, trials)
         names = {"name": name, "study": study_path(claim.label).stem}
-        entry = {**names, **claim.model_dump(), **setting.model_dump(), **found._asdict()}
-        entry["tuned"] = None if tuned is None else tuned.model_dump() | verdict(tuned, tables)._asdict()
-        entries.append(entry | {"has_enough_seeds": found.num_pairs >= MIN_SEEDS})
+        entry = {**names, **setting.model_dump(), **judged_entry(claim, tables)}
+        entry["tuned"] = None if tuned is None else judged_entry(tuned, tables)
+        entry["num_test_images"] = _num_test_images(claim, tables)
+        entries.append(entry)
+    _corrected(entries)
+    for entry in entries:
+        entry |= {key: filled(entry[key], tables, entries) for key in ("note", "limits")}
     return entries
+
+
+def judged_entry(claim: Claim, tables: Tables) -> dict[str, Any]:
+    """Return a claim and its verdict as plain values; ``is_about_equality`` says which test the verdict rests on."""
+    found = verdict(claim, tables)
+    is_about_equality = claim.direction == "equal" or found.word == "no difference within the margin"
+    facts = {"has_enough_seeds": found.num_pairs >= MIN_SEEDS, "is_about_equality": is_about_equality}
+    return claim.model_dump() | found._asdict() | facts
+
+
+def _num_test_images(claim: Claim, tables: Tables) -> int:
+    """The images behind a number of the test split, those of all pools together; 0 for other numbers."""
+    if not claim.number.startswith("test."):
+        return 0
+    sets = {pool.partition("_")[0] if pool.startswith("lt_") else pool: pool for pool in claim.pools}
+    return sum(int(max(finite(tables.get(pool, []), "test.n"), default=0)) for pool in sets.values())
 
 
 def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:
@@ -125,73 +160,63 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
     own, other = ([fmean(found[seed][side] for found in values) for seed in seeds] for side in (0, 1))
     found = paired_comparison(own, other, margin=claim.margin / claim.factor)
     word, reason = _judged(found, claim)
-    mean, low, high = (value * claim.factor for value in (found.mean_difference, found.low, found.high))
-    pairs = tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True))
-    return Verdict(word, reason, mean, low, high, found.p_value, found.num_pairs, pairs)
+    equal_low, equal_high = student_interval(found.differences, 2 * LEVEL)
+    return Verdict(
+        word,
+        reason,
+        mean=found.mean_difference * claim.factor,
+        low=found.low * claim.factor,
+        high=found.high * claim.factor,
+        equal_low=equal_low * claim.factor,
+        equal_high=equal_high * claim.factor,
+        exact_p=found.p_value,
+        difference_p=student_p_value(found.differences),
+        equality_p=found.equivalence_p,
+        num_pairs=found.num_pairs,
+        values=tuple((seed, a * claim.factor, b * claim.factor) for seed, a, b in zip(seeds, own, other, strict=True)),
+    )
+
+
+def _corrected(entries: Sequence[dict[str, Any]]) -> None:
+    """Add Holm's correction to entries of claims: those with the same pools are a family.
+
+    ``p`` is that of the test that the verdict rests on, ``holm_p`` the same after correction over the family.
+    """
+    for pools in dict.fromkeys(entry["pools"] for entry in entries):
+        family = [entry for entry in entries if entry["pools"] == pools]
+        tests = {key: [entry[key] for entry in family] for key in ("difference_p", "equality_p")}
+        corrected = {key: holm(values) for key, values in tests.items()}
+        for place, entry in enumerate(family):
+            key = "equality_p" if entry["is_about_equality"] else "difference_p"
+            entry |= {"p": entry[key], "holm_p": corrected[key][place], "num_family": len(family)}
+            entry["holds_after_correction"] = entry["word"] != "inconclusive" and entry["holm_p"] <= LEVEL
 
 
 def _judged(found: PairedComparison, claim: Claim) -> tuple[Word, str]:
     if found.num_pairs < MIN_SEEDS:
-        return "undecided", f"{found.num_pairs} of at least {MIN_SEEDS} paired seeds"
+        return "inconclusive", f"{found.num_pairs} of at least {MIN_SEEDS} paired seeds"
     margin = claim.margin / claim.factor
     if claim.direction == "equal":
         if found.is_equivalent:
-            return "confirmed", "equal within the margin"
+            return "confirmed", "no difference within the margin"
         if found.low > margin or found.high < -margin:
-            return "contradicted", "the interval lies outside the margin"
-        return "undecided", "the interval reaches beyond the margin"
+            return "not reproduced", "the interval lies outside the margin"
+        return "inconclusive", "the 90 % interval reaches beyond the margin"
     low, high = (found.low, found.high) if claim.direction == "higher" else (-found.high, -found.low)
     if low > 0:
         small = ", and the difference is smaller than the margin" if found.is_equivalent else ""
         return "confirmed", f"the interval lies on the claimed side of 0{small}"
     if high < 0:
-        return "contradicted", "the interval lies on the other side of 0"
+        return "not reproduced", "the interval lies on the other side of 0"
     if found.is_equivalent:
-        return "contradicted", "equal within the margin"
-    return "undecided", "the interval holds 0 and reaches beyond the margin"
+        return "no difference within the margin", "the 90 % interval lies inside the margin"
+    return "inconclusive", "the interval holds 0, and the 90 % interval reaches beyond the margin"
 
 
 def sweep_entries(folder: Path) -> list[dict[str, Any]]:
     """The sweeps over widths of a folder of evidence as plain values."""
     tables = read_tables(folder / RESULTS)
     return [{"title": title, **width_sweep(tables, prefix)} for prefix, title in SWEEPS.items()]
-
-
-def width_sweep(tables: Tables, prefix: str) -> dict[str, Any]:
-    """Accuracy of MaxSup minus label smoothing against the training error, over the pools with a prefix (``c10_w``).
-
-    A point is a width: training error of label smoothing, then mean and interval of the difference. Each seed has a
-    line; slope and intercept are nan without enough seeds.
-    """
-    widths: list[dict[int, tuple[float, float]]] = []  # by seed: training error, and difference
-    for rows in (rows for pool, rows in tables.items() if pool.startswith(prefix)):
-        numbers, fitted = (paired_values(rows, key, SWEPT_LOSSES) for key in ("test.accuracy", TRAINING_ACCURACY))
-        shared = sorted(numbers.keys() & fitted.keys())
-        widths.append({seed: (1 - fitted[seed][1], numbers[seed][0] - numbers[seed][1]) for seed in shared})
-    columns = (zip(*found.values(), strict=True) for found in widths if found)
-    points = sorted((fmean(wrong), differences) for wrong, differences in columns)
-    seeds = sorted(set(widths[0]).intersection(*widths)) if len(widths) > 1 else []
-    lines = [linear_regression(*zip(*(found[seed] for found in widths), strict=True)) for seed in seeds]
-    slope, intercept = (paired_comparison([line[side] for line in lines], [0.0] * len(lines)) for side in (0, 1))
-    word: Word = "undecided"
-    if len(lines) >= MIN_SEEDS and slope.excludes_zero:
-        word = "confirmed" if slope.low > 0 else "contradicted"
-    return {
-        "points": [(wrong, fmean(differences), *student_interval(differences)) for wrong, differences in points],
-        "slope": slope.mean_difference,
-        "slope_interval": (slope.low, slope.high),
-        "intercept": intercept.mean_difference,
-        "intercept_interval": (intercept.low, intercept.high),
-        "word": word,
-        "num_seeds": len(lines),
-    }
-
-
-def paired_values(rows: Sequence[Row], number: str, losses: tuple[str, str]) -> dict[int, tuple[float, float]]:
-    """The number of two losses for every seed that has both."""
-    first, second = ({row["seed"]: row.get(number, math.nan) for row in rows if row["loss"] == loss} for loss in losses)
-    pairs = {seed: (first[seed], second[seed]) for seed in first if seed in second}
-    return {seed: pair for seed, pair in pairs.items() if all(map(math.isfinite, pair))}
 
 
 def pool_entries(folder: Path) -> list[dict[str, Any]]:
@@ -202,53 +227,4 @@ def pool_entries(folder: Path) -> list[dict[str, Any]]:
             # Times are compared within a pool only, on the page of the claim.
             if not claim.number.startswith("timing."):
                 asked.setdefault(pool, []).append(claim.number)
-    return [pool_entry(pool, rows, asked.get(pool, [])) for pool, rows in tables.items()]
-
-
-def pool_entry(pool: str, rows: list[Row], asked: list[str]) -> dict[str, Any]:
-    """What is shown for a pool; numbers that no run of it has are left out."""
-    numbers = [name for name in dict.fromkeys([*NUMBERS, *asked]) if _finite(rows, name)]
-    maxsup, smoothing = _contrasted(rows)
-    losses = sorted(
-        {row["loss"] for row in rows}, key=lambda loss: (loss.split()[0] not in ("ce", "ls", "maxsup"), loss)
-    )
-    return {
-        "pool": pool,
-        "numbers": numbers,
-        "rows": [
-            {
-                "loss": loss,
-                "num_seeds": sum(row["loss"] == loss for row in rows),
-                "means": [fmean(found) if (found := _finite(rows, number, loss)) else None for number in numbers],
-                "difference": _difference(rows, "test.accuracy", loss, smoothing),
-            }
-            for loss in losses
-        ],
-        "smoothing": smoothing,
-        "contrast": {number: _difference(rows, number, maxsup, smoothing) for number in numbers},
-    }
-
-
-def _contrasted(rows: list[Row]) -> tuple[str, str]:
-    """MaxSup without a schedule, and the label smoothing of the same strength."""
-    losses = {row["loss"] for row in rows}
-    for alpha in ("0.1", "0.2"):
-        smoothing = sorted(loss for loss in losses if loss.startswith(f"ls alpha={alpha}") and ".." not in loss)
-        if smoothing and f"maxsup alpha={alpha}" in losses:
-            return f"maxsup alpha={alpha}", smoothing[0]
-    return "", ""
-
-
-def _difference(rows: list[Row], number: str, loss: str, than: str) -> tuple[float, float, float, int] | None:
-    """Mean of paired differences, the ends of its 95 % interval, and the number of pairs."""
-    pairs = paired_values(rows, number, (loss, than)).values()
-    if loss == than or not pairs:
-        return None
-    differences = [own - other for own, other in pairs]
-    return fmean(differences), *student_interval(differences), len(differences)
-
-
-def _finite(rows: list[Row], number: str, loss: str | None = None) -> list[float]:
-    """The numbers of the runs of a loss, or of all runs, that have one."""
-    found = (row.get(number, math.nan) for row in rows if loss in (None, row["loss"]))
-    return [value for value in found if math.isfinite(value)]
+    return [pool_entry(pool, tables[pool], asked.get(pool, [])) for pool in sorted(tables, key=by_numbers)]

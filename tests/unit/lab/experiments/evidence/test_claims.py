@@ -2,35 +2,44 @@
 
 import json
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.files.reading import read_json
+from maxsup.lab.core.recipes import read_yaml
+from maxsup.lab.data.bundle import stratified_split
+from maxsup.lab.experiments.design import PlannedRun
 from maxsup.lab.experiments.evidence.claims import (
     CLAIMS,
     RESULTS,
     SETTINGS,
     Claim,
-    Tables,
     claim_entries,
     pool_entries,
-    pool_entry,
     read_claims,
     sweep_entries,
     tuned_claim,
     verdict,
-    width_sweep,
 )
-from maxsup.lab.experiments.evidence.pools import TRIALS, collect, loss_label, read_tables, strength_entries
+from maxsup.lab.experiments.evidence.contrasts import pool_entry, width_sweep
+from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
+from maxsup.lab.experiments.evidence.prose import prose_entries
+from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
 from maxsup.lab.experiments.study_files import load_study, study_names
 from maxsup.lab.experiments.tuning import trials_of
-from maxsup.lab.reports.export.evidence import BEGIN, END, verdicts_in, write_evidence
+from maxsup.lab.models import create_model
+from maxsup.lab.reports.export.evidence import pages_of, verdicts_in, write_evidence
 from tests.unit.lab.experiments.made import finish_run, lay_out
 
 EVIDENCE = Path(__file__).resolve().parents[5] / "docs" / "evidence"
+
+MARKS = "<!-- claims: written by maxsup report -->"
 
 NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
 
@@ -56,13 +65,13 @@ def tables(differences: list[float], pool: str = "p") -> Tables:
         ("higher", 1.0, 1.0, "confirmed", "claimed side"),
         ("lower", -1.0, 1.0, "confirmed", "claimed side"),
         ("higher", 0.2, 1.0, "confirmed", "smaller than the margin"),
-        ("higher", -1.0, 1.0, "contradicted", "other side"),
-        ("lower", 1.0, 1.0, "contradicted", "other side"),
-        ("higher", 0.0, 1.0, "contradicted", "equal within"),
-        ("higher", 0.2, 9.0, "undecided", "holds 0"),
-        ("equal", 0.1, 1.0, "confirmed", "equal within"),
-        ("equal", 1.0, 1.0, "contradicted", "outside the margin"),
-        ("equal", 0.3, 1.0, "undecided", "beyond the margin"),
+        ("higher", -1.0, 1.0, "not reproduced", "other side"),
+        ("lower", 1.0, 1.0, "not reproduced", "other side"),
+        ("higher", 0.0, 1.0, "no difference within the margin", "inside the margin"),
+        ("higher", 0.2, 9.0, "inconclusive", "holds 0"),
+        ("equal", 0.1, 1.0, "confirmed", "no difference"),
+        ("equal", 1.0, 1.0, "not reproduced", "outside the margin"),
+        ("equal", 0.3, 1.0, "inconclusive", "beyond the margin"),
     ],
 )
 def test_the_rule_of_the_protocol(direction: str, mean: float, spread: float, word: str, reason: str) -> None:
@@ -81,7 +90,7 @@ def test_numbers_are_in_printed_units_and_so_is_the_margin() -> None:
 @pytest.mark.parametrize("num", [0, 1, 5])
 def test_fewer_than_six_pairs_decide_nothing(num: int) -> None:
     found = verdict(claim(), tables([9.0] * num))
-    assert found.word == "undecided"
+    assert found.word == "inconclusive"
     assert found.reason == f"{num} of at least 6 paired seeds"
 
 
@@ -109,7 +118,7 @@ def test_the_line_of_a_sweep_is_found_and_a_sweep_without_slope_is_left_open() -
     assert found["intercept"] == pytest.approx(0, abs=1e-12)
     assert [point[0] for point in found["points"]] == pytest.approx([0.05, 0.2, 0.5])
     words = [width_sweep(swept(slope), "c10_w")["word"] for slope in (0.06, 0.0, -0.06)]
-    assert words == ["confirmed", "undecided", "contradicted"]
+    assert words == ["confirmed", "inconclusive", "not reproduced"]
     assert width_sweep({}, "c10_w")["num_seeds"] == 0
 
 
@@ -272,8 +281,8 @@ def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
 
 def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_path: Path) -> None:
     for name in (CLAIMS, SETTINGS):
-        (tmp_path / name).write_text((EVIDENCE / name).read_text())
-    (tmp_path / "README.md").write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nBy hand.\n")
+        (tmp_path / name).write_text(re.sub(r"\{[^}]+\}", "a number", (EVIDENCE / name).read_text()))
+    (tmp_path / "README.md").write_text(f"# Ours\n\n{MARKS}\nold\n<!-- end of claims -->\n\nBy hand.\n")
     results = tmp_path / RESULTS
     results.mkdir()
     lines = [
@@ -300,11 +309,11 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert "old" not in page
     found = verdicts_in(page)
     assert found == {entry["name"]: entry["word"] for entry in claim_entries(tmp_path)}
-    assert (found["accuracy"], found["masks"]) == ("confirmed", "undecided")
+    assert (found["accuracy"], found["masks"]) == ("confirmed", "inconclusive")
     assert "+2.00 points [+2.00, +2.00]" in page
     assert (tmp_path / "claims" / "accuracy.md").read_text().count("| 32 | 30 | +2 |") == 1
-    tuned = "maxsup alpha=0.1 against ls alpha=0.2 | +1.00 points [+1.00, +1.00] | confirmed"
-    assert f"| [accuracy](claims/accuracy.md) | {tuned}" in page
+    losses = "maxsup alpha=0.1 against ls alpha=0.2 | different: 0.1 against 0.2"
+    assert f"| [accuracy](claims/accuracy.md) | {losses} | +1.00 points [+1.00, +1.00] | confirmed" in page
     assert "(maxsup alpha=0.1 minus ls alpha=0.2): +1.00 points" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert {tmp_path / "figures" / name for name in ("claims.png", "strengths.svg")} <= set(written)
     assert (tmp_path / "figures" / "accuracy.svg") in written
@@ -315,7 +324,7 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
 def test_a_claim_without_a_setting_or_with_an_unknown_one_is_refused_in_a_sentence(tmp_path: Path) -> None:
     claims = (EVIDENCE / CLAIMS).read_text()
     (tmp_path / CLAIMS).write_text(claims)
-    (tmp_path / SETTINGS).write_text("c10: {scale: small, limits: many}\n")
+    (tmp_path / SETTINGS).write_text("c10: {size: small, scale: small, limits: many}\n")
     with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
         claim_entries(tmp_path)
     (tmp_path / CLAIMS).write_text(claims.replace("  setting: c100\n", "", 1))
@@ -325,23 +334,62 @@ def test_a_claim_without_a_setting_or_with_an_unknown_one_is_refused_in_a_senten
 
 def test_a_page_without_a_place_for_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Ours\n")
-    with pytest.raises(MaxsupError, match="Put the table of claims between them"):
+    with pytest.raises(MaxsupError, match="must hold the lines"):
         write_evidence(tmp_path, [], [], [])
 
 
 # --- the evidence of this package
 
 
-def test_the_published_table_says_what_its_results_say() -> None:
-    shown = verdicts_in((EVIDENCE / "README.md").read_text())
-    expected = {entry["name"]: entry["word"] for entry in claim_entries(EVIDENCE)}
-    assert shown == (expected if any((EVIDENCE / RESULTS).glob("*.csv")) else {})
+@pytest.fixture(scope="module")
+def entries() -> list[dict[str, Any]]:
+    return claim_entries(EVIDENCE)
 
 
-def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol() -> None:
-    trained = {
-        (run.pool, loss_label(run.recipe.loss)) for name in study_names() for run in load_study(name).at("small").runs()
-    }
+@pytest.fixture(scope="module")
+def planned() -> list[PlannedRun]:
+    return [run for name in study_names() for run in load_study(name).at("small").runs()]
+
+
+def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:
+    # If this fails: maxsup report docs/evidence
+    pages = pages_of(EVIDENCE, entries, pool_entries(EVIDENCE), prose_entries(EVIDENCE, entries))
+    names = {path.relative_to(EVIDENCE.parents[1]).as_posix() for path in pages}
+    assert {"README.md", "docs/evidence/README.md", "docs/evidence/pools.md", "docs/evidence/claims/cost.md"} <= names
+    assert [str(path) for path, text in pages.items() if path.read_text() != text] == []
+
+
+def test_a_digit_that_is_changed_in_a_sentence_is_found(entries: list[dict[str, Any]], tmp_path: Path) -> None:
+    headline, *_ = prose_entries(EVIDENCE, entries)
+    marks = f"<!-- {headline['name']}: written by maxsup report -->", f"<!-- end of {headline['name']} -->"
+    (tmp_path / "README.md").write_text(f"{MARKS}\n<!-- end of claims -->\n{marks[0]}\n+0.91 points\n{marks[1]}\n")
+    made = pages_of(tmp_path, [], [], [headline | {"page": "README.md"}])[tmp_path / "README.md"]
+    assert "+0.91 points" not in made
+    assert "+0.90 points [+0.35, +1.44]" in made
+
+
+def test_corrected_p_is_that_of_a_family_of_claims_about_the_same_pools(entries: list[dict[str, Any]]) -> None:
+    family = [entry for entry in entries if entry["pools"] == ("c100",)]
+    assert [entry["name"] for entry in family] == ["accuracy", "rising_alpha", "schedule_of_alpha"]
+    differences = [[own - other for _, own, other in entry["values"]] for entry in family]
+    corrected = holm([student_p_value(values) for values in differences])
+    assert [entry["holm_p"] for entry in family[:2]] == pytest.approx(corrected[:2])
+    assert [entry["holds_after_correction"] for entry in family] == [True, False, False]
+    assert family[1]["word"] == "confirmed"
+
+
+def test_equality_is_shown_with_the_interval_that_it_is_judged_by(entries: list[dict[str, Any]]) -> None:
+    [found] = [entry for entry in entries if entry["name"] == "within_maxsup"]
+    differences = [own - other for _, own, other in found["values"]]
+    assert (found["equal_low"], found["equal_high"]) == pytest.approx(student_interval(differences, 0.1))
+    assert found["word"] == "no difference within the margin"
+    assert found["low"] < -found["margin"] < found["equal_low"]
+
+
+def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol(
+    planned: list[PlannedRun],
+) -> None:
+    trained = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
     protocol = (EVIDENCE / "protocol.md").read_text()
     claims = read_claims(EVIDENCE)
     assert len(claims) == 19
@@ -349,3 +397,70 @@ def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_
         assert {(pool, loss) for pool in found.pools for loss in (found.claim, found.than)} <= trained, name
         assert f"| `{name}` | {found.label} | `{found.number}` of {', '.join(found.pools)} |" in protocol
         assert f"| {found.claim} against {found.than} | {found.direction} | {found.margin:g}" in protocol
+
+
+def test_what_was_planned_and_not_run_is_listed_under_deviations(planned: list[PlannedRun]) -> None:
+    run = {(pool, row["loss"]) for pool, rows in read_tables(EVIDENCE / RESULTS).items() for row in rows}
+    asked = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
+    listed = (EVIDENCE / "protocol.md").read_text().partition("**Planned at this scale and not run**")[2]
+    words = set(re.findall(r"`(.+?)`", " ".join(listed.partition("\n- **")[0].split())))
+    assert {word for pair in asked - run for word in pair} <= words
+    assert {loss for _, loss in asked - run} == {word for word in words if " " in word or word == "adaptive_ls"}
+
+
+def test_the_scale_of_a_setting_has_the_parameters_of_its_network(planned: list[PlannedRun]) -> None:
+    settings, claims = read_yaml(EVIDENCE / SETTINGS), read_claims(EVIDENCE)
+    recipes = {run.pool: run.recipe for run in planned}
+    small = {claim.setting: claim.pools[0] for claim in claims.values() if claim.setting not in ("ft", "seg")}
+    counts = {}
+    for setting, pool in small.items():
+        model = recipes[pool].model
+        num_classes = 100 if recipes[pool].data.name == "cifar100" else 10
+        network = create_model(model.name, num_classes, classifier=model.classifier, image_size=32, **model.options)
+        counts[setting] = f"{sum(each.numel() for each in network.parameters() if each.requires_grad):,} parameters"
+        assert settings[setting]["size"].startswith(counts[setting]), setting
+    # The networks of six convolutions differ in their number of classes.
+    notes = [load_study(name).scales["small"].note for name in study_names()]
+    said = {count for note in notes for count in re.findall(r"convolutions \(([\d,]+ parameters)\)", note)}
+    assert said == {counts["c10"], counts["c100"]}
+
+
+def test_the_training_images_of_a_setting_are_those_that_are_not_held_out() -> None:
+    settings = read_yaml(EVIDENCE / SETTINGS)
+    for setting, per_class, num_classes in (("c10", 5000, 10), ("c100", 125, 100)):
+        kept, _ = stratified_split(torch.arange(num_classes).repeat_interleave(per_class), 0.1, 0)
+        assert f" {len(kept):,} training images" in settings[setting]["size"]
+
+
+def test_the_number_of_claims_about_the_head_that_divides_logits_is_told(
+    entries: list[dict[str, Any]], planned: list[PlannedRun]
+) -> None:
+    recipes = {run.pool: run.recipe for run in planned}
+    models = [recipes[entry["pools"][0]].model for entry in entries]
+    scaled = sum((model.name, model.classifier) == ("airnet", "linear") for model in models)
+    words = {15: "fifteen", 19: "nineteen"}
+    assert f"{words[scaled]} of {words[len(entries)]} are about one network" in (EVIDENCE / "README.md").read_text()
+
+
+def test_published_ranges_are_those_of_the_tables() -> None:
+    def gains(name: str) -> dict[str, float]:
+        [table] = load_study(name).published
+        rows = zip(table.columns, table.rows["maxsup"], table.rows["ls"], strict=True)
+        return {column: own.mean - other.mean for column, own, other in rows}
+
+    claims = read_claims(EVIDENCE)
+    steps, main = gains("tab_general_training"), gains("tab_comparison_new")
+    probes = gains("tab_extended_feature")
+    first = main.pop("cifar100_resnet18")
+    assert claims["schedule_of_training"].paper.startswith(f"+{min(steps.values()):.2f} to +{max(steps.values()):.2f} ")
+    assert claims["accuracy"].paper.startswith(f"+{first:.2f} points (CIFAR-100, ResNet-18)")
+    assert f"+{min(main.values()):.2f} to +{max(main.values()):.2f} on" in claims["accuracy"].paper
+    assert f"+{probes['cifar100']:.2f} (CIFAR-100)" in claims["transfer"].paper
+    assert f"{probes['cifar100']:.2f} points" in claims["transfer"].note
+
+
+def test_the_protocol_names_the_number_of_test_images_of_every_set() -> None:
+    protocol, tables = (EVIDENCE / "protocol.md").read_text(), read_tables(EVIDENCE / RESULTS)
+    sets = {"c10": "CIFAR-10", "c100": "CIFAR-100", "ft_cub": "CUB", "ft_flowers": "Flowers", "ft_pets": "Pets"}
+    for pool, name in sets.items():
+        assert re.search(rf"{tables[pool][0]['test.n']:,.0f}\s+of {name}\b", protocol), name
