@@ -79,7 +79,7 @@ class StudyResult:
                 {"loss": heading(loss), "number": metric.label} | {key: getattr(number, key) for key in _DIFFERENCES}
                 for loss in self.summary.losses
                 for metric in self.summary.metrics
-                if (number := loss.number(metric)).difference is not None
+                if (number := loss.number(metric)).num_pairs
             ]
         )
 

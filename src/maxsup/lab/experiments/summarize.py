@@ -15,12 +15,12 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.experiments.execution.launch import Job, read_state
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, analysis_call, request_path
 from maxsup.lab.experiments.execution.worker import JOB, LOG
-from maxsup.lab.experiments.statistics import MIN_SEEDS, PairedComparison, compare_losses, spread
+from maxsup.lab.experiments.statistics import compare_losses, spread
 from maxsup.lab.experiments.table import Cell, ComparedCells, Line, Metric, Table
 from maxsup.lab.experiments.verdicts import BOLD_RULE, conclusions, verdict_sentences
 from maxsup.lab.reports.summary import (
-    CellComparison,
     LossNumber,
+    PairedComparison,
     PublishedCell,
     Summary,
     SummaryCell,
@@ -124,7 +124,7 @@ def _table(table: Table, values: Mapping[Cell, Values], compared: Mapping[Cell, 
             is_baseline=table.arm(cell) == table.baseline,
             is_bold=comparison is not None and comparison.is_conclusive,
             left_out=table.left_out(cell),
-            comparison=None if comparison is None else CellComparison(**comparison.as_dict()),
+            comparison=comparison,
             difference_text="" if comparison is None else _difference_text(comparison, _as_printed(metric)),
             published=paper,
         )
@@ -145,19 +145,13 @@ def _losses(
         for other in table.others:
             cell = table.cell(arm, other)
             numbers = _spread(values[cell], table.metric_of(cell))
-            metrics[other.name] = LossNumber(**numbers, **_difference(compared.get(cell)))
+            found = compared.get(cell)
+            metrics[other.name] = LossNumber(**numbers, **({} if found is None else found.model_dump()))
         is_baseline = loss == table.baseline
-        found = SummaryLoss(loss=loss, title=arm.title, group=arm.group, is_baseline=is_baseline, metrics=metrics)
-        losses.append(found)
+        losses.append(
+            SummaryLoss(loss=loss, title=arm.title, group=arm.group, is_baseline=is_baseline, metrics=metrics)
+        )
     return losses
-
-
-def _difference(found: PairedComparison | None) -> dict[str, Any]:
-    if found is None:
-        return {}
-    same = ("low", "high", "adjusted_p", "is_conclusive", "is_better", "is_equivalent", "holds_after_correction")
-    values = {key: getattr(found, key) for key in (*same, "num_pairs")}
-    return {"difference": found.mean_difference, "p": found.p_value, **values}
 
 
 def _as_printed(metric: Metric, **place: Any) -> SummaryMetric:
@@ -190,10 +184,11 @@ def _spread(values: Values, metric: Metric) -> dict[str, Any]:
 
 def _difference_text(comparison: PairedComparison, metric: SummaryMetric) -> str:
     """``+0.31 [0.10, 0.52]``; without the interval if there are too few seeds for one."""
-    if not comparison.num_pairs:
+    finding = comparison.finding()
+    if finding == "nothing":
         return ""
-    text = metric.signed(comparison.mean_difference)
-    if comparison.num_pairs < MIN_SEEDS or math.isnan(comparison.low):
+    text = metric.signed(comparison.difference)
+    if finding == "too few seeds" or math.isnan(comparison.low):
         return text
     return f"{text} [{metric.signed(comparison.low)}, {metric.signed(comparison.high)}]"
 
