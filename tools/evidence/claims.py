@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +11,19 @@ import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from tools.evidence.plan import SECOND, Plan
+
+LOSSES = ("ls", "maxsup")
+ARRAYS = {
+    "gap": ("confidence",),
+    "confidence_wrong": ("confidence",),
+    "aurc": ("confidence",),
+    "ece": ("confidence",),
+    "confidence_wrong_after": ("cooled_confidence",),
+    "ece_after": ("cooled_confidence",),
+    "nll_after": ("cooled_truth",),
+    "bleu": ("bleu",),
+}
+"""What numbers are made of beside whether a prediction is right; those of training features have no test images."""
 
 
 class Claim(BaseModel):
@@ -34,6 +49,37 @@ class Claim(BaseModel):
         if self.contrast != "arms" and {"claim", "than"} & self.model_fields_set:
             raise ValueError(f"claim and than must go with contrast=arms; got contrast={self.contrast}. Drop them.")
         return self
+
+    def heads_of(self, plan: Plan, pool: str) -> list[str | None]:
+        """The heads that it averages over: all of the plan where it names none, and none where runs are images."""
+        if plan.pools[pool].kind != "heads":
+            return [None]
+        return [head.name for head in plan.heads if not self.heads or head.name in self.heads]
+
+    def arms(self, plan: Plan, pool: str) -> dict[str, list[str]]:
+        """The arms that it compares: those of each loss, in the order of the plan."""
+        if self.contrast in ("strength", "slope", "intercept", "arms"):
+            return {arm.split()[0]: [arm] for arm in (self.claim, self.than)}
+        plain = [arm for arm in plan.pool_arms(pool) if isinstance(arm.alpha, float) and not arm.per_class]
+        if self.contrast == "confidence":
+            return {loss: [arm.name for arm in plain if arm.loss == loss and arm.rate == 1] for loss in LOSSES}
+        return {loss: [arm.name for arm in plain if arm.loss == loss and arm.alpha == 0.1] for loss in LOSSES}
+
+    @property
+    def arrays(self) -> set[str]:
+        """What has to be kept of every test image to resample its number."""
+        return {"is_right", *ARRAYS.get(self.number, ())}
+
+
+def kept_arrays(plan: Plan, claims: Iterable[Claim]) -> dict[tuple[str, str | None, str], set[str]]:
+    """For each pool, head and arm what is kept of every test image; the right ones are kept of all."""
+    kept: dict[tuple[str, str | None, str], set[str]] = {}
+    for claim in claims:
+        for pool in claim.pools:
+            for head in claim.heads_of(plan, pool):
+                for arm in chain.from_iterable(claim.arms(plan, pool).values()):
+                    kept.setdefault((pool, head, arm), set()).update(claim.arrays)
+    return kept
 
 
 def load_claims(plan: Plan, path: Path = SECOND / "claims.yaml") -> dict[str, Claim]:
