@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from tools.evidence.plan import SECOND, Plan
 
-LOSSES = ("ls", "maxsup")
 ARRAYS = {
     "gap": ("confidence",),
     "confidence_wrong": ("confidence",),
@@ -56,14 +55,17 @@ class Claim(BaseModel):
             return [None]
         return [head.name for head in plan.heads if not self.heads or head.name in self.heads]
 
-    def arms(self, plan: Plan, pool: str) -> dict[str, list[str]]:
-        """The arms that it compares: those of each loss, in the order of the plan."""
+    def arms(self, plan: Plan, pool: str) -> tuple[list[str], list[str]]:
+        """The arms on the side of the claim and on the other side, in the order of the plan."""
         if self.contrast in ("strength", "slope", "intercept", "arms"):
-            return {arm.split()[0]: [arm] for arm in (self.claim, self.than)}
+            return [self.claim], [self.than]
         plain = [arm for arm in plan.pool_arms(pool) if isinstance(arm.alpha, float) and not arm.per_class]
         if self.contrast == "confidence":
-            return {loss: [arm.name for arm in plain if arm.loss == loss and arm.rate == 1] for loss in LOSSES}
-        return {loss: [arm.name for arm in plain if arm.loss == loss and arm.alpha == 0.1] for loss in LOSSES}
+            chosen = [arm for arm in plain if arm.rate == 1]
+        else:
+            chosen = [arm for arm in plain if arm.alpha == 0.1]
+        maxsup, ls = ([arm.name for arm in chosen if arm.loss == loss] for loss in ("maxsup", "ls"))
+        return maxsup, ls
 
     @property
     def arrays(self) -> set[str]:
@@ -77,7 +79,7 @@ def kept_arrays(plan: Plan, claims: Iterable[Claim]) -> dict[tuple[str, str | No
     for claim in claims:
         for pool in claim.pools:
             for head in claim.heads_of(plan, pool):
-                for arm in chain.from_iterable(claim.arms(plan, pool).values()):
+                for arm in chain(*claim.arms(plan, pool)):
                     kept.setdefault((pool, head, arm), set()).update(claim.arrays)
     return kept
 

@@ -120,7 +120,7 @@ def _write_block(block: Task, folder: Path, by_run: Mapping[Run, Arrays]) -> Non
     path = _path(block, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(lzma.compress(buffer.getvalue(), preset=9))
+    temporary.write_bytes(lzma.compress(buffer.getvalue()))
     temporary.rename(path)
 
 
