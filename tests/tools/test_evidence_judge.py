@@ -194,7 +194,7 @@ def test_holm_multiplies_the_p_values_of_a_family_by_hand(tmp_path):
     assert judged["train_r_squared"].holm == pytest.approx(max(2 * _p(1.5), _p(1.4)), rel=1e-3)
     assert judged["train_within"].estimate.mean == pytest.approx(3.0)
     half = stats.t.ppf(0.975, 5) * (1.2 / 6) ** 0.5
-    assert judged["train_within"].estimate.high == pytest.approx(3.0 + half)
+    assert judged["train_within"].estimate.interval[1] == pytest.approx(3.0 + half)
 
 
 def test_a_claim_is_judged_when_all_of_its_seeds_are_there(tmp_path):
@@ -253,6 +253,13 @@ def test_slopes_of_pools_are_averaged():
         assert sum(weight * rows[run].numbers["accuracy"] for run, weight in weights.items()) == pytest.approx(2.0)
 
 
+def test_an_estimate_far_within_the_margin_is_not_beyond_it():
+    found = Estimate(mean=-0.1, error=0.1, freedom=10.0)
+    assert found.p_beyond(0.3) == pytest.approx(stats.t.sf(2.0, 10))
+    assert found.p == pytest.approx(2 * stats.t.sf(1.0, 10))
+    assert Estimate(mean=0.5, error=0.1, freedom=10.0).p_beyond(0.3) == pytest.approx(stats.t.sf(-2.0, 10))
+
+
 @pytest.mark.parametrize(
     ("direction", "mean", "p", "beyond", "word"),
     [
@@ -267,4 +274,4 @@ def test_slopes_of_pools_are_averaged():
 )
 def test_verdicts_follow_the_table(direction, mean, p, beyond, word):
     claim = _claim(contrast="strength", number="accuracy", direction=direction)
-    assert verdict(claim, Estimate(mean, 0.0, 0.0, p, beyond), p, beyond) == word
+    assert verdict(claim, Estimate(mean, 1.0, 5.0), p, beyond) == word

@@ -9,6 +9,7 @@ from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
+from typing_extensions import Self
 
 from tools.evidence.plan import SECOND, Plan
 
@@ -25,26 +26,21 @@ ARRAYS = {
 """What numbers are made of beside whether a prediction is right; those of training features have no test images."""
 
 
-class Claim(BaseModel):
-    """A number, the contrast that is taken of it within a seed, and the sign that the claim has."""
+class Contrast(BaseModel):
+    """A number, and which difference of it is taken within a seed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    says: str
-    family: Literal["A", "B", "C", "D"]
     pools: tuple[str, ...]
     contrast: Literal["strength", "confidence", "rate", "slope", "intercept", "arms"]
     number: str
-    direction: Literal["higher", "lower", "equal"]
-    margin: float
     factor: float = 1.0
-    unit: str = ""
     heads: tuple[str, ...] = ()
     claim: str = "maxsup alpha=0.1"
     than: str = "ls alpha=0.1"
 
     @model_validator(mode="after")
-    def _names_arms_where_it_compares_them(self) -> Claim:
+    def _names_arms_where_it_compares_them(self) -> Self:
         if self.contrast != "arms" and {"claim", "than"} & self.model_fields_set:
             raise ValueError(f"claim and than must go with contrast=arms; got contrast={self.contrast}. Drop them.")
         return self
@@ -71,6 +67,16 @@ class Claim(BaseModel):
     def arrays(self) -> set[str]:
         """What has to be kept of every test image to resample its number."""
         return {"is_right", *ARRAYS.get(self.number, ())}
+
+
+class Claim(Contrast):
+    """A contrast, the sign that is claimed of it, and what counts as no difference."""
+
+    says: str
+    family: Literal["A", "B", "C", "D"]
+    direction: Literal["higher", "lower", "equal"]
+    margin: float
+    unit: str = ""
 
 
 def kept_arrays(plan: Plan, claims: Iterable[Claim]) -> dict[tuple[str, str | None, str], set[str]]:

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.evidence.claims import Claim
+from tools.evidence.claims import Contrast
 from tools.evidence.plan import Plan, Run
 from tools.evidence.results import Row
 
@@ -25,54 +25,54 @@ class NoOverlapError(ValueError):
     """The curves of two losses have no confidence in common."""
 
 
-def planned_seeds(claim: Claim, plan: Plan) -> list[int]:
-    """The seeds that a claim is about."""
-    arms = ((pool, arm) for pool in claim.pools for arm in chain(*claim.arms(plan, pool)))
+def planned_seeds(contrast: Contrast, plan: Plan) -> list[int]:
+    """The seeds that a contrast is about."""
+    arms = ((pool, arm) for pool in contrast.pools for arm in chain(*contrast.arms(plan, pool)))
     return sorted(set.intersection(*(plan.seeds(pool, arm) for pool, arm in arms)))
 
 
-def needed_runs(claim: Claim, plan: Plan, seed: int) -> list[Run]:
-    """The runs that a claim compares under one seed."""
+def needed_runs(contrast: Contrast, plan: Plan, seed: int) -> list[Run]:
+    """The runs that it compares under one seed."""
     return [
         Run(pool, head, arm, seed)
-        for pool in claim.pools
-        for head in claim.heads_of(plan, pool)
-        for arm in chain(*claim.arms(plan, pool))
+        for pool in contrast.pools
+        for head in contrast.heads_of(plan, pool)
+        for arm in chain(*contrast.arms(plan, pool))
     ]
 
 
-def contrast_weights(claim: Claim, plan: Plan, rows: Rows, seeds: Sequence[int]) -> dict[int, Weights]:
-    """For each seed the weights of its runs, in the unit of the claim; pools count alike, and heads do."""
+def contrast_weights(contrast: Contrast, plan: Plan, rows: Rows, seeds: Sequence[int]) -> dict[int, Weights]:
+    """For each seed the weights of its runs, in the unit of the contrast; pools count alike, and heads do."""
     found: dict[int, Weights] = {}
     for seed in seeds:
         found[seed] = {}
-        for pool in claim.pools:
-            parts = _of_pool(claim, plan, pool, rows, seed, seeds)
-            found[seed] |= {run: claim.factor * weight / len(claim.pools) for run, weight in parts.items()}
+        for pool in contrast.pools:
+            parts = _of_pool(contrast, plan, pool, rows, seed, seeds)
+            found[seed] |= {run: contrast.factor * weight / len(contrast.pools) for run, weight in parts.items()}
     return found
 
 
-def _of_pool(claim: Claim, plan: Plan, pool: str, rows: Rows, seed: int, seeds: Sequence[int]) -> Weights:
-    heads = claim.heads_of(plan, pool)
-    ours, theirs = claim.arms(plan, pool)
-    if claim.contrast in ("slope", "intercept"):
-        errors = [1 - value(rows[Run(pool, head, claim.than, seed)], "train_accuracy") for head in heads]
-        shares = line_weights(np.array(errors))[claim.contrast == "slope"]
+def _of_pool(contrast: Contrast, plan: Plan, pool: str, rows: Rows, seed: int, seeds: Sequence[int]) -> Weights:
+    heads = contrast.heads_of(plan, pool)
+    ours, theirs = contrast.arms(plan, pool)
+    if contrast.contrast in ("slope", "intercept"):
+        errors = [1 - value(rows[Run(pool, head, contrast.than, seed)], "train_accuracy") for head in heads]
+        shares = line_weights(np.array(errors))[contrast.contrast == "slope"]
     else:
         shares = np.full(len(heads), 1 / len(heads))
     weights: Weights = {}
     for head, share in zip(heads, shares, strict=True):
-        if claim.contrast == "confidence":
+        if contrast.contrast == "confidence":
             sides = [[Run(pool, head, arm, seed) for arm in arms] for arms in (ours, theirs)]
             ours_at, theirs_at = curve_weights(
                 *(np.array([value(rows[run], "val_confidence") for run in runs]) for runs in sides)
             )
             pairs = [*zip(sides[0], ours_at, strict=True), *zip(sides[1], -theirs_at, strict=True)]
-        elif claim.contrast == "rate":
+        elif contrast.contrast == "rate":
             chosen = [best_rate(arms, pool, head, rows, seeds) for arms in (ours, theirs)]
             pairs = [(Run(pool, head, arm, seed), sign) for arm, sign in zip(chosen, (1.0, -1.0), strict=True)]
         else:
-            pairs = [(Run(pool, head, claim.claim, seed), 1.0), (Run(pool, head, claim.than, seed), -1.0)]
+            pairs = [(Run(pool, head, contrast.claim, seed), 1.0), (Run(pool, head, contrast.than, seed), -1.0)]
         weights |= {run: share * weight for run, weight in pairs}
     return weights
 
@@ -123,7 +123,7 @@ def curve_weights(
     """
     lowest, highest = max(ours.min(), theirs.min()), min(ours.max(), theirs.max())
     if lowest >= highest:
-        raise NoOverlapError(f"curves must share confidences; got {ours} and {theirs}. The claim is inconclusive.")
+        raise NoOverlapError(f"curves must share confidences; got {ours} and {theirs}. Its claim is inconclusive.")
     points = np.linspace(lowest, highest, NUM_CONFIDENCES)
     return _mean_weights(ours, points), _mean_weights(theirs, points)
 

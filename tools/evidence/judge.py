@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from maxsup.studies.statistics import holm
-from tools.evidence.claims import Claim, load_claims
+from tools.evidence.claims import Claim, Contrast, load_claims
 from tools.evidence.contrasts import NoOverlapError, Rows, Weights, contrast_weights, needed_runs, planned_seeds, value
 from tools.evidence.plan import Plan, Run, blocks, load_plan
 from tools.evidence.resample import NUMBERS, Arrays, Counts, draw_counts, num_units, resampled_number, shared_images
@@ -29,20 +30,37 @@ Verdict = Literal["confirmed", "not reproduced", "no difference within the margi
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean contrast, its 95 % interval, and the p values of no difference and of one beyond the margin."""
+    """A mean contrast, its standard error, and the degrees of freedom of the latter."""
 
     mean: float
-    low: float
-    high: float
-    p: float
-    p_beyond: float
+    error: float
+    freedom: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's 95 % interval."""
+        half = float(stats.t.ppf(1 - LEVEL / 2, self.freedom)) * self.error
+        return self.mean - half, self.mean + half
+
+    @property
+    def p(self) -> float:
+        """Of "there is no difference"."""
+        if self.error == 0:
+            return float(self.mean == 0)
+        return 2 * float(stats.t.sf(abs(self.mean) / self.error, self.freedom))
+
+    def p_beyond(self, margin: float) -> float:
+        """Of "the difference is beyond the margin": the larger one of both sides."""
+        if self.error == 0:
+            return float(abs(self.mean) >= margin)
+        return float(stats.t.sf((margin - abs(self.mean)) / self.error, self.freedom))
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A claim with how many of its seeds are there and, when all are, its estimate and verdict.
 
-    The p values of the estimate are as they are; ``holm`` and ``holm_beyond`` are those of its family.
+    ``holm`` and ``holm_beyond`` are its p values after the correction within its family.
     """
 
     claim: Claim
@@ -121,33 +139,17 @@ def mean_covariance(resampled: NDArray[np.float64]) -> float:
     return float(of_sum - of_each) / (num_seeds * (num_seeds - 1))
 
 
-def estimate(contrasts: NDArray[np.float64], shared: float, num_images: float, margin: float) -> Estimate:
-    """Mean, interval and p values of the contrasts ``(S,)`` of all seeds; ``shared`` is as in :func:`two_way`."""
-    mean = float(contrasts.mean())
-    variance, freedom = (float(part) for part in two_way(contrasts, shared, num_images))
-    error = variance**0.5
-    if error == 0:
-        return Estimate(mean, mean, mean, float(mean == 0), float(abs(mean) >= margin))
-    half = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * error
-    p = 2 * float(stats.t.sf(abs(mean) / error, freedom))
-    beyond = float(stats.t.sf((margin - abs(mean)) / error, freedom))
-    return Estimate(mean, mean - half, mean + half, p, beyond)
-
-
-def estimate_claim(claim: Claim, collected: Collected, seeds: Sequence[int]) -> Estimate:
-    """The estimate of a claim from these seeds, of which all runs must be there."""
-    weights = contrast_weights(claim, collected.plan, collected.rows, seeds)
-    contrasts = np.array([_sum(weights[seed], collected.rows, claim.number) for seed in seeds])
-    if claim.number not in NUMBERS:
-        return estimate(contrasts, 0.0, np.inf, claim.margin)
-    resampled = np.stack(
-        [
-            sum(weight * collected.resampled(run, claim.number) for run, weight in weights[seed].items())
-            for seed in seeds
-        ]
-    )
-    runs = [run for of_seed in weights.values() for run in of_seed]
-    return estimate(contrasts, mean_covariance(resampled), collected.num_units(runs), claim.margin)
+def estimate(contrast: Contrast, collected: Collected, seeds: Sequence[int]) -> Estimate:
+    """A contrast over these seeds, of which all runs must be there."""
+    weights = contrast_weights(contrast, collected.plan, collected.rows, seeds)
+    contrasts = np.array([_sum(weights[seed], collected.rows, contrast.number) for seed in seeds])
+    shared, num_images = 0.0, np.inf
+    if contrast.number in NUMBERS:
+        resampled = [collected.resampled_sum(weights[seed], contrast.number) for seed in seeds]
+        shared = mean_covariance(np.stack(resampled))
+        num_images = collected.num_units(list(chain.from_iterable(weights.values())))
+    variance, freedom = two_way(contrasts, shared, num_images)
+    return Estimate(float(contrasts.mean()), float(variance) ** 0.5, float(freedom))
 
 
 def _sum(weights: Weights, rows: Rows, number: str) -> float:
@@ -177,11 +179,13 @@ def judge(claims: Mapping[str, Claim], plan: Plan, folder: Path = RESULTS) -> di
 def judge_family(claims: Mapping[str, Claim], collected: Collected) -> dict[str, Judgement]:
     """The claims of one family."""
     counted = {name: _counted(claim, collected) for name, claim in claims.items()}
-    estimates = [_estimate_when_complete(each, collected) for each in counted.values()]
-    adjusted = holm([1.0 if each is None else each.p for each in estimates])
-    adjusted_beyond = holm([1.0 if each is None else each.p_beyond for each in estimates])
+    estimates = {name: _estimate_when_complete(each, collected) for name, each in counted.items()}
+    pairs = [(claims[name], found) for name, found in estimates.items()]
+    adjusted = holm([1.0 if found is None else found.p for _, found in pairs])
+    adjusted_beyond = holm([1.0 if found is None else found.p_beyond(claim.margin) for claim, found in pairs])
     judged: dict[str, Judgement] = {}
-    for (name, each), found, p, p_beyond in zip(counted.items(), estimates, adjusted, adjusted_beyond, strict=True):
+    for (name, found), p, p_beyond in zip(estimates.items(), adjusted, adjusted_beyond, strict=True):
+        each = counted[name]
         if found is not None:
             word = verdict(each.claim, found, p, p_beyond)
             judged[name] = replace(each, estimate=found, holm=p, holm_beyond=p_beyond, verdict=word)
@@ -200,7 +204,7 @@ def _estimate_when_complete(judgement: Judgement, collected: Collected) -> Estim
     if not judgement.is_complete:
         return None
     try:
-        return estimate_claim(judgement.claim, collected, planned_seeds(judgement.claim, collected.plan))
+        return estimate(judgement.claim, collected, planned_seeds(judgement.claim, collected.plan))
     except NoOverlapError:
         return None
 
@@ -220,7 +224,7 @@ def _line(found: Judgement) -> str:
         return f"{found.num_there} of {found.num_planned} seeds are there"
     if found.estimate is None:
         return f"{found.verdict}: the curves of a seed have no confidence in common"
-    mean, low, high = (f"{part:+.3g}" for part in (found.estimate.mean, found.estimate.low, found.estimate.high))
+    mean, low, high = (f"{part:+.3g}" for part in (found.estimate.mean, *found.estimate.interval))
     return f"{found.verdict}: {mean} [{low}, {high}] {found.claim.unit} (p = {found.holm:.2g} after Holm)"
 
 
