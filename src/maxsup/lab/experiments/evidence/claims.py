@@ -114,7 +114,7 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
         names = {"name": name, "study": study_path(claim.label).stem}
         entry = {**names, **setting.model_dump(), **judged_entry(claim, tables)}
         entry["tuned"] = None if tuned is None else judged_entry(tuned, tables)
-        entry["num_test_images"] = _num_test_images(claim, tables)
+        entry["test_images"] = _test_images(claim, tables)
         entries.append(entry)
     _corrected(entries)
     for entry in entries:
@@ -130,12 +130,11 @@ def judged_entry(claim: Claim, tables: Tables) -> dict[str, Any]:
     return claim.model_dump() | found._asdict() | facts
 
 
-def _num_test_images(claim: Claim, tables: Tables) -> int:
-    """The images behind a number of the test split, those of all pools together; 0 for other numbers."""
+def _test_images(claim: Claim, tables: Tables) -> list[int]:
+    """The sizes of the test splits behind a number, each once; none for numbers of other images."""
     if not claim.number.startswith("test."):
-        return 0
-    sets = {pool.partition("_")[0] if pool.startswith("lt_") else pool: pool for pool in claim.pools}
-    return sum(int(max(finite(tables.get(pool, []), "test.n"), default=0)) for pool in sets.values())
+        return []
+    return [int(n) for n in dict.fromkeys(n for pool in claim.pools for n in finite(tables.get(pool, []), "test.n"))]
 
 
 def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:

@@ -21,6 +21,7 @@ from maxsup.lab.figures.comparisons import (
     widths_figure,
 )
 from maxsup.lab.figures.style import Look, loss_look, save
+from maxsup.lab.reports.summary import listed
 from maxsup.metrics.facts import Fact, fact
 
 if TYPE_CHECKING:
@@ -191,19 +192,21 @@ def verdicts_in(page: str) -> dict[str, str]:
 
 def claim_page(claim: Entry) -> str:
     """The page of a claim: question, verdict, figure, numbers of every seed, limits, and how to repeat it."""
-    reason = verdict_reason(claim)
+    reason, images = verdict_reason(claim), [f"{n:,}" for n in claim["test_images"]]
     words = {
         "verdict": claim["word"].capitalize() + (" by the rule, with a caveat," if claim["caveat"] else ""),
         "because": reason[0].upper() + reason[1:],
         "names": ", ".join(claim["pools"]),
-        "images": f", on {claim['num_test_images']:,} test images" if claim["num_test_images"] else "",
+        "images": f", on {listed(images)} test images" if images else "",
         "margin_text": _with_unit(format(claim["margin"], "g"), claim["unit"]),
     }
     lines = [_CLAIM_HEAD.format(**claim, **words)]
     if claim["num_pairs"]:
         lines += [*_difference_lines(claim), ""]
         if claim["num_pairs"] > 1:
-            lines += [f"![Difference of every seed](../figures/{claim['name']}.svg)", ""]
+            level = 90 if claim["is_about_equality"] else 95
+            shown = f"Difference of every seed, their mean with its {level} % interval over seeds, the margin in grey"
+            lines += [f"![{shown}](../figures/{claim['name']}.svg)", ""]
         units = {"points": " (%)", "%": " (%)"}.get(claim["unit"], "")
         difference = f"difference ({claim['unit']})" if claim["unit"] else "difference"
         lines += [_line("seed", claim["claim"] + units, claim["than"] + units, difference), "|---|---|---|---|"]
@@ -232,8 +235,8 @@ def _difference_lines(claim: Entry) -> list[str]:
         *lines,
         f"Student's intervals: [{ends[0]}, {ends[1]}] at 95 %, for a difference; [{ends[2]}, {ends[3]}] at 90 %, for",
         "equality (two one-sided tests at 5 %). They cover seeds and not the choice of the test images.",
-        f"p = {claim['difference_p']:.2g} of no difference (Student's t; exact sign flips {claim['exact_p']:.2g}),",
-        f"p = {claim['equality_p']:.2g} of a difference beyond the margin (the larger of two one-sided t tests).",
+        f"p = {claim['difference_p']:.2g} against no difference (Student's t; sign flips {claim['exact_p']:.2g}),",
+        f"p = {claim['equality_p']:.2g} against a difference beyond the margin (the larger of two one-sided t tests).",
     ]
 
 

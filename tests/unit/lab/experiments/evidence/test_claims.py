@@ -317,7 +317,8 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert "(maxsup alpha=0.1 minus ls alpha=0.2): +1.00 points" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert {tmp_path / "figures" / name for name in ("claims.png", "strengths.svg")} <= set(written)
     assert (tmp_path / "figures" / "accuracy.svg") in written
-    assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
+    caption = "95 % interval over seeds, the margin in grey](../figures/accuracy.svg)"
+    assert caption in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
 
 
