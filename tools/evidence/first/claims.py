@@ -4,7 +4,7 @@ A folder of evidence holds::
 
     claims.yaml    what is claimed, by which number it is judged, and the margin: the protocol for programs
     settings.yaml  what the runs stand for: their scale beside the paper's, and what they cannot show
-    results/       what :func:`maxsup.lab.experiments.evidence.pools.collect` wrote
+    results/       what :func:`tools.evidence.first.pools.collect` wrote
 """
 
 from __future__ import annotations
@@ -18,17 +18,6 @@ from maxsup.core.errors import hint
 from maxsup.lab.core.config import Section
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.core.validation import validated
-from maxsup.lab.experiments.evidence.contrasts import (
-    SWEEPS,
-    Word,
-    by_numbers,
-    finite,
-    paired_values,
-    pool_entry,
-    width_sweep,
-)
-from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, read_tables, trial_scores
-from maxsup.lab.experiments.evidence.prose import filled
 from maxsup.lab.experiments.statistics import (
     LEVEL,
     MIN_SEEDS,
@@ -40,6 +29,17 @@ from maxsup.lab.experiments.statistics import (
 )
 from maxsup.lab.experiments.study_files import study_path
 from maxsup.lab.experiments.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
+from tools.evidence.first.contrasts import (
+    SWEEPS,
+    Word,
+    by_numbers,
+    finite,
+    paired_values,
+    pool_entry,
+    width_sweep,
+)
+from tools.evidence.first.pools import TRIALS, Tables, read_tables, trial_scores
+from tools.evidence.first.prose import filled
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 

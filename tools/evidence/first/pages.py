@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup.core.errors import MaxsupError
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.figures.comparisons import (
-    Difference,
-    claim_figure,
-    claims_figure,
-    differences_figure,
-    strengths_figure,
-    widths_figure,
-)
+from maxsup.lab.figures.comparisons import Difference, differences_figure
 from maxsup.lab.figures.style import Look, loss_look, save
 from maxsup.lab.reports.summary import listed
 from maxsup.metrics.facts import Fact, fact
+from tools.evidence.first.figures import claim_figure, claims_figure, strengths_figure, widths_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,8 +49,8 @@ _CLAIM_HEAD = """\
 
 ```
 maxsup study run {study} --scale small --data-root DIR
-maxsup study collect studies/runs
-maxsup report docs/evidence
+python -m tools.evidence.first collect studies/runs
+python -m tools.evidence.first report
 ```
 """
 
@@ -112,10 +106,10 @@ def with_text(page: str, name: str, text: str, source: str) -> str:
     r"""The page with a text between the marks of its name.
 
     Example:
-        >>> with_text("# A\n<!-- b: written by maxsup report -->\nold\n<!-- end of b -->\n", "b", "New.", "page.md")
-        '# A\n<!-- b: written by maxsup report -->\n\nNew.\n\n<!-- end of b -->\n'
+        >>> with_text("<!-- b: written by tools.evidence.first -->\nold\n<!-- end of b -->\n", "b", "New.", "page.md")
+        '<!-- b: written by tools.evidence.first -->\n\nNew.\n\n<!-- end of b -->\n'
     """
-    begin, end = f"<!-- {name}: written by maxsup report -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: written by tools.evidence.first -->", f"<!-- end of {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise MaxsupError(f"{source} must hold the lines {begin!r} and {end!r} once, in this order. Add them.")
     head, tail = page.split(begin)[0], page.split(end)[1]

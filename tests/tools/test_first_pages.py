@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from maxsup.lab.reports.export.evidence import claim_page, claims_table, pools_figure, pools_page
+from tools.evidence.first.pages import claim_page, claims_table, pools_figure, pools_page
 
 DRAWN = ("test.accuracy", "test.confidence_correct", "test.confidence_wrong")
 
