@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from maxsup.core.config import Recipe
 from maxsup.core.errors import Interruption, MaxsupError, StorageError
-from maxsup.core.files import storage
-from maxsup.core.files.rundir import RunDir
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.files import storage
+from maxsup.lab.core.files.rundir import RunDir
 from tests.integration.runs import NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
 NUM_KILLS = 50
@@ -154,7 +154,7 @@ def test_too_little_room_is_noticed_before_anything_is_written(
 
 HOLDER = """
 import sys
-from maxsup.core.files.rundir import RunDir
+from maxsup.lab.core.files.rundir import RunDir
 RunDir(sys.argv[1]).lock()
 print("held", flush=True)
 sys.stdin.read()

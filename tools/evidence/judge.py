@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from maxsup.studies.statistics import holm
+from maxsup.lab.experiments.statistics import holm
 from tools.evidence.claims import Claim, Contrast, load_claims
 from tools.evidence.contrasts import NoOverlapError, Rows, Weights, contrast_weights, needed_runs, planned_seeds, value
 from tools.evidence.plan import Plan, Run, blocks, load_plan
