@@ -58,8 +58,9 @@ python -m tools.evidence.pages                           # judges the claims and
 ```
 
 `results/POOL.csv` has a line for each run, and the folder `results/POOL` what is kept of every test image, which the
-intervals need. A claim is judged when all of its seeds are there. Differences have 95 % intervals over seeds and test
-images; p is after Holm's correction within the experiment.
+intervals need; probabilities have 64 levels there, because they give the variance over images and no number itself.
+A claim is judged when all of its seeds are there. Differences have 95 % intervals over seeds and test images; p is
+after Holm's correction within the experiment.
 """
 
 POOLS_HEADING = """# Pools of the second edition
