@@ -210,6 +210,7 @@ def _config(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> MarianCon
         dropout=settings.dropout,
         max_position_embeddings=256,
         scale_embedding=True,
+        init_std=settings.num_channels**-0.5,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
         forced_eos_token_id=tokenizer.eos_token_id,
