@@ -171,9 +171,10 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
     is_kept = torch.is_grad_enabled()
     with torch.enable_grad():
         # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
-        own = Head(*(None if parameter is None else parameter.view_as(parameter) for parameter in head))
+        hidden, weight, bias = head
+        own = Head(hidden.view_as(hidden), weight.view_as(weight), None if bias is None else bias.view_as(bias))
         loss = held_loss(own, plan)
-    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
+    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted and parameter is not None]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 
