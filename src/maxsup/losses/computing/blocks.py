@@ -24,6 +24,8 @@ NARROW_ROW, NARROW_PLANE = 32, 64
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Below this length torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
+# Up to this number of logits only the number of calls counts.
+FEW = 2048
 # Integers below are exact in float32.
 MAX_EXACT = 2**24
 # torch works without it.
@@ -100,6 +102,9 @@ def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Te
         top = logits.amax(axis, keepdim=True)
         index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
+    if logits.numel() <= FEW and logits.device.type == "cpu":
+        index = logits.argmax(axis, keepdim=True)
+        return logits.gather(axis, index), index
     if axis < logits.dim() - 1 and length < MAX_EXACT:
         # The class numbers from the last to the first, where a logit is the largest: of these, the largest.
         top = logits.amax(axis, keepdim=True)

@@ -28,11 +28,10 @@ from maxsup.losses.computing.closed_form import (
     tensors_of,
     working_dtype,
 )
+from maxsup.losses.computing.small import is_small, small_loss
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
-# Batches up to this number of logits are small.
-SMALL_NUMEL = 16 * 1024
 # Older compilers cannot tell whether a transform or an export is under way.
 _KNOWS_TRANSFORMS = torch.__version__ >= "2.7"
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -106,10 +105,9 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
         return reduced(traced_values(input, job), denominator, input, call.reduction)
     if _may_look(input):
         call = call.with_numbers_now()
-        if call.weight is None and call.num_items is None and call.z_loss == 0:
-            loss = _small_loss(input, call, penalty)
-            if loss is not None:
-                return loss
+        loss = small_loss(input, call, penalty) if is_small(input) else None
+        if loss is not None:
+            return loss
     return _BlockLoss.apply(input, call, penalty, formula)
 
 
@@ -133,21 +131,6 @@ def _may_look(input: Tensor) -> bool:
     return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
-    """The loss in few calls if the batch is small and every sample and class counts, else None."""
-    if penalty.small_loss is None or input.dim() != 2 or input.numel() > SMALL_NUMEL:
-        return None
-    target, ignore_index = call.target, call.ignore_index
-    if call.reduction == "none" or target.dtype != torch.int64:
-        return None
-    is_counted = int(target.min()) >= 0 if ignore_index < 0 else bool((target != ignore_index).all())
-    if not is_counted:
-        return None
-    factor = 1.0 / len(input) if call.reduction == "mean" else 1.0
-    loss = penalty.small_loss(input.to(working_dtype(input)), target, float(call.strength), factor)
-    return loss if math.isfinite(float(loss.detach())) else None
-
-
 def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool = True) -> tuple[Job, Factor]:
     """The job of a call without the factor of its reduction, and the denominator of its mean.
 
@@ -164,10 +147,8 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool =
             scale = scale.reshape(-1)
     else:
         target = target.reshape(-1).long()
-        valid = target != call.ignore_index
-        if may_look and bool(valid.all()):
-            valid = None
-        else:
+        if not (may_look and call.ignore_index < 0 and int(target.min()) >= 0):
+            valid = target != call.ignore_index
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
