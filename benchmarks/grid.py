@@ -47,7 +47,8 @@ class Row(NamedTuple):
 
     def steps(self) -> dict[str, Callable[[], object]]:
         """Forward and backward of each loss on the same tensors."""
-        logits, target, options = self.case.logits(scale=3.0), self.case.target(), {}
+        logits, target = self.case.logits(scale=3.0), self.case.target()
+        options: dict[str, Any] = {}
         upstream = None
         if self.option == "class weights":
             options["weight"] = torch.linspace(0.5, 1.5, self.case.num_classes, dtype=logits.dtype)
