@@ -24,11 +24,11 @@ def _log_probabilities(block: Block) -> Tensor:
 
 
 def _negative_entropy(block: Block) -> Tensor:
-    return (probabilities(block) * _log_probabilities(block)).sum(block.axis, keepdim=True)
+    return _log_probabilities(block).mul_(probabilities(block)).sum(block.axis, keepdim=True)
 
 
 def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    grad.add_(probabilities(block) * (_log_probabilities(block) - value) * push)
+    grad.add_(_log_probabilities(block).sub_(value).mul_(probabilities(block)).mul_(push))
 
 
 FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False, kernel="confidence_penalty")
