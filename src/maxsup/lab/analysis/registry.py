@@ -6,7 +6,8 @@ A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``, and not
 
     def compute(run: RunOutputs, *, split: str) -> Result:
         outputs = run.split(split)
-        return {"numbers": numbers({"nll": metrics.negative_log_likelihood(outputs.logits, outputs.labels)}), "data": {}}
+        nll = metrics.negative_log_likelihood(outputs.logits, outputs.labels)
+        return {"numbers": numbers({"nll": nll}), "data": {}}
 
 
     ANALYSES.register("surprise", summary="mean surprise", paper="-")(Analysis(compute, draw=lambda results: {}))
@@ -108,7 +109,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 def computed(name: str, run: RunOutputs, *, split: str, **options: Any) -> Result:
     """What an analysis gives for a run; raise unless that is numbers and data."""
     found = ANALYSES[name].compute(run, split=split, **options)
-    fix = f'Return {{"numbers": maxsup.metrics.facts.numbers({{...}}), "data": {{...}}}}.'
+    fix = 'Return {"numbers": maxsup.metrics.facts.numbers({...}), "data": {...}}.'
     if not isinstance(found, dict) or set(found) != {"numbers", "data"}:
         given = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise TypeError(f"compute of analysis {name!r} must return numbers and data; got {given}. {fix}")
