@@ -80,7 +80,7 @@ def documented() -> Iterator[Command]:
 COMMANDS = sorted(set(documented()))
 
 
-def check(command: Command) -> None:
+def assert_taken(command: Command) -> None:
     """Raise unless the command is one that the program, ``make`` or Python takes."""
     text = re.sub(r"\[[A-Z]+ \.\.\.\]", "", command.text)
     words = shlex.split(text, comments=True)
@@ -91,16 +91,16 @@ def check(command: Command) -> None:
     elif "-m" in words and words[0] != "maxsup":
         module = words[words.index("-m") + 1]
         if module == "maxsup":
-            check_maxsup(words[words.index("-m") + 2 :], is_whole)
+            assert_maxsup_takes(words[words.index("-m") + 2 :], is_whole)
         elif module not in ("venv", "pip", "pytest"):
             found = find_spec(module)
             assert found is not None
             assert found.submodule_search_locations is None or find_spec(f"{module}.__main__")
     elif "maxsup" in words:
-        check_maxsup(words[words.index("maxsup") + 1 :], is_whole)
+        assert_maxsup_takes(words[words.index("maxsup") + 1 :], is_whole)
 
 
-def check_maxsup(words: list[str], is_whole: bool) -> None:
+def assert_maxsup_takes(words: list[str], is_whole: bool) -> None:
     command, verbs = ROOT_COMMAND, list[str]()
     while words and hasattr(command, "commands") and not words[0].startswith("-") and words[0] != "VERB":
         assert words[0] in command.commands, words[0]
@@ -124,7 +124,7 @@ def check_maxsup(words: list[str], is_whole: bool) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.place}: {command.text[:60]}")
 def test_a_documented_command_is_one_that_the_program_takes(command: Command) -> None:
-    check(command)
+    assert_taken(command)
 
 
 def test_the_commands_of_all_kinds_of_pages_are_found() -> None:
@@ -155,4 +155,4 @@ def test_a_wrong_command_would_be_seen(text: str) -> None:
     for page in (f"Run\n\n```\n$ {text}  # so\n```\n", f"Run `{text}`."):
         [command] = commands_in(page, "page.md")
         with pytest.raises((AssertionError, ModuleNotFoundError, CLICK)):
-            check(command)
+            assert_taken(command)

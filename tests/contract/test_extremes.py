@@ -32,8 +32,7 @@ def values_of(name: str, logits: Tensor, target: Tensor, **options) -> Tensor:
 def test_a_loss_of_the_largest_logits_is_a_number_or_plus_infinity_where_cross_entropy_is_a_number(
     name: str, dtype: torch.dtype
 ):
-    # Few operators compute (1 + alpha) times the top logit of MaxSup, which must not overflow by itself.
-    logits = SIGNS.to(dtype) * (0.75 * torch.finfo(dtype).max)
+    logits = SIGNS.to(dtype) * (0.9 * torch.finfo(dtype).max)
     for target in targets_for(name, logits):
         is_number = F.cross_entropy(logits, target, reduction="none").isfinite()
         assert is_number[:2].all()
