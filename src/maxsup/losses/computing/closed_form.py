@@ -122,11 +122,12 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
     original, count, offset, masked = logits, logits.shape[axis], 0.0, None
     total = logits.sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis, room)
-    largest = float(total.abs().amax()) / count if job.may_look else math.nan
-    is_finite = math.isfinite(largest)
-    if not is_finite and job.may_look:
-        largest = float(top.abs().amax())
-    if job.penalty.is_invariant and not largest <= NEAR:  # true of nan too
+    is_finite = is_near = False
+    if job.may_look:
+        largest = float(total.abs().amax()) / count
+        is_finite = math.isfinite(largest)
+        is_near = (largest if is_finite else float(top.abs().amax())) <= NEAR
+    if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         logits, top = logits - offset, top - offset
         total = logits.sum(axis, keepdim=True)
