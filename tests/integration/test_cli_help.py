@@ -91,7 +91,7 @@ def test_a_wrong_example_would_be_seen() -> None:
 def test_the_file_of_listings_says_what_the_registries_say() -> None:
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     assert kept == registry_rows(), "run python -m maxsup.lab.cli.listings"
-    assert set(kept) | {"recipes"} == {*KINDS, "files of losses"}
+    assert set(kept) | {"recipes"} == {*KINDS, "files"}
 
 
 def test_the_shell_completes_names_of_recipes_studies_losses_and_data() -> None:

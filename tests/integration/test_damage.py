@@ -160,7 +160,9 @@ def _reported(path: Path, left_out: list[str]) -> object:
     summary = summarize(folder)
     # All that a report reads, without the time that its figures take.
     view = read_view(path)
-    read = [[run.recipe, run.epochs, run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs]
+    read = [
+        [run.recipe, [*run.epochs()], run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs
+    ]
     left_out += view.complaints
     return [summary.table, summary.losses, summary.environment, read]
 

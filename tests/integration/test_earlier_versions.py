@@ -17,13 +17,13 @@ from maxsup import __version__
 from maxsup.core.errors import StorageError
 from maxsup.lab.analysis import draw_figures, read_results
 from maxsup.lab.core.files.records import AnalysisResult, RunSummary, read_record
-from maxsup.lab.experiments.evidence.pools import read_tables
 from maxsup.lab.experiments.execution.study_folder import read_folder
 from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.folders import read_view
 from maxsup.lab.reports.summary import Summary
 from tests.architecture.source import ROOT
 from tests.integration.command import run_command
+from tools.evidence.first.pools import read_tables
 
 
 @pytest.fixture

@@ -60,7 +60,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study run tab_alpha --scale full --dry-run",
         "maxsup study run tab_pre --launcher slurm --job partition=gpu",
     ),
-    "study collect": ("maxsup study collect studies/runs", "maxsup study collect studies/runs --output results"),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }
 

@@ -25,6 +25,7 @@ from maxsup.losses.computing.closed_form import (
     top_offset,
     working_dtype,
 )
+from maxsup.losses.reduction import weighted_values
 
 # Older versions compute a float32 softmax of bfloat16 on a GPU only, not on meta.
 WIDENS_ON_META = torch.__version__ >= "2.7"
@@ -49,7 +50,7 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
     )
     block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
-        values = job.scale * values
+        values = weighted_values(values, job.scale) if is_soft else job.scale * values
     if job.valid is not None:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = values * job.valid if block.masked is None else torch.where(job.valid, values, 0)
     return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
@@ -97,7 +98,8 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
         masked = laid == -math.inf
         count = laid.shape[1] - masked.sum(1, keepdim=True, dtype=dtype)
         present = torch.nan_to_num(laid, nan=math.nan, posinf=math.inf, neginf=0.0)
-        mean = present.sum(1, keepdim=True, dtype=dtype) / count
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean = (present / count).sum(1, keepdim=True, dtype=dtype)
     probs = _softmax(laid, dtype)
     # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
     surprise = torch.xlogy(-1.0, probs.gather(1, top_index))

@@ -138,20 +138,3 @@ def report(
     from maxsup.lab.experiments.result import read_result
 
     studies.show_result(read_result(folder), as_json=as_json)
-
-
-@study.command("collect", epilog=epilog("study collect"))
-def collect(
-    runs: Annotated[Path, argument("DIR", "The folder of runs that studies share: studies/runs.")],
-    output: Annotated[Path, option("DIR", "Gets POOL.csv, a line a run, and origin.json.")] = Path(
-        "docs/evidence/results"
-    ),
-    keep: Annotated[bool, flag("--keep", "Keep lines of losses and seeds that DIR has no run of.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
-    from maxsup.lab.experiments.evidence.pools import collect as collected
-
-    counts = collected(runs, output, keep=keep)
-    lines = [f"{output / pool}.csv: {counted(count, 'run')}" for pool, count in counts.items()]
-    show({"pools": counts}, lines, as_json=as_json)

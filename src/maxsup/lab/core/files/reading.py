@@ -44,11 +44,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file with one a line, one at a time; none where there is no file."""
+    if os.path.lexists(path):
+        for line in read_plain(path).splitlines():
+            yield _parsed(path, line)
+
+
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file with one a line; none where there is no file."""
-    if not os.path.lexists(path):
-        return []
-    return [_parsed(path, line) for line in read_plain(path).splitlines()]
+    """All that :func:`json_lines` gives."""
+    return list(json_lines(path))
 
 
 def whole_lines(path: Path) -> list[bytes]:

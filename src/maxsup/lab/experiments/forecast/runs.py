@@ -10,6 +10,7 @@ from typing import Any
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.analysis import ANALYSES, RunOutputs
+from maxsup.lab.analysis.registry import computed
 from maxsup.lab.core.config import Recipe, differing_keys
 from maxsup.lab.core.recipes import load_recipe
 from maxsup.lab.data import DataBundle, Split
@@ -177,7 +178,7 @@ def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str,
             try:
                 if analysis.obstacle(outputs, split="test", **options) is None:
                     shared = {**options, **analysis.agree([outputs], split="test", **options)}
-                    analysis.compute(outputs, split="test", **shared)
+                    computed(name, outputs, split="test", **shared)
             except Exception as error:
                 problems[name] = f"{type(error).__name__}: {error}"
     return problems

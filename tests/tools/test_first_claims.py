@@ -15,7 +15,12 @@ from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.data.bundle import stratified_split
 from maxsup.lab.experiments.design import PlannedRun
-from maxsup.lab.experiments.evidence.claims import (
+from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
+from maxsup.lab.experiments.study_files import load_study, study_names
+from maxsup.lab.experiments.tuning import trials_of
+from maxsup.lab.models import create_model
+from tests.unit.lab.experiments.made import finish_run, lay_out
+from tools.evidence.first.claims import (
     CLAIMS,
     RESULTS,
     SETTINGS,
@@ -27,19 +32,14 @@ from maxsup.lab.experiments.evidence.claims import (
     tuned_claim,
     verdict,
 )
-from maxsup.lab.experiments.evidence.contrasts import pool_entry, width_sweep
-from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
-from maxsup.lab.experiments.evidence.prose import prose_entries
-from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
-from maxsup.lab.experiments.study_files import load_study, study_names
-from maxsup.lab.experiments.tuning import trials_of
-from maxsup.lab.models import create_model
-from maxsup.lab.reports.export.evidence import pages_of, verdicts_in, write_evidence
-from tests.unit.lab.experiments.made import finish_run, lay_out
+from tools.evidence.first.contrasts import pool_entry, width_sweep
+from tools.evidence.first.pages import pages_of, verdicts_in, write_evidence
+from tools.evidence.first.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
+from tools.evidence.first.prose import prose_entries
 
-EVIDENCE = Path(__file__).resolve().parents[5] / "docs" / "evidence"
+EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 
-MARKS = "<!-- claims: written by maxsup report -->"
+MARKS = "<!-- claims: written by tools.evidence.first -->"
 
 NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
 
@@ -317,7 +317,8 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert "(maxsup alpha=0.1 minus ls alpha=0.2): +1.00 points" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert {tmp_path / "figures" / name for name in ("claims.png", "strengths.svg")} <= set(written)
     assert (tmp_path / "figures" / "accuracy.svg") in written
-    assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
+    caption = "95 % interval over seeds, the margin in grey](../figures/accuracy.svg)"
+    assert caption in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
 
 
@@ -352,7 +353,7 @@ def planned() -> list[PlannedRun]:
 
 
 def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:
-    # If this fails: maxsup report docs/evidence
+    # If this fails: python -m tools.evidence.first report
     pages = pages_of(EVIDENCE, entries, pool_entries(EVIDENCE), prose_entries(EVIDENCE, entries))
     names = {path.relative_to(EVIDENCE.parents[1]).as_posix() for path in pages}
     assert {"README.md", "docs/evidence/README.md", "docs/evidence/pools.md", "docs/evidence/claims/cost.md"} <= names
@@ -361,7 +362,7 @@ def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]
 
 def test_a_digit_that_is_changed_in_a_sentence_is_found(entries: list[dict[str, Any]], tmp_path: Path) -> None:
     headline, *_ = prose_entries(EVIDENCE, entries)
-    marks = f"<!-- {headline['name']}: written by maxsup report -->", f"<!-- end of {headline['name']} -->"
+    marks = f"<!-- {headline['name']}: written by tools.evidence.first -->", f"<!-- end of {headline['name']} -->"
     (tmp_path / "README.md").write_text(f"{MARKS}\n<!-- end of claims -->\n{marks[0]}\n+0.91 points\n{marks[1]}\n")
     made = pages_of(tmp_path, [], [], [headline | {"page": "README.md"}])[tmp_path / "README.md"]
     assert "+0.91 points" not in made
