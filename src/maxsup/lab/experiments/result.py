@@ -16,7 +16,7 @@ from maxsup.lab.experiments.execution.launch import JobState
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, read_folder
 from maxsup.lab.experiments.execution.worker import FAILURE
 from maxsup.lab.experiments.summarize import summarize
-from maxsup.lab.reports.summary import Summary, SummaryCell, SummaryEntry, SummaryLoss
+from maxsup.lab.reports.summary import PairedComparison, Summary, SummaryCell, SummaryEntry, SummaryLoss
 
 _DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is_conclusive", "is_better")
 
@@ -82,6 +82,14 @@ class StudyResult:
                 if (number := loss.number(metric)).num_pairs
             ]
         )
+
+    def compare(self, number: str, experiment: int = 0) -> dict[str, PairedComparison]:
+        """Every loss against the baseline by any number of its runs, also one that the table does not show.
+
+        ``number`` is its source and name: ``test.accuracy_top5``, ``timing.seconds``, ``calibration.aurc``. A study may
+        have several experiments.
+        """
+        return self.folder.results()[experiment].compare(number, self.summary.baseline)
 
     def report(self, on_left_out: Callable[[str], None] | None = None) -> Path:
         """Write ``report.html`` and ``tables/``, without training; gives the page.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from maxsup import __version__
-from maxsup.lab.core.files.reading import as_written, read_json, read_json_lines
-from maxsup.lab.core.files.records import AnalysisResult, RunSummary, read_record
+from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.launch import Job, read_state
-from maxsup.lab.experiments.execution.study_folder import StudyFolder, analysis_call, request_path
+from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.execution.worker import JOB, LOG
+from maxsup.lab.experiments.run import Result
 from maxsup.lab.experiments.statistics import compare_losses, spread
 from maxsup.lab.experiments.table import Cell, ComparedCells, Line, Metric, Table
 from maxsup.lab.experiments.verdicts import BOLD_RULE, conclusions, verdict_sentences
@@ -50,7 +50,8 @@ class _Group(NamedTuple):
 def summarize(folder: StudyFolder) -> Summary:
     """Read all runs back, compare them, and write ``summary.json``."""
     design, table = folder.design, folder.design.table
-    values = {cell: _values(folder, cell) for cell in table.cells()}
+    results = folder.results()
+    values = {cell: _values(design, results, cell) for cell in table.cells()}
     groups = [_group(table, cells, values) for cells in table.comparisons()]
     compared = {group.cells.cells[arm]: found for group in groups for arm, found in group.found.items()}
     metrics = [
@@ -78,28 +79,11 @@ def summarize(folder: StudyFolder) -> Summary:
     return summary
 
 
-def _values(folder: StudyFolder, cell: Cell) -> Values:
-    metric, names = folder.design.table.metric_of(cell), folder.runs_of(cell)
-    return {
-        seed: _run_number(folder, names[seed], metric) if seed in names else math.nan for seed in folder.design.seeds
-    }
-
-
-def _run_number(folder: StudyFolder, name: str, metric: Metric) -> float:
-    """The number of a run that a cell shows; nan if the run or its analysis is missing."""
-    run, value = RunDir(folder.folder(name)), None
-    if metric.source == "timing":
-        with as_written(run.timing):
-            seconds = [float(line[metric.name]) for line in read_json_lines(run.timing)]
-        return fmean(seconds) if seconds else math.nan
-    if metric.source == "test":
-        if os.path.lexists(run.summary):
-            tested = read_record(RunSummary, run.summary).test.get(folder.design.weights) or {}
-            value = tested.get(metric.name)
-    elif analysis := next((entry for entry in folder.design.analyses if entry.name == metric.source), None):
-        path = request_path(run.path, analysis_call(analysis, folder.runs[name].recipe, folder.design.weights))
-        value = read_record(AnalysisResult, path).value(metric.name) if os.path.lexists(path) else None
-    return float(value) if isinstance(value, int | float) else math.nan
+def _values(design: Design, results: Sequence[Result], cell: Cell) -> Values:
+    place, metric = design.table.place(cell), design.table.metric_of(cell)
+    if place is None:
+        return dict.fromkeys(design.seeds, math.nan)
+    return results[place.experiment].numbers(place.arm, f"{metric.source}.{metric.name}")
 
 
 def _group(table: Table, cells: ComparedCells, values: Mapping[Cell, Values]) -> _Group:

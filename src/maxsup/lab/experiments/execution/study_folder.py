@@ -32,6 +32,7 @@ from maxsup.lab.experiments.execution.launch import Job, JobState, Launcher, OnC
 from maxsup.lab.experiments.execution.worker import JOB, is_done
 from maxsup.lab.experiments.experiment import Analysis
 from maxsup.lab.experiments.imports import imports_of
+from maxsup.lab.experiments.run import Result, Run
 from maxsup.lab.experiments.study_format import Study
 from maxsup.lab.experiments.table import Cell
 from maxsup.lab.training.run import recipe_digest
@@ -85,9 +86,21 @@ class StudyFolder:
             return self.elsewhere[name]
         return (self.path.parent if self.runs[name].pool else self.path) / _RUNS / name
 
-    def runs_of(self, cell: Cell) -> dict[int, str]:
-        """The names of the runs whose number a cell shows, by seed."""
-        return {run.seed: name for name, run in self.runs.items() if cell in run.cells}
+    def run(self, name: str) -> Run:
+        """A run with the places of its results."""
+        path, recipe = self.folder(name), self.runs[name].recipe
+        requests = {plan.name: analysis_call(plan, recipe, self.design.weights) for plan in self.design.analyses}
+        return Run(path, recipe, {plan: request_path(path, request) for plan, request in requests.items()})
+
+    def results(self) -> list[Result]:
+        """The experiments of the table with their runs."""
+        found: list[dict[tuple[str, int], Run]] = [{} for _ in self.design.experiments]
+        for name, planned in self.runs.items():
+            run = self.run(name)
+            for place in filter(None, map(self.design.table.place, planned.cells)):
+                found[place.experiment][place.arm, planned.seed] = run
+        pairs = zip(self.design.experiments, found, strict=True)
+        return [Result(experiment, runs, self.design.weights) for experiment, runs in pairs]
 
     def job(self, name: str) -> dict[str, Any]:
         """What a worker is asked to do for a run: the content of its ``job.json``."""
