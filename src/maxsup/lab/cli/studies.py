@@ -13,8 +13,8 @@ from maxsup.lab.cli.printing import create_table, print_json
 from maxsup.lab.cli.shorthands import flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.api import Order
     from maxsup.lab.experiments.execution.launch import Launcher
+    from maxsup.lab.experiments.order import Order
     from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.reports.summary import Summary, SummaryCell
 

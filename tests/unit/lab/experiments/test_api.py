@@ -9,10 +9,10 @@ from torch import nn
 from maxsup.core import schedules
 from maxsup.core.errors import MaxsupError
 from maxsup.lab.experiments import Design, compare, run_study
-from maxsup.lab.experiments.api import comparison_order, study_order
 from maxsup.lab.experiments.comparison import command_of
 from maxsup.lab.experiments.execution.launch import create_launcher
 from maxsup.lab.experiments.execution.study_folder import write_folder
+from maxsup.lab.experiments.order import comparison_order, study_order
 from maxsup.losses import FocalLoss, MaxSupLoss
 
 IMAGES, LABELS = torch.arange(60 * 64, dtype=torch.uint8).view(60, 1, 8, 8), torch.arange(60) % 3

@@ -103,7 +103,7 @@ def run(
 
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
-    from maxsup.lab.experiments.api import carry_out, carry_out_all, study_order
+    from maxsup.lab.experiments.order import study_order
 
     orders = []
     for loaded in found:
@@ -112,7 +112,10 @@ def run(
     if dry_run:
         for order in orders:
             studies.print_jobs(order, chosen, launcher, as_json=as_json)
-    elif is_all:
+        return
+    from maxsup.lab.experiments.api import carry_out, carry_out_all
+
+    if is_all:
         results = []
         for result in carry_out_all(orders, chosen):
             results.append(result)
