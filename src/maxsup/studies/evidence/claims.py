@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import Any, Literal, NamedTuple
 
+from pydantic import PositiveFloat
+
 from maxsup.core.config import Section
 from maxsup.core.errors import hint
 from maxsup.core.recipes import read_yaml
@@ -47,12 +49,12 @@ class Claim(Section):
     setting: str
     pools: tuple[str, ...]
     number: str
-    factor: float = 1.0
+    factor: PositiveFloat = 1.0
     unit: str = ""
     claim: str
     than: str
     direction: Literal["higher", "lower", "equal"]
-    margin: float
+    margin: PositiveFloat
 
 
 class Setting(Section):
@@ -81,7 +83,7 @@ class Verdict(NamedTuple):
 def read_claims(folder: Path) -> dict[str, Claim]:
     """The claims of a folder of evidence, by name."""
     found = read_yaml(folder / CLAIMS)
-    return {name: validated(Claim, values, source=f"claim {name}") for name, values in found.items()}
+    return {name: validated(Claim, values, source=f"claim {name} of {CLAIMS}") for name, values in found.items()}
 
 
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
@@ -94,9 +96,12 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
                 f"setting of claim {name!r} must be one of {SETTINGS}; got {claim.setting!r}. "
                 f"{hint(claim.setting, settings)}"
             )
-        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
+        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting} of {SETTINGS}")
         found, tuned = verdict(claim, tables), tuned_claim(claim, trials)
-        names = {"name": name, "study": study_path(claim.label).stem}
+        try:
+            names = {"name": name, "study": study_path(claim.label).stem}
+        except ValueError as error:
+            raise ValueError(f"label of claim {name} of {CLAIMS}: {error}") from None
         entry = {**names, **claim.model_dump(), **setting.model_dump(), **found._asdict()}
         entry["tuned"] = None if tuned is None else tuned.model_dump() | verdict(tuned, tables)._asdict()
         entries.append(entry | {"has_enough_seeds": found.num_pairs >= MIN_SEEDS})
