@@ -28,7 +28,7 @@ from maxsup.training.builders import build_data, build_loss, build_model, loss_c
 from maxsup.training.loop import Trainer
 from maxsup.training.preflight.defaults import fitted, settled_before
 from maxsup.training.preprocessing import resolved
-from maxsup.training.processes import create_accelerator
+from maxsup.training.processes import create_accelerator, lost_processes_named
 from maxsup.training.progress import Reporter
 from maxsup.training.state.checkpoint import load_weights, read_tensors
 from maxsup.training.state.snapshot import restore, save
@@ -120,6 +120,7 @@ def train(
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
         accelerator = create_accelerator(recipe, run)
+        stack.enter_context(lost_processes_named(accelerator))
         # An existing run is refused or returned at once; a new directory is claimed once data and model are built.
         changes, is_new = list[str](), not run.config.exists()
         if accelerator.is_main_process and not is_new:
