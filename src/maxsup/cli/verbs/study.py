@@ -10,7 +10,7 @@ import typer
 from maxsup.cli import say, studies
 from maxsup.cli.examples import epilog
 from maxsup.cli.listings import complete_study
-from maxsup.cli.options import DataRootOption, JsonOption
+from maxsup.cli.options import DataRootOption, JsonOption, NoLockOption, work_without_locks
 from maxsup.cli.printing import print_json, show
 from maxsup.cli.shorthands import argument, flag, option
 from maxsup.core.errors import counted
@@ -96,12 +96,14 @@ def run(
     workers: studies.WorkersOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study and print its table beside the published numbers.
 
     The same command goes on where it was stopped.
     """
+    work_without_locks(no_lock)
     given = list(words or [])
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
