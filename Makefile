@@ -24,7 +24,7 @@ demo: $(VENV)/lab.stamp ## compare three losses on embedded data: findings and a
 	@$(BIN)/maxsup compare --losses ce,ls:0.2,maxsup:0.2 --seeds 12 --output comparison
 
 docs: $(VENV)/docs.stamp ## build this project's site in docs/_build/html, its examples included (minutes)
-	@$(BIN)/python -m docs.builder
+	@$(BIN)/python -m tools.site
 
 test-docs: $(VENV)/dev.stamp docs ## build the site and look at its pages in a browser
 	$(BIN)/python -m pytest -q tests/browser/test_site.py

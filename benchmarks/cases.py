@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maxsup.bench.baselines import NO_LABEL
+from maxsup.lab.bench.baselines import NO_LABEL
 
 # A compilation takes seconds, so the peers that nobody has to beat are compiled in one shape only.
 COMPILED = ("torch label smoothing", "naive MaxSup", "maxsup")

@@ -12,9 +12,9 @@ import maxsup
 from benchmarks.cases import Case
 from benchmarks.peers import YARDSTICK, Loss, gradient
 from benchmarks.report import lined_up, spread, time_columns
-from maxsup.bench.baselines import torch_label_smoothing
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times
+from maxsup.lab.bench.baselines import torch_label_smoothing
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import interleaved_times
 
 SIZES = (Case((128, 10)), Case((256, 1000)))
 QUICK_SIZES = (Case((16, 10)),)

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from benchmarks.peers import YARDSTICK, Loss, gradient
 from benchmarks.report import judged, lined_up
-from maxsup.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
-from maxsup.bench.traffic import Traffic, allocated, traffic
+from benchmarks.traffic import Traffic, allocated, traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.lab.bench.baselines import naive_maxsup, torch_cross_entropy, torch_label_smoothing
 from maxsup.losses.device.layout import VECTOR
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
 from maxsup.losses.head.blocks import Head, Objective, Plan, head_loss

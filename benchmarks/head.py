@@ -15,10 +15,10 @@ from benchmarks.checks import SCALES, relative_error
 from benchmarks.goals import HEAD_GOALS
 from benchmarks.memory import resident_peak
 from benchmarks.report import judged, lined_up, spread, time_columns
-from maxsup.bench.baselines import naive_maxsup, torch_label_smoothing
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times
 from maxsup.functional import linear_maxsup_cross_entropy, maxsup_cross_entropy
+from maxsup.lab.bench.baselines import naive_maxsup, torch_label_smoothing
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import interleaved_times
 
 FUSED = "fused maxsup"
 YARDSTICK = "unfused torch label smoothing"

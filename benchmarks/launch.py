@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from benchmarks.report import judged, lined_up, spread
-from maxsup.core.config import Recipe, parse_recipe
-from maxsup.core.recipes import read_yaml, recipe_path
-from maxsup.studies.execution.launch import Job, create_launcher
-from maxsup.studies.execution.launch_local import num_processors
-from maxsup.studies.execution.worker import JOB
-from maxsup.training import train
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.recipes import read_yaml, recipe_path
+from maxsup.lab.experiments.execution.launch import Job, create_launcher
+from maxsup.lab.experiments.execution.launch_local import num_processors
+from maxsup.lab.experiments.execution.worker import JOB
+from maxsup.lab.training import train
+from maxsup.lab.training.progress import Reporter
 
 NUM_RUNS = 12
 # As in the recipe. With fewer, the import of torch in each worker dominates (3 epochs: a ratio of 1.2).

@@ -13,8 +13,8 @@ from benchmarks.checks import Errors, errors, is_right
 from benchmarks.goals import goals_for
 from benchmarks.peers import OURS, YARDSTICK, Candidate, candidates, gradient
 from benchmarks.report import judged, lined_up, spread, time_columns
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import interleaved_times
 
 # Seconds of CPU time after which a case begins no further round.
 BUDGET = 15.0

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable
 from pathlib import Path
 
-from maxsup.bench.peak_memory import peak_memory
+from maxsup.lab.bench.peak_memory import peak_memory
 
 PROCESS = Path("/proc/self")
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.report import judged, lined_up
-from maxsup.bench.timing import interleaved_times, quartiles, time_ratio
+from maxsup.lab.bench.timing import interleaved_times, quartiles, time_ratio
 from maxsup.metrics import class_separation
 
 # Rows of the pairwise matrix that are computed; the time of all rows is extrapolated from them.

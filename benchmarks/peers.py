@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases import Case
-from maxsup.bench.baselines import NO_LABEL, naive_maxsup, torch_cross_entropy, torch_label_smoothing
 from maxsup.functional import maxsup_cross_entropy
+from maxsup.lab.bench.baselines import NO_LABEL, naive_maxsup, torch_cross_entropy, torch_label_smoothing
 
 Loss = Callable[..., Tensor]
 

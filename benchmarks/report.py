@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from maxsup.bench.timing import Quartiles, time_ratio
-from maxsup.core.files.storage import json_text
-from maxsup.core.repro import environment
+from maxsup.lab.bench.timing import Quartiles, time_ratio
+from maxsup.lab.core.files.storage import json_text
+from maxsup.lab.core.repro import environment
 
 PACKAGES = ("torch", "timm", "torch-uncertainty", "numpy")
 

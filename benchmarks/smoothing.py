@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from benchmarks.report import surroundings, write_result
-from maxsup.analysis.outputs import RunOutputs
 from maxsup.core.errors import DataError
-from maxsup.core.recipes import load_recipe
 from maxsup.diagnosis.smoothing import estimate_alpha
-from maxsup.training import train
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.training import train
 
 RESULTS = Path(__file__).parent / "results"
 # Recipe and changes to it; all of them small enough for a CPU.

@@ -15,14 +15,14 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from benchmarks.report import judged, lined_up
-from maxsup.bench.timing import interleaved_times, time_ratio
-from maxsup.core.config import Recipe
-from maxsup.core.files.rundir import RunDir
-from maxsup.core.interrupt import SignalGuard
-from maxsup.training.builders import build_data, build_loss, build_model, split_pipeline
-from maxsup.training.loop import Trainer
-from maxsup.training.processes import create_accelerator
-from maxsup.training.progress import Reporter
+from maxsup.lab.bench.timing import interleaved_times, time_ratio
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.core.interrupt import SignalGuard
+from maxsup.lab.training.builders import build_data, build_loss, build_model, split_pipeline
+from maxsup.lab.training.loop import Trainer
+from maxsup.lab.training.processes import create_accelerator
+from maxsup.lab.training.progress import Reporter
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 BATCH_SIZE = 128

@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.goals import Z_LOSS_GOALS
 from benchmarks.head import QUICK_TIMED, TIMED, gradients
 from benchmarks.report import judged, lined_up, time_columns
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import Quartiles, interleaved_times
 from maxsup.functional import linear_maxsup_cross_entropy
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import Quartiles, interleaved_times
 
 PLAIN, Z_LOSS = "without", "z_loss=1e-4"
 TERMS: dict[str, dict[str, float]] = {

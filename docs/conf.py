@@ -10,7 +10,7 @@ from sphinx.util.nodes import make_refnode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import maxsup
-from docs.builder.api import MOCKED
+from tools.site.api import MOCKED
 
 project = "maxsup"
 author = "the contributors of maxsup"
@@ -18,7 +18,7 @@ copyright = f"2026, {author}"  # Sphinx asks for this name
 release = version = maxsup.__version__
 
 extensions = [
-    "docs.builder.mathml",
+    "tools.site.mathml",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",

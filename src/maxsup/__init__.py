@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 
 __all__ = ["MaxSupLoss", "__version__", "create_loss", "functional", "list_losses", "losses", "monitor", "schedules"]
 
-# Those in the second set are parts of the laboratory; metrics, diagnosis and doctor need torch and NumPy only.
-_MODULES = {"functional", "losses", "monitor", "schedules"} | {"analysis", "diagnosis", "doctor", "metrics"}
+# Metrics, diagnosis and doctor need NumPy besides torch; the laboratory needs its extra.
+_MODULES = {"functional", "losses", "monitor", "schedules"} | {"diagnosis", "doctor", "lab", "metrics"}
 
 
 def __getattr__(name: str) -> Any:

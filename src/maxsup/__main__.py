@@ -3,7 +3,7 @@
 import os
 import sys
 
-from maxsup.core.signals import leave_on_signals
+from maxsup.lab.core.signals import leave_on_signals
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     # `python -m` finds modules in the current folder first, where anybody's files may lie; a script does not.
     if sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
-    from maxsup.cli import main as run
+    from maxsup.lab.cli import main as run
 
     run()
 

@@ -13,36 +13,59 @@ FACADES = {"__init__", "functional", "monitor", "schedules"}
 
 _IMPORTERS = {"__import__", "import_module"}
 
-_GROUND = {"core"}
-_PARTS = {"data", "losses", "metrics", "models"}
-_DRAWN = {"figures"}
-_TASK = {"dense"}
-_RUN = {"diagnosis", "training"}
-_WORK = {"analysis"} | _DRAWN | _TASK | _RUN
-_PAGES = {"reports"}
 _PUBLIC = {"core", "losses", "facade"}
 
-# The members of a floor do not import one another, so each part lists floors strictly below its own.
-MAY_IMPORT: dict[str, set[str]] = {
+# What each part of the library may import. None of them imports the laboratory.
+LIBRARY: dict[str, set[str]] = {
     "core": set(),
+    "losses": {"core"},
+    "metrics": {"core"},
     "facade": {"core", "losses"},
-    "integrations": _PUBLIC,
-    "doctor": _PUBLIC,
-    "bench": _PUBLIC,
-    **dict.fromkeys(_PARTS, _GROUND),
     "diagnosis": {"core", "metrics"},
-    "dense": _GROUND | _PARTS,
-    "training": _PUBLIC | _PARTS | _TASK,
-    "figures": {"core", "metrics"},
-    "analysis": _PUBLIC | _PARTS | _DRAWN | _TASK | _RUN,
-    "reports": _PUBLIC | _PARTS | _WORK,
-    "studies": _PUBLIC | _PARTS | _WORK | _PAGES,
-    "cli": _PUBLIC | _PARTS | _WORK | _PAGES | {"bench", "doctor", "integrations", "studies"},
+    "doctor": _PUBLIC,
+    "integrations": _PUBLIC,
 }
 
+_GROUND = {"core", "lab.core"}
+_PARTS = _GROUND | {"losses", "metrics", "lab.data", "lab.models"}
+_RUNS = _PUBLIC | _PARTS | {"lab.segmentation", "lab.training"}
+_WORK = _RUNS | {"diagnosis", "lab.analysis", "lab.figures"}
+_PAGES = _WORK | {"lab.reports"}
 
-def _part(name: str) -> str:
-    return name if name in MAY_IMPORT and name != "facade" else "facade"
+# What each part of the laboratory may import: the floors strictly below its own.
+LABORATORY: dict[str, set[str]] = {
+    "lab.core": {"core"},
+    "lab.bench": _PUBLIC | _GROUND,
+    "lab.data": _GROUND,
+    "lab.models": _GROUND,
+    "lab.figures": _GROUND | {"metrics"},
+    "lab.segmentation": _PARTS,
+    "lab.training": _PUBLIC | _PARTS | {"lab.segmentation"},
+    "lab.analysis": _RUNS | {"diagnosis", "lab.figures"},
+    "lab.reports": _WORK,
+    "lab.experiments": _PAGES,
+    "lab": _PAGES | {"lab.experiments"},
+    "lab.cli": _PAGES | {"doctor", "integrations", "lab.bench", "lab.experiments"},
+    # `python -m maxsup` is the door of the command line.
+    "__main__": {"lab.core", "lab.cli"},
+}
+MAY_IMPORT = LIBRARY | LABORATORY
+
+
+def _part(names: list[str]) -> str:
+    """Return the part that a dotted name below the package belongs to."""
+    if names[:1] == ["lab"]:
+        return f"lab.{names[1]}" if f"lab.{''.join(names[1:2])}" in MAY_IMPORT else "lab"
+    return names[0] if names and names[0] in MAY_IMPORT else "facade"
+
+
+def _owner(parts: tuple[str, ...]) -> str | None:
+    """Return the part that a file belongs to, or None if it belongs to none."""
+    if parts[0] == "lab":
+        found = "lab" if parts[1:] == ("__init__",) else f"lab.{parts[1]}"
+    else:
+        found = "facade" if len(parts) == 1 and parts[0] in FACADES else parts[0]
+    return found if found in MAY_IMPORT else None
 
 
 def _imported_names(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
@@ -60,18 +83,17 @@ def _imported_names(tree: ast.Module, package: list[str]) -> Iterator[tuple[int,
 
 
 def violations(package: Path) -> list[str]:
-    """One line for every import that does not point down, and for every file that belongs to no floor."""
+    """One line for every import that does not point down, and for every file that belongs to no part."""
     found = []
     for path, tree in parsed_files(package):
         parts = path.relative_to(package).with_suffix("").parts
-        owner = "facade" if len(parts) == 1 and parts[0] in FACADES else {"__main__": "cli"}.get(parts[0], parts[0])
-        where = path.relative_to(package.parent).as_posix()
-        if owner not in MAY_IMPORT:
-            found.append(f"{where}: belongs to no floor")
+        where, owner = path.relative_to(package.parent).as_posix(), _owner(parts)
+        if owner is None:
+            found.append(f"{where}: belongs to no part")
             continue
         for line, name in _imported_names(tree, [package.name, *parts[:-1]]):
-            top, _, rest = name.partition(".")
-            target = _part(rest.partition(".")[0])
-            if top == package.name and rest != "__version__" and target not in MAY_IMPORT[owner] | {owner}:
+            top, *rest = name.split(".")
+            target = _part(rest)
+            if top == package.name and rest != ["__version__"] and target not in MAY_IMPORT[owner] | {owner}:
                 found.append(f"{where}:{line}: {owner} must not import {name} ({target})")
     return found

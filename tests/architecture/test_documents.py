@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import maxsup
-from maxsup.cli.listings import TABLE_HEAD, loss_table
 from maxsup.core.errors import EXIT_CODES, ExitCode
+from maxsup.lab.cli.listings import TABLE_HEAD, loss_table
 from tests.architecture.floors import FACADES, MAY_IMPORT
 from tests.architecture.source import ROOT
 
@@ -19,26 +19,26 @@ from tests.architecture.source import ROOT
 def test_the_documents_show_the_table_of_losses_that_the_registry_has() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     [page] = [page for page in pages if TABLE_HEAD in page.read_text()]
-    # If this fails: python -m maxsup.cli.listings
+    # If this fails: python -m maxsup.lab.cli.listings
     assert loss_table(maxsup.losses.describe_losses()) in page.read_text()
 
 
 def test_the_architecture_page_names_every_part() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = {part for part in MAY_IMPORT if f"`{part}`" in page}
-    assert named | {"facade"} == set(MAY_IMPORT)
+    named = {part for part in MAY_IMPORT if f"`{part.removeprefix('lab.')}`" in page}
+    assert named | {"facade", "__main__"} == set(MAY_IMPORT)
     assert all(f"{module}.py`" in page for module in FACADES)
 
 
-def test_the_architecture_page_has_the_exit_codes_of_the_program() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
+def test_the_laboratory_page_has_the_exit_codes_of_the_program() -> None:
+    page = (ROOT / "docs" / "laboratory.md").read_text()
     rows = "".join(f"| {int(code)} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
-    assert f"| exit code | meaning |\n|---|---|\n{rows}\n" in page
+    assert f"| exit code | meaning |\n|---|---|\n{rows}" in page
     assert set(EXIT_CODES) == set(ExitCode)
 
 
-def test_the_tests_that_the_architecture_page_names_exist() -> None:
-    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "architecture.md").read_text())
+def test_the_tests_that_the_page_on_semantics_names_exist() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "semantics.md").read_text())
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(named) > 10
     assert [(file, test) for file, test in named if f"def {test}(" not in files.get(file, "")] == []
@@ -47,7 +47,7 @@ def test_the_tests_that_the_architecture_page_names_exist() -> None:
 # Every way to the loss of CONTRIBUTING.md, in a package that has its one file more.
 USE = """
 import maxsup, torch
-from maxsup.cli.listings import loss_table, read_rows
+from maxsup.lab.cli.listings import loss_table, read_rows
 from maxsup.functional import centre_cross_entropy
 from maxsup.losses import CentreLoss
 from tests.contract.calls import NAMES, SCHEDULED, SWITCHABLE, call_function, make_loss

@@ -15,15 +15,19 @@ def test_imports_point_down() -> None:
 
 def test_only_registries_of_data_name_a_package_above_their_own() -> None:
     named = {
-        (path.relative_to(PACKAGE).parts[0], keyword.value.value)
+        (path.relative_to(PACKAGE).parent.parts[:2][-1], keyword.value.value)
         for path, tree in parsed_files(PACKAGE)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and called_name(node) == "Registry"
         for keyword in node.keywords
         if keyword.arg == "package" and isinstance(keyword.value, ast.Constant)
     }
-    own = {("analysis", "maxsup.analysis.analyses"), ("dense", "maxsup.dense"), ("studies", "maxsup.studies.execution")}
-    assert named == {("data", "maxsup.dense"), *own}
+    own = {
+        ("analysis", "maxsup.lab.analysis.analyses"),
+        ("segmentation", "maxsup.lab.segmentation"),
+        ("experiments", "maxsup.lab.experiments.execution"),
+    }
+    assert named == {("data", "maxsup.lab.segmentation"), *own}
 
 
 @pytest.mark.parametrize(
@@ -42,29 +46,37 @@ def test_only_registries_of_data_name_a_package_above_their_own() -> None:
         ("losses/maxsup.py", "from maxsup.metrics.calibration import ece", True),
         ("losses/maxsup.py", "from maxsup.functional import maxsup_penalty", True),
         ("losses/maxsup.py", "from maxsup.core.checks import check_number", False),
-        ("training/loop.py", "from maxsup.analysis import probing", True),
-        ("training/loop.py", "from maxsup.data import digits", False),
-        ("training/loop.py", "from maxsup.dense import Segmenter", False),
-        ("models/base.py", "from maxsup.dense import Segmenter", True),
-        ("dense/upernet.py", "from maxsup.models import create_model", False),
-        ("dense/evaluation.py", "from maxsup.training import evaluate", True),
-        ("figures/style.py", "from maxsup.analysis.registry import Result", True),
-        ("figures/style.py", "from maxsup.data import load_data", True),
-        ("figures/style.py", "from maxsup.metrics import reliability", False),
+        ("lab/training/loop.py", "from maxsup.lab.analysis import probing", True),
+        ("lab/training/loop.py", "from maxsup.lab.data import digits", False),
+        ("lab/training/loop.py", "from maxsup.lab.segmentation import Segmenter", False),
+        ("lab/models/base.py", "from maxsup.lab.segmentation import Segmenter", True),
+        ("lab/segmentation/upernet.py", "from maxsup.lab.models import create_model", False),
+        ("lab/segmentation/evaluation.py", "from maxsup.lab.training import evaluate", True),
+        ("lab/figures/style.py", "from maxsup.lab.analysis.registry import Result", True),
+        ("lab/figures/style.py", "from maxsup.lab.data import load_data", True),
+        ("lab/figures/style.py", "from maxsup.metrics import reliability", False),
         ("diagnosis/smoothing.py", "from maxsup.metrics import aurc", False),
-        ("diagnosis/smoothing.py", "from maxsup.data import DATASETS", True),
-        ("diagnosis/smoothing.py", "from maxsup.training import evaluate", True),
+        ("diagnosis/smoothing.py", "from maxsup.lab.data import DATASETS", True),
+        ("diagnosis/smoothing.py", "from maxsup.lab.training import evaluate", True),
         ("doctor/batch.py", "from maxsup.losses.reduction import class_rows", False),
         ("doctor/batch.py", "from maxsup.diagnosis import diagnose", True),
-        ("integrations/hf.py", "from maxsup.training import fit", True),
+        ("integrations/hf.py", "from maxsup.lab.training import fit", True),
         ("integrations/hf.py", "from maxsup.schedules import Linear", False),
-        ("reports/html.py", "from maxsup.cli import main", True),
-        ("reports/html.py", "from maxsup.studies import compare", True),
-        ("studies/outcome.py", "from maxsup.reports import write_report", False),
-        ("cli/verbs/train.py", "from maxsup.studies import grid", False),
-        ("functional.py", "from maxsup.training import fit", True),
+        ("lab/reports/html.py", "from maxsup.lab.cli import main", True),
+        ("lab/reports/html.py", "from maxsup.lab.experiments import compare", True),
+        ("lab/experiments/outcome.py", "from maxsup.lab.reports import write_report", False),
+        ("lab/cli/verbs/train.py", "from maxsup.lab.experiments import grid", False),
+        ("functional.py", "from maxsup.lab.training import fit", True),
         ("functional.py", "from maxsup.losses.maxsup import maxsup_penalty", False),
+        ("losses/maxsup.py", "from maxsup.lab.core.recipes import load_recipe", True),
+        ("metrics/facts.py", "from maxsup.lab import core", True),
+        ("integrations/hf.py", "from maxsup import lab", True),
+        ("__init__.py", "import importlib\nimportlib.import_module('maxsup.lab')", True),
+        ("lab/__init__.py", "from maxsup.lab.experiments import compare", False),
+        ("lab/core/recipes.py", "from maxsup.lab.data import DATASETS", True),
+        ("lab/core/recipes.py", "from maxsup.core.errors import hint", False),
         ("utils.py", "", True),
+        ("lab/utils.py", "", True),
     ],
 )
 def test_the_walk_finds_a_planted_violation(tmp_path: Path, file: str, line: str, broken: bool) -> None:

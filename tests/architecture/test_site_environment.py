@@ -26,7 +26,7 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 from pathlib import Path
-from docs.builder.staging import generated
+from tools.site.staging import generated
 print(*sorted(generated(Path({root!r}))), sep="\\n")
 """
 

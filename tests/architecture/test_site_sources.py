@@ -16,11 +16,11 @@ pytest.importorskip("sphinx")
 
 from sphinx.ext.autodoc.mock import ismock
 
-from docs.builder import api, cards, commands, costs, results, staging, studies
-from docs.builder.built import problems
-from docs.builder.mathml import formula
-from docs.builder.rst import prose
 from maxsup.core.errors import EXIT_CODES
+from tools.site import api, cards, commands, costs, results, staging, studies
+from tools.site.built import problems
+from tools.site.mathml import formula
+from tools.site.rst import prose
 
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 # What a reader may rely on: names that are told in the reference, and those that CONTRIBUTING.md shows.

@@ -35,8 +35,9 @@ def packages_loaded_by(statements: str, *, after: str = "pass") -> set[str]:
 
 
 def rooms(modules: set[str]) -> set[str]:
-    """Folders of this package that the modules are in."""
-    return {name.split(".")[1] for name in modules if name.startswith("maxsup.")}
+    """Folders of the library and of the laboratory that the modules are in."""
+    names = [name.split(".")[1:] for name in modules if name.startswith("maxsup.")]
+    return {"/".join(parts[: 1 + (parts[0] == "lab")]) for parts in names} - {"lab"}
 
 
 def test_the_loss_library_loads_torch_and_what_torch_loads() -> None:
@@ -53,20 +54,20 @@ def test_import_maxsup_alone_does_not_load_torch() -> None:
 
 
 def test_the_command_line_starts_without_torch_and_rich() -> None:
-    loaded = packages_loaded_by("import maxsup.cli.app")
+    loaded = packages_loaded_by("import maxsup.lab.cli.app")
     assert {"maxsup", "typer"} <= loaded
     assert loaded.isdisjoint({"numpy", "rich", "torch"})
 
 
 def test_the_command_line_alone_loads_no_library() -> None:
-    assert packages_loaded_by("import maxsup.cli") == {"maxsup"}
+    assert packages_loaded_by("import maxsup.lab.cli") == {"maxsup"}
 
 
 def command(*words: str) -> str:
     """Statements that run one command and go on when it exits."""
     return f"""
 import contextlib
-from maxsup.cli import main
+from maxsup.lab.cli import main
 with contextlib.suppress(SystemExit):
     main({list(words)!r})
 """
@@ -83,13 +84,13 @@ def test_a_diagnosis_of_arrays_loads_neither_trainers_nor_networks_nor_data_sets
     page = tmp_path / "page.html"
     loaded = modules_loaded_by(command("diagnose", "--logits", str(arrays(tmp_path)), "--output", str(page)))
     assert page.is_file()
-    assert rooms(loaded) == {"cli", "core", "diagnosis", "figures", "metrics", "reports"}
+    assert rooms(loaded) == {"core", "diagnosis", "metrics", "lab/cli", "lab/core", "lab/figures", "lab/reports"}
     assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
 
 
 def test_the_doctor_of_a_batch_loads_the_losses_and_no_trainer(tmp_path: Path) -> None:
     loaded = modules_loaded_by(command("doctor", str(arrays(tmp_path))))
-    assert rooms(loaded) == {"cli", "core", "diagnosis", "doctor", "losses", "metrics"}
+    assert rooms(loaded) == {"core", "diagnosis", "doctor", "losses", "metrics", "lab/cli", "lab/core"}
     assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
 
 
@@ -102,6 +103,6 @@ def test_the_doctor_of_settings_does_without_torch(tmp_path: Path) -> None:
 
 
 def test_names_and_files_of_analyses_need_no_torch() -> None:
-    loaded = modules_loaded_by("from maxsup.analysis import ANALYSES, data_label, read_results, result_path")
-    assert rooms(loaded) == {"analysis", "core"}
+    loaded = modules_loaded_by("from maxsup.lab.analysis import ANALYSES, data_label, read_results, result_path")
+    assert rooms(loaded) == {"core", "lab/analysis", "lab/core"}
     assert "torch" not in loaded

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from maxsup.diagnosis.diagnosis import diagnose
-from maxsup.reports.diagnosis import diagnosis_page
+from maxsup.lab.reports.diagnosis import diagnosis_page
 from tests.browser.conftest import watch
 
 HOSTILE = "<img src=x onerror=alert(1)>"

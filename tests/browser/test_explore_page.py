@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from docs.builder.explore import THEME
 from maxsup.functional import implementation
+from maxsup.lab.reports.explore import explore_page
 from maxsup.losses import create_loss
-from maxsup.reports.explore import explore_page
 from tests.browser.conftest import watch
+from tools.site.explore import THEME
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from maxsup.reports import write_report
+from maxsup.lab.reports import write_report
 from tests.browser.conftest import watch
-from tests.unit.reports.made import hostile_names, make_folder
+from tests.unit.lab.reports.made import hostile_names, make_folder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

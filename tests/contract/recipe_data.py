@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.unit.data import made
+from tests.unit.lab.data import made
 
 Pixels = np.ndarray
 

@@ -13,11 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from maxsup.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
-from maxsup.core.files.storage import json_text
-from maxsup.figures.style import LOOKS, save, styled
+from maxsup.lab.analysis import ANALYSES, RunOutputs, describe_analyses, draw_figures
+from maxsup.lab.core.files.storage import json_text
+from maxsup.lab.figures.style import LOOKS, save, styled
 from maxsup.metrics.facts import fact
-from tests.unit.analysis.made import special_runs
+from tests.unit.lab.analysis.made import special_runs
 
 pytestmark = pytest.mark.slow
 

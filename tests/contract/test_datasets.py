@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from maxsup.core.config import AugmentConfig, DenseConfig
 from maxsup.core.errors import DataError
-from maxsup.data import (
+from maxsup.lab.core.config import AugmentConfig, DenseConfig
+from maxsup.lab.data import (
     CORRUPTIONS,
     DATASETS,
     IGNORED_LABEL,
@@ -16,10 +16,10 @@ from maxsup.data import (
     build_pipeline,
     load_data,
 )
-from maxsup.data.registry import missing_places
-from maxsup.dense.pipeline import MaskPipeline
-from tests.unit.data import made
-from tests.unit.data.batches import plan_for
+from maxsup.lab.data.registry import missing_places
+from maxsup.lab.segmentation.pipeline import MaskPipeline
+from tests.unit.lab.data import made
+from tests.unit.lab.data.batches import plan_for
 
 NAMES = DATASETS.names()
 EMBEDDED = ["digits", "synthetic", "synthetic_masks"]

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from maxsup.diagnosis import diagnose
+from maxsup.lab.experiments.comparison import MASK_METRICS, METRICS
+from maxsup.lab.experiments.study_files import load_study, study_names
 from maxsup.metrics import ConfusionSums, PredictionSums, PredictionTable, class_separation, neural_collapse
 from maxsup.metrics.facts import DIRECTIONS, FACTS, fact, numbers
-from maxsup.studies.comparison import MASK_METRICS, METRICS
-from maxsup.studies.study_files import load_study, study_names
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELS = torch.arange(400) % 4

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from maxsup.models import MODELS, Classifier, create_model, describe_models, list_models
+from maxsup.lab.models import MODELS, Classifier, create_model, describe_models, list_models
 
 NUM_CLASSES = 7
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.core.config import Recipe
-from maxsup.core.recipes import FOLDER, describe_recipes, list_recipes, load_recipe
-from maxsup.training import train
-from maxsup.training.preflight.check import check_recipe
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.recipes import FOLDER, describe_recipes, list_recipes, load_recipe
+from maxsup.lab.training import train
+from maxsup.lab.training.preflight.check import check_recipe
+from maxsup.lab.training.progress import Reporter
 from tests.contract.recipe_data import MAKERS
 
 NUM_RECIPES = 23

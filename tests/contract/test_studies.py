@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.analysis import ANALYSES, analyze
-from maxsup.analysis.registry import check_options
-from maxsup.core.config import LossConfig, Recipe, differing_keys, flat_items
-from maxsup.data import DATASETS
-from maxsup.studies import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
-from maxsup.studies.entries import EMBEDDED
-from maxsup.studies.schema import SCALES, ScaleName
-from maxsup.studies.statistics import MIN_SEEDS
-from maxsup.training import train
-from maxsup.training.builders import build_loss
-from maxsup.training.evaluate import PredictionSums
-from maxsup.training.preflight.check import check_recipe
-from maxsup.training.progress import Reporter
+from maxsup.lab.analysis import ANALYSES, analyze
+from maxsup.lab.analysis.registry import check_options
+from maxsup.lab.core.config import LossConfig, Recipe, differing_keys, flat_items
+from maxsup.lab.data import DATASETS
+from maxsup.lab.experiments import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
+from maxsup.lab.experiments.entries import EMBEDDED
+from maxsup.lab.experiments.schema import SCALES, ScaleName
+from maxsup.lab.experiments.statistics import MIN_SEEDS
+from maxsup.lab.training import train
+from maxsup.lab.training.builders import build_loss
+from maxsup.lab.training.evaluate import PredictionSums
+from maxsup.lab.training.preflight.check import check_recipe
+from maxsup.lab.training.progress import Reporter
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.cli import main
+from maxsup.lab.cli import main
 
 
 def exported(run: Path, *words: str) -> int:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from maxsup.cli import main
-from maxsup.studies.execution.launch import create_launcher
+from maxsup.lab.cli import main
+from maxsup.lab.experiments.execution.launch import create_launcher
 from tests.integration.command import Cli, Outcome
 from tests.integration.launching import LONGER, NUM_JOBS, complaints, numbers_of, plan_jobs
 from tests.integration.runs import image_folder

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import Interruption
-from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
-from maxsup.studies.execution.launch_display import LineView
-from maxsup.studies.execution.worker import JOB
+from maxsup.lab.experiments.execution.launch import Job, JobState, create_launcher, read_state
+from maxsup.lab.experiments.execution.launch_display import LineView
+from maxsup.lab.experiments.execution.worker import JOB
 from tests.integration.runs import tiny_recipe
 
 NUM_JOBS = 4

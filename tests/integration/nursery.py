@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from maxsup.core.config import Recipe
-from maxsup.core.files import storage
-from maxsup.training.progress import Clock, Reporter
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.files import storage
+from maxsup.lab.training.progress import Clock, Reporter
 from tests.integration.runs import tiny_recipe, train_quietly
 
 # Look whether it has ended, without taking its status away.

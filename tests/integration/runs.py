@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from maxsup.core.config import Recipe, parse_recipe
-from maxsup.core.files.reading import read_json
-from maxsup.training import train
-from maxsup.training.progress import Clock, Reporter
+from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.files.reading import read_json
+from maxsup.lab.training import train
+from maxsup.lab.training.progress import Clock, Reporter
 
 NUM_CLASSES = 3
 BATCH_SIZE = 16

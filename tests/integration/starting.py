@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from maxsup.core.signals import leave_on_signals
+from maxsup.lab.core.signals import leave_on_signals
 
 NUM_MOMENTS = 30
 NUM_EARLY = 12
@@ -41,7 +41,7 @@ def start(folder: Path, *words: str) -> None:
     leave_on_signals()
     sys.addaudithook(look)
     try:
-        from maxsup.cli import main
+        from maxsup.lab.cli import main
 
         main([*words, "--output", str(folder / "run")])
     except SystemExit as leaving:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.analysis import ANALYSES
+from maxsup.lab.analysis import ANALYSES
 from tests.integration.command import Cli
-from tests.unit.analysis.made import make_run
+from tests.unit.lab.analysis.made import make_run
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.bench import timing
-from maxsup.cli import main
-from maxsup.cli.verbs import bench
 from maxsup.core import repro
+from maxsup.lab.bench import timing
+from maxsup.lab.cli import main
+from maxsup.lab.cli.verbs import bench
 from maxsup.losses.computing.forms import default_form
 from tests.integration.command import Cli, assert_refused, run_command, run_python
 
@@ -153,7 +153,19 @@ def test_the_quick_benchmarks_run_and_write_where_they_are_told(tmp_path: Path, 
     monkeypatch.chdir(ROOT)
     done = run_python("-m", "benchmarks", "--quick", "--rounds", "1", "--output", str(tmp_path))
     assert done.code == 0, done.err
-    parts = ("catalogue", "device", "head", "launch", "lm_head", "losses", "metrics", "probe", "train_loop", "z_loss")
+    parts = (
+        "catalogue",
+        "device",
+        "grid",
+        "head",
+        "launch",
+        "lm_head",
+        "losses",
+        "metrics",
+        "probe",
+        "train_loop",
+        "z_loss",
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"losses.png", *(f"{part}.json" for part in parts)}
     assert done.out.count(" met\n") >= 2
     for name in parts:

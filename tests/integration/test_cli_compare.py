@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.cli import main
-from maxsup.studies.evidence import pools
-from maxsup.studies.study_files import study_names
+from maxsup.lab.cli import main
+from maxsup.lab.experiments.evidence import pools
+from maxsup.lab.experiments.study_files import study_names
 from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
 
@@ -172,5 +172,4 @@ def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
     assert shown.code == 0
     assert "left open, and done here:" in shown.out
     assert "maxsup alpha=0.1" in shown.out
-    assert "GPU-hours of training: an estimate" in shown.out
-    assert "data: imagenet (145 GB)" in shown.out
+    assert "data: imagenet" in shown.out.splitlines()

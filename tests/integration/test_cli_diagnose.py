@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from maxsup.cli import main
 from maxsup.diagnosis.smoothing import estimate_alpha
+from maxsup.lab.cli import main
+from maxsup.lab.models import create_model
 from maxsup.metrics import negative_log_likelihood
-from maxsup.models import create_model
 from tests.integration.command import run_command
 from tests.integration.runs import image_folder
-from tests.unit.analysis.made import make_run
 from tests.unit.diagnosis.test_array_files import Trap, object_array
+from tests.unit.lab.analysis.made import make_run
 
 pytestmark = pytest.mark.slow
 
@@ -234,7 +234,7 @@ def test_50_000_samples_of_1_000_classes_take_seconds_and_little_memory(tmp_path
     code = f"""
 import resource, sys
 from maxsup.diagnosis.smoothing import estimate_alpha
-from maxsup.cli import main
+from maxsup.lab.cli import main
 from maxsup.metrics import negative_log_likelihood
 try:
     main(["diagnose", "--logits", {str(tmp_path / "l.npy")!r}, "--labels", {str(tmp_path / "y.npy")!r},

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from maxsup.core.recipes import recipe_path
+from maxsup.lab.core.recipes import recipe_path
 from tests.integration.command import Cli, assert_refused, run_command
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.cli import main
-from maxsup.reports.explore import explore_page
+from maxsup.lab.cli import main
+from maxsup.lab.reports.explore import explore_page
 from tests.architecture.test_third_party import packages_loaded_by
 
 
@@ -72,6 +72,6 @@ def test_output_writes_the_page_and_opens_nothing(
 
 
 def test_the_page_is_made_without_torch() -> None:
-    loaded = packages_loaded_by("from maxsup.reports.explore import explore_page; explore_page()")
+    loaded = packages_loaded_by("from maxsup.lab.reports.explore import explore_page; explore_page()")
     assert "jinja2" in loaded
     assert loaded.isdisjoint({"matplotlib", "numpy", "torch"})

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import maxsup
-from maxsup.cli import main
 from maxsup.core.errors import DataError, Interruption, NonFiniteError, StorageError, out_of_memory
 from maxsup.core.installation import install_command
+from maxsup.lab.cli import main
 from tests.integration.command import Cli, assert_refused, run_command
 from tests.reference.cases import NUM_LOSSES
 
@@ -131,7 +131,7 @@ def test_version_is_printed(cli: Cli) -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_the_extra_one_sentence_names_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "maxsup.cli.app", raising=False)
+    monkeypatch.delitem(sys.modules, "maxsup.lab.cli.app", raising=False)
     sentence = f"maxsup: the command line needs {missing}, which is not installed; run {install_command('lab')}.\n"
     assert cli("ls", "losses") == (2, "", sentence)
 
@@ -140,7 +140,7 @@ def fail_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(kind: str) -> None:
         raise error
 
-    monkeypatch.setattr("maxsup.cli.verbs.ls.read_rows", fail)
+    monkeypatch.setattr("maxsup.lab.cli.verbs.ls.read_rows", fail)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from maxsup.cli.studies import checked_launcher
 from maxsup.core.errors import Interruption, MaxsupError
-from maxsup.studies.comparison import comparison
-from maxsup.studies.execution.launch import Job, JobState, create_launcher, read_state
-from maxsup.studies.execution.study_folder import execute
-from maxsup.studies.execution.worker import FAILURE, LOG, STARTED
+from maxsup.lab.cli.studies import checked_launcher
+from maxsup.lab.experiments.comparison import comparison
+from maxsup.lab.experiments.execution.launch import Job, JobState, create_launcher, read_state
+from maxsup.lab.experiments.execution.study_folder import execute
+from maxsup.lab.experiments.execution.worker import FAILURE, LOG, STARTED
 from tests.integration.launching import (
     LONGER,
     complaints,
@@ -31,7 +31,7 @@ from tests.integration.launching import (
     wait_until,
 )
 from tests.integration.slurm import install_slurm
-from tests.unit.studies.made import lay_out
+from tests.unit.lab.experiments.made import lay_out
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.analysis import ANALYSES, analyze, read_results
 from maxsup.core.errors import DataError, Interruption, MaxsupError, StorageError
-from maxsup.core.files.reading import read_json, read_json_lines
-from maxsup.core.files.rundir import RunDir
-from maxsup.core.recipes import run_recipe
-from maxsup.data.sets.arrays import read_npz
 from maxsup.diagnosis.array_files import read_array_files
 from maxsup.diagnosis.outputs import checked_outputs
-from maxsup.reports.folders import read_view
-from maxsup.studies.comparison import comparison
-from maxsup.studies.execution.launch import Job, read_state
-from maxsup.studies.execution.study_folder import read_folder
-from maxsup.studies.execution.worker import attempt
-from maxsup.studies.results import summarize
-from maxsup.training import evaluate_run
-from maxsup.training.state.checkpoint import checkpoint_values, read_tensors
+from maxsup.lab.analysis import ANALYSES, analyze, read_results
+from maxsup.lab.core.files.reading import read_json, read_json_lines
+from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.core.recipes import run_recipe
+from maxsup.lab.data.sets.arrays import read_npz
+from maxsup.lab.experiments.comparison import comparison
+from maxsup.lab.experiments.execution.launch import Job, read_state
+from maxsup.lab.experiments.execution.study_folder import read_folder
+from maxsup.lab.experiments.execution.worker import attempt
+from maxsup.lab.experiments.results import summarize
+from maxsup.lab.reports.folders import read_view
+from maxsup.lab.training import evaluate_run
+from maxsup.lab.training.state.checkpoint import checkpoint_values, read_tensors
 from tests.integration.runs import StopAt, image_folder, tiny_recipe, train_quietly
-from tests.unit.studies.made import lay_out
+from tests.unit.lab.experiments.made import lay_out
 
 pytestmark = pytest.mark.slow
 

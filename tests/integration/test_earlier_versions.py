@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from maxsup import __version__
-from maxsup.analysis import draw_figures, read_results
 from maxsup.core.errors import StorageError
-from maxsup.core.files.records import AnalysisResult, RunSummary, read_record
-from maxsup.reports.folders import read_view
-from maxsup.reports.summary import Summary
-from maxsup.studies.evidence.pools import read_tables
-from maxsup.studies.execution.study_folder import StudyRecord, read_folder
-from maxsup.studies.results import summarize
+from maxsup.lab.analysis import draw_figures, read_results
+from maxsup.lab.core.files.records import AnalysisResult, RunSummary, read_record
+from maxsup.lab.experiments.evidence.pools import read_tables
+from maxsup.lab.experiments.execution.study_folder import StudyRecord, read_folder
+from maxsup.lab.experiments.results import summarize
+from maxsup.lab.reports.folders import read_view
+from maxsup.lab.reports.summary import Summary
 from tests.architecture.source import ROOT
 from tests.integration.command import run_command
 

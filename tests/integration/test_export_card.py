@@ -15,8 +15,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from maxsup.core.recipes import load_recipe
-from maxsup.reports.export.card import known_from_data
+from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.reports.export.card import known_from_data
 from tests.integration.cards import exported, loaded
 from tests.integration.runs import NUM_CLASSES, image_folder, tiny_recipe, train_quietly
 

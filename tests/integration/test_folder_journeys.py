@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from maxsup.core.recipes import read_yaml
-from maxsup.training import load_run
+from maxsup.lab.core.recipes import read_yaml
+from maxsup.lab.training import load_run
 from tests.integration.command import Cli, run_command
-from tests.unit.data import made
+from tests.unit.lab.data import made
 
 CLASSES = ("猫", "grün", "Owl")
 SIDES = (20, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 16, 40, 300)

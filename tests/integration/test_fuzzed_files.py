@@ -13,22 +13,22 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from maxsup.analysis.object_masks import _read_boxes
-from maxsup.cli.verbs.doctor import _settings
 from maxsup.core.errors import MaxsupError
-from maxsup.core.recipes import load_recipe, recipe_path
-from maxsup.data import load_data
-from maxsup.dense.mask_files import _mask_values
-from maxsup.dense.sets import _mask_classes
 from maxsup.diagnosis import read_array_files
 from maxsup.diagnosis.class_order import read_class_names
 from maxsup.diagnosis.outputs import checked_outputs
-from maxsup.models.weights import read_weights
-from maxsup.reports.folders import read_view
-from maxsup.studies.evidence.claims import claim_entries, pool_entries, sweep_entries
-from maxsup.studies.evidence.pools import strength_entries
-from maxsup.studies.study_files import load_study, study_path
-from tests.unit.reports.made import make_folder
+from maxsup.lab.analysis.object_masks import _read_boxes
+from maxsup.lab.cli.verbs.doctor import _settings
+from maxsup.lab.core.recipes import load_recipe, recipe_path
+from maxsup.lab.data import load_data
+from maxsup.lab.experiments.evidence.claims import claim_entries, pool_entries, sweep_entries
+from maxsup.lab.experiments.evidence.pools import strength_entries
+from maxsup.lab.experiments.study_files import load_study, study_path
+from maxsup.lab.models.weights import read_weights
+from maxsup.lab.reports.folders import read_view
+from maxsup.lab.segmentation.mask_files import _mask_values
+from maxsup.lab.segmentation.sets import _mask_classes
+from tests.unit.lab.reports.made import make_folder
 
 NUM_CASES = 60
 _WORDS = (
@@ -47,7 +47,7 @@ TRIALS = "loss,seed,val.accuracy,val.nll\n" + "".join(f"ls alpha=0.{step},100,0.
 def evidence(folder: Path) -> None:
     (folder / "results/trials").mkdir(parents=True)
     (folder / "claims.yaml").write_text(f"helps: {CLAIM}\n")
-    (folder / "settings.yaml").write_text("small: {scale: a network, limits: Nothing large.}\n")
+    (folder / "settings.yaml").write_text("small: {size: 10 images, scale: a network, limits: Nothing large.}\n")
     (folder / "results/one.csv").write_text(POOL)
     (folder / "results/c10_w1.csv").write_text(POOL)
     (folder / "results/trials/one.csv").write_text(TRIALS)

@@ -22,17 +22,17 @@ from safetensors.torch import save_file
 from timm.data import create_transform, resolve_data_config
 from torch import Tensor, nn
 
-from maxsup.analysis.foreign_checkpoints import checkpoint_outputs
-from maxsup.analysis.outputs import RunOutputs
-from maxsup.core.config import parse_recipe
-from maxsup.core.files.rundir import RunDir
-from maxsup.models import create_model
-from maxsup.training import train
-from maxsup.training.builders import build_data, build_model
-from maxsup.training.preprocessing import resolved
-from maxsup.training.progress import Reporter
-from maxsup.training.reading import evaluate_run
-from maxsup.training.state.checkpoint import packed
+from maxsup.lab.analysis.foreign_checkpoints import checkpoint_outputs
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.models import create_model
+from maxsup.lab.training import train
+from maxsup.lab.training.builders import build_data, build_model
+from maxsup.lab.training.preprocessing import resolved
+from maxsup.lab.training.progress import Reporter
+from maxsup.lab.training.reading import evaluate_run
+from maxsup.lab.training.state.checkpoint import packed
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ def small(num_classes):
 SCRIPT = """
 import os, sys
 sys.path.insert(0, os.getcwd())
-from maxsup.studies import compare
+from maxsup.lab.experiments import compare
 {model}
 print("begin", os.getpid())
 result = compare(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import maxsup.training.loop
-from maxsup.core.config import Recipe
+import maxsup.lab.training.loop
 from maxsup.core.errors import Interruption, MaxsupError
+from maxsup.lab.core.config import Recipe
 from tests.integration.runs import NUM_EPOCHS, NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
 pytestmark = pytest.mark.slow
@@ -74,14 +74,14 @@ def test_a_signal_during_validation_saves_the_finished_epoch(
 ) -> None:
     recipe = tiny_recipe(images, "loss.name=ols", "epochs=2")
     train_quietly(recipe, tmp_path / "whole")
-    evaluate = maxsup.training.loop.evaluate_split
+    evaluate = maxsup.lab.training.loop.evaluate_split
 
     def interrupted_evaluate(*args: object, **options: object) -> object:
         signal.raise_signal(signal.SIGINT)
         return evaluate(*args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(maxsup.training.loop, "evaluate_split", interrupted_evaluate)
+        patch.setattr(maxsup.lab.training.loop, "evaluate_split", interrupted_evaluate)
         with pytest.raises(Interruption) as caught:
             train_quietly(recipe, tmp_path / "cut")
     assert caught.value.exit_code == 130

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.errors import Interruption, MaxsupError, NonFiniteError, StorageError
-from maxsup.core.recipes import read_yaml
-from maxsup.training import train
-from maxsup.training.preprocessing import resolved
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.recipes import read_yaml
+from maxsup.lab.training import train
+from maxsup.lab.training.preprocessing import resolved
+from maxsup.lab.training.progress import Reporter
 from tests.integration.runs import StopAt
 
 QUICK = {

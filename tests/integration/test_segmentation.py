@@ -12,20 +12,20 @@ import pytest
 import torch
 from PIL import Image
 
-from maxsup.analysis import analyze
-from maxsup.cli import main
-from maxsup.core.config import Recipe, parse_recipe
 from maxsup.core.errors import Interruption
-from maxsup.core.recipes import load_recipe, read_yaml
-from maxsup.data import load_data
-from maxsup.training import evaluate_run
-from maxsup.training.builders import build_model
-from maxsup.training.state.checkpoint import read_tensors
+from maxsup.lab.analysis import analyze
+from maxsup.lab.cli import main
+from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.recipes import load_recipe, read_yaml
+from maxsup.lab.data import load_data
+from maxsup.lab.training import evaluate_run
+from maxsup.lab.training.builders import build_model
+from maxsup.lab.training.state.checkpoint import read_tensors
 from tests.integration.cards import exported, loaded
 from tests.integration.command import Outcome
 from tests.integration.integrations.launch import run_two_ranks
 from tests.integration.runs import StopAt, train_quietly, what_is_kept
-from tests.unit.data import made
+from tests.unit.lab.data import made
 
 pytestmark = pytest.mark.slow
 
@@ -303,7 +303,7 @@ def test_two_processes_train_and_evaluate_what_one_does(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(quick_recipe(*words).model_dump(mode="json")))
     train_quietly(quick_recipe(*words), tmp_path / "one")
-    run_two_ranks("maxsup.cli", "train", recipe, "--output", tmp_path / "two")
+    run_two_ranks("maxsup", "train", recipe, "--output", tmp_path / "two")
     one, two = (read_tensors(tmp_path / name / "checkpoints/last/model.safetensors") for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-6)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maxsup.cli import main
-from maxsup.core.recipes import load_recipe
-from maxsup.training import train
-from tests.unit.data import made
+from maxsup.lab.cli import main
+from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.training import train
+from tests.unit.lab.data import made
 
 pytestmark = pytest.mark.slow
 

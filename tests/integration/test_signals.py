@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.core.config import Recipe
 from maxsup.core.errors import Interruption
-from maxsup.core.interrupt import SignalGuard, raise_if_noted
-from maxsup.training import builders
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.interrupt import SignalGuard, raise_if_noted
+from maxsup.lab.training import builders
 from tests.integration.command import run_python
 from tests.integration.launching import wait_until
 from tests.integration.starting import NUM_MOMENTS
@@ -78,7 +78,7 @@ def test_a_signal_before_the_first_import_of_the_command_is_not_lost() -> None:
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as in a job that a script has put into the background
         "from maxsup.__main__ import main\n"
         "def look(event, arguments):\n"
-        "    if event == 'import' and arguments[0] == 'maxsup.cli':\n"
+        "    if event == 'import' and arguments[0] == 'maxsup.lab.cli':\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.addaudithook(look)\n"
         "sys.argv = ['maxsup', 'ls', 'losses']\n"
@@ -149,7 +149,7 @@ def test_a_signal_at_any_of_thirty_moments_of_the_start_ends_the_command(tmp_pat
 
 @pytest.mark.slow
 def test_output_that_nobody_reads_does_not_end_a_run(tmp_path: Path) -> None:
-    maxsup = f"{sys.executable} -m maxsup.cli {' '.join(QUICK).replace('[2, 4]', '[2,4]')}"
+    maxsup = f"{sys.executable} -m maxsup.lab.cli {' '.join(QUICK).replace('[2, 4]', '[2,4]')}"
     script = (
         f"set -o pipefail; {maxsup} --output closed >&- 2>&- <&-; echo $?; {maxsup} --output left 2>&1 | true; echo $?"
     )

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from maxsup.cli import main
-from maxsup.core.config import Recipe
 from maxsup.core.errors import Interruption, MaxsupError, StorageError
-from maxsup.core.files import storage
-from maxsup.core.files.rundir import NO_LOCK, RunDir
-from maxsup.studies.execution.launch import handed_on
-from maxsup.studies.execution.worker import _locked
+from maxsup.lab.cli import main
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.files import storage
+from maxsup.lab.core.files.rundir import NO_LOCK, RunDir
+from maxsup.lab.experiments.execution.launch import handed_on
+from maxsup.lab.experiments.execution.worker import _locked
 from tests.integration.runs import NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
 NUM_KILLS = 50
@@ -159,7 +159,7 @@ def test_too_little_room_is_noticed_before_anything_is_written(
 
 HOLDER = """
 import sys
-from maxsup.core.files.rundir import RunDir
+from maxsup.lab.core.files.rundir import RunDir
 RunDir(sys.argv[1]).lock()
 print("held", flush=True)
 sys.stdin.read()

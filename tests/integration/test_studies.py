@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.reports import write_report
-from maxsup.studies.execution.launch import FollowUp, Job, JobState, read_state
-from maxsup.studies.execution.study_folder import execute
-from maxsup.studies.execution.worker import attempt
-from maxsup.studies.results import summarize
-from maxsup.studies.study_files import load_study, study_names
-from tests.unit.studies.made import lay_out
+from maxsup.lab.experiments.execution.launch import FollowUp, Job, JobState, read_state
+from maxsup.lab.experiments.execution.study_folder import execute
+from maxsup.lab.experiments.execution.worker import attempt
+from maxsup.lab.experiments.results import summarize
+from maxsup.lab.experiments.study_files import load_study, study_names
+from maxsup.lab.reports import write_report
+from tests.unit.lab.experiments.made import lay_out
 
 NAMES = study_names()
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import maxsup
-from maxsup.core.config import parse_recipe
-from maxsup.training import train
-from maxsup.training.loss_inputs import SERVED
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.training import train
+from maxsup.lab.training.loss_inputs import SERVED
+from maxsup.lab.training.progress import Reporter
 from tests.architecture.source import PACKAGE, parsed_files
 from tests.reference.cases import NUM_LOSSES
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import maxsup.training.loop
-from maxsup.core.config import parse_recipe
+import maxsup.lab.training.loop
 from maxsup.core.errors import NonFiniteError
-from maxsup.data import Batch
-from maxsup.training import evaluate, load_run, train
-from maxsup.training.builders import split_pipeline
-from maxsup.training.loop import Trainer
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.data import Batch
+from maxsup.lab.training import evaluate, load_run, train
+from maxsup.lab.training.builders import split_pipeline
+from maxsup.lab.training.loop import Trainer
+from maxsup.lab.training.progress import Reporter
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def test_a_tracker_gets_every_epoch(tmp_path: Path) -> None:
 
 
 def test_a_tracker_that_is_not_installed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxsup.training.processes.find_spec", lambda name: None)
+    monkeypatch.setattr("maxsup.lab.training.processes.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="tracker must be installed; got 'wandb', which is not"):
         trained(tmp_path / "run", "tracker=wandb")
 
@@ -134,7 +134,7 @@ def test_a_loss_that_is_no_number_stops_before_the_update_and_names_the_sample(
 ) -> None:
     # Layer norm, so that one image cannot poison the others through the statistics of the batch.
     words = ["model.name=tiny_vit", "model.options={depth: 1, embed_dim: 48}", "epochs=3"]
-    before = poisoned_step(maxsup.training.loop.Trainer, 9, monkeypatch)
+    before = poisoned_step(maxsup.lab.training.loop.Trainer, 9, monkeypatch)
     with pytest.raises(NonFiniteError) as caught:
         trained(tmp_path, *words)
     assert caught.value.exit_code == 3

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxsup.core.config import parse_recipe
-from maxsup.training import train
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.training import train
+from maxsup.lab.training.progress import Reporter
 from tests.integration.integrations.launch import run_two_ranks
 from tests.integration.runs import what_is_kept
 from tests.integration.two_ranks import CUT

@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-from maxsup.core.config import parse_recipe
 from maxsup.core.errors import Interruption
-from maxsup.training import train
-from maxsup.training.progress import Reporter
+from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.training import train
+from maxsup.lab.training.progress import Reporter
 from tests.integration.runs import StopAt
 
 CUT = 25

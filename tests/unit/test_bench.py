@@ -17,10 +17,10 @@ from benchmarks.goals import HEAD_GOALS, goals_for
 from benchmarks.peers import OTHERS, Candidate, candidates
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, judged, lined_up, surroundings, write_result
-from maxsup.bench.baselines import naive_maxsup
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
 from maxsup.functional import maxsup_cross_entropy
+from maxsup.lab.bench.baselines import naive_maxsup
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from maxsup.analysis import analyze
-from maxsup.training import train
+from maxsup.lab.analysis import analyze
+from maxsup.lab.training import train
 from tools.evidence.losses import register_losses
 from tools.evidence.measures import Outputs, measure
 from tools.evidence.plan import Arm, Pool

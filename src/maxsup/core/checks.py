@@ -51,8 +51,11 @@ def require_number(name: str, value: Any) -> None:
         Traceback (most recent call last):
         TypeError: alpha must be a number; got Fraction(1, 10). Pass one number, such as float(alpha).
     """
+    if type(value) is float or type(value) is int:  # asking an abstract class takes ten times as long
+        return
     is_fraction = isinstance(value, Rational) and not isinstance(value, Integral)
-    if isinstance(value, Real) and not isinstance(value, bool) and not is_fraction:
+    is_number = isinstance(value, Real) and not is_fraction
+    if is_number and type(value) is not bool:
         return
     fix = f"Write it without quotes, for instance {name}=0.1."
     if not isinstance(value, str):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maxsup.core.errors import DataError
-from maxsup.core.files.npz import NpzFile
+from maxsup.core.npz import NpzFile
 from maxsup.diagnosis.class_order import read_class_names
 
 Readers = dict[str, Callable[[], Any]]

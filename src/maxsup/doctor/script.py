@@ -23,7 +23,7 @@ _LOSSES = ("CrossEntropyLoss", "MaxSupLoss", "LabelSmoothingLoss", "create_loss"
 _MOVES = ("to", "cuda", "cpu", "train")
 _SCHEDULES = ("Linear", "Cosine", "Piecewise")
 # Parts of this package that advance the schedule of a loss.
-_ADVANCING = ("maxsup.integrations", "maxsup.training")
+_ADVANCING = ("maxsup.integrations", "maxsup.lab.training")
 
 
 def examine_script(source: str) -> list[Finding]:

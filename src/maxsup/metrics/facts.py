@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from maxsup.core.errors import hint
-from maxsup.core.old_keys import number_name
+from maxsup.core.old_names import number_name
 from maxsup.metrics.bootstrap import Interval
 from maxsup.metrics.calibration import (
     adaptive_calibration_error,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from maxsup.analysis import ANALYSES
 from maxsup.core.registry import Registry
-from maxsup.data import DATASETS
-from maxsup.dense import SEGMENTERS
+from maxsup.lab.analysis import ANALYSES
+from maxsup.lab.data import DATASETS
+from maxsup.lab.experiments.execution.launch import LAUNCHERS
+from maxsup.lab.models import MODELS
+from maxsup.lab.segmentation import SEGMENTERS
 from maxsup.losses import LOSSES
-from maxsup.models import MODELS
-from maxsup.studies.execution.launch import LAUNCHERS
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from maxsup.core.errors import DataError
-from maxsup.core.files.npz import MAX_BYTES
+from maxsup.core.npz import MAX_BYTES
 from maxsup.diagnosis.array_files import read_array_files
 from maxsup.diagnosis.outputs import Outputs, checked_outputs
 
@@ -226,7 +226,7 @@ def test_a_header_that_declares_more_than_there_is_takes_no_memory(tmp_path: Pat
 def test_an_archive_that_unfolds_a_hundredfold_is_refused_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxsup.core.files.npz._RATIO_FROM", 1 << 16)
+    monkeypatch.setattr("maxsup.core.npz._RATIO_FROM", 1 << 16)
     zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
     assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
 
@@ -275,7 +275,7 @@ def test_an_archive_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_lies_about_what_a_member_takes_on_disk_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxsup.core.files.npz._RATIO_FROM", 1 << 16)
+    monkeypatch.setattr("maxsup.core.npz._RATIO_FROM", 1 << 16)
     zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
     content = bytearray((tmp_path / "l.npz").read_bytes())
     entry = content.rfind(b"PK\x01\x02")

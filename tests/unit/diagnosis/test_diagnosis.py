@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.core.errors import DataError
-from maxsup.core.files.storage import json_text
 from maxsup.core.finding import Finding
 from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
 from maxsup.diagnosis.findings import MIN_ERRORS
 from maxsup.diagnosis.logistic import LogisticPath
 from maxsup.diagnosis.rescaling import normalized_confidence
 from maxsup.diagnosis.smoothing import plateau_gap
+from maxsup.lab.core.files.storage import json_text
+from maxsup.lab.reports.diagnosis import diagnosis_page
 from maxsup.metrics import (
     accuracy,
     aurc,
@@ -26,7 +27,6 @@ from maxsup.metrics import (
     mean_confidence,
     negative_log_likelihood,
 )
-from maxsup.reports.diagnosis import diagnosis_page
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maxsup.analysis.outputs import RunOutputs
-from maxsup.core.recipes import load_recipe
 from maxsup.diagnosis.findings import smoothing_finding
 from maxsup.diagnosis.smoothing import (
     MIN_SAMPLES,
@@ -24,9 +22,11 @@ from maxsup.diagnosis.smoothing import (
     logit_traces,
     plateau_gap,
 )
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.training import train
+from maxsup.lab.training.progress import Reporter
 from maxsup.losses import create_loss
-from maxsup.training import train
-from maxsup.training.progress import Reporter
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxsup.core.recipes import list_recipes, load_recipe
 from maxsup.doctor import config_kind, examine_config
+from maxsup.lab.core.recipes import list_recipes, load_recipe
 
 HF = {"label_smoothing_factor": 0.0, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
 

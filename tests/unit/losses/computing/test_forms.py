@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from maxsup.bench.baselines import torch_label_smoothing
-from maxsup.bench.traffic import allocated, traffic
+from benchmarks.traffic import allocated, traffic
 from maxsup.functional import implementation, maxsup_cross_entropy
+from maxsup.lab.bench.baselines import torch_label_smoothing
 from maxsup.losses import penalized
 from maxsup.losses.computing import forms
 from maxsup.losses.computing.forms import compiled_form, default_form, triton_obstacle

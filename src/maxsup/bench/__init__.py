@@ -1,1 +1,0 @@
-"""Tools of benchmarks: time, memory and traffic of a loss beside what people write today."""

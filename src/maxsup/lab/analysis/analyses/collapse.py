@@ -1,0 +1,44 @@
+"""Collapse of representations: how far samples of a class lie from one another, and from everything.
+
+``within`` and ``total`` are mean cosine distances between features of one class and of all, ``r_squared`` is
+``1 - within / total`` (Kornblith et al. 2021), where every class counts the same and pairs of a sample with itself are
+included. ``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 where collapse is complete.
+``accuracy`` is that of the final weights on images without augmentation.
+
+No number here has a direction: the paper's tables want both ``within`` and ``r_squared`` high, although one falls as
+the other rises at a constant ``total``, and features with a high ``r_squared`` are known to transfer worse.
+"""
+
+from __future__ import annotations
+
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
+from maxsup.lab.figures.features import collapse_figures
+from maxsup.metrics import Interval, accuracy, bootstrap_interval, neural_collapse
+from maxsup.metrics.facts import numbers
+
+
+def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
+    """Class separation and neural collapse of the training, the validation and the given split.
+
+    Options:
+        num_resamples: Bootstrap samples behind the intervals.
+    """
+    found: dict[str, float | Interval] = {}
+    sizes = {}
+    for name in dict.fromkeys(("train", *(("val",) if run.has_val else ()), split)):
+        samples = run.features(name)
+        separation = bootstrap_interval("class_separation", *samples, num_resamples=num_resamples)
+        measured = separation._asdict() | neural_collapse(*samples, run.weight, run.bias)._asdict()
+        # Losses of the family differ on wrong predictions only, so how many there are belongs beside the rest.
+        measured["accuracy"] = accuracy(run.split(name).logits, samples[1])
+        found |= {f"{name}_{field}": value for field, value in measured.items()}
+        sizes[name] = len(samples[1])
+    return {"numbers": numbers(found), "data": {"num_samples": sizes}}
+
+
+ANALYSES.register(
+    "collapse",
+    summary="within, total and r_squared of features, train and held out; neural collapse",
+    paper="tab:feature, tab:feature2",
+)(Analysis(compute, collapse_figures, counts=("num_resamples",)))

@@ -1,0 +1,160 @@
+"""Corrupted images: error, likelihood and calibration by kind and severity, and their mean over all cells.
+
+Data whose test split is corrupted (``cifar10_c``) is taken as it is; other images in memory are corrupted here.
+
+The paper computed its table in another way, which names that begin with ``published`` reproduce, so that its numbers
+can be matched: calibration error is the mean over batches of 100 images (a perfectly calibrated model scores about 0.1
+this way), and "NLL" is each method's own training objective at its final strength, which cannot be compared across
+methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.lab.analysis.extraction import Tensors, extracted, keep, limited, read_kept
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
+from maxsup.lab.core.display import Display
+from maxsup.lab.core.files.storage import json_text
+from maxsup.lab.data import CORRUPTIONS, SEVERITIES, MemorySplit
+from maxsup.lab.figures.corruption import corruption_figures
+from maxsup.lab.training.builders import build_loss
+from maxsup.lab.training.reading import corrupted
+from maxsup.losses import RegularizedLoss
+from maxsup.metrics import PredictionSums, expected_calibration_error
+from maxsup.metrics.facts import numbers
+
+PUBLISHED_BATCH = 100
+
+_NUM_IMAGES = 2000
+_AVERAGED = ("error", "nll", "ece", "confidence_wrong", "published_ece", "published_nll")
+
+
+class Cells(NamedTuple):
+    """Predictions on corrupted versions of the same images; a cell is one kind of corruption at one severity."""
+
+    names: list[str]
+    severities: list[int]
+    logits: Tensor  # (cells, N, K)
+    labels: Tensor  # (cells, N)
+
+
+def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
+    """Corruptions are made of images in memory."""
+    images = getattr(run.bundle, split)
+    if not isinstance(images, MemorySplit):
+        return "images must be in memory to be corrupted, and these are in files"
+    return None if images.images.shape[1] in (1, 3) else "only grey and RGB images can be corrupted"
+
+
+def share(runs: Sequence[RunOutputs], *, split: str, num_images: int | None = _NUM_IMAGES) -> None:
+    """Compute and keep missing predictions; runs on the same images share each corrupted version of them."""
+    missing: dict[str, list[RunOutputs]] = {}
+    for run in runs:
+        if read_kept(*_file_and_key(run, split, num_images)) is None:
+            missing.setdefault(json_text(run.data_key()), []).append(run)
+    for group in missing.values():
+        _fill(group, split, num_images)
+
+
+def compute(run: RunOutputs, *, split: str, num_images: int | None = _NUM_IMAGES) -> Result:
+    """Every metric of every cell, means over cells, and the same in the published way.
+
+    Options:
+        num_images: At most so many of each cell, the same share of every class; all where None (``null``).
+    """
+    cells = read_cells(run, split, num_images)
+    objective = final_objective(run)
+    table: list[dict[str, Any]] = []
+    for name, severity, logits, labels in zip(*cells, strict=True):
+        sums = PredictionSums()
+        sums.update(logits, labels)
+        found = sums.compute()
+        table.append(
+            {
+                "corruption": name,
+                "severity": severity,
+                "error": 1 - found["accuracy"],
+                **{key: found[key] for key in ("nll", "ece", "confidence_wrong")},
+                "published_ece": batch_calibration_error(logits, labels),
+                "published_nll": math.nan if objective is None else float(objective(logits, labels)),
+            }
+        )
+    means = {}
+    for name in _AVERAGED:
+        defined = [cell[name] for cell in table if not math.isnan(cell[name])]
+        means[name] = sum(defined) / len(defined) if defined else math.nan
+    data = {"cells": table, "num_images": cells.labels.shape[1], "num_cells": len(table)}
+    return {"numbers": numbers(means), "data": data}
+
+
+def batch_calibration_error(logits: Tensor, labels: Tensor) -> float:
+    """Mean of the calibration errors of batches: not a calibration error of the set, but what was published.
+
+    Example:
+        >>> logits, labels = torch.zeros(200, 2), torch.arange(200) // 100
+        >>> batch_calibration_error(logits, labels), expected_calibration_error(logits, labels)
+        (0.5, 0.0)
+    """
+    parts = list(zip(logits.split(PUBLISHED_BATCH), labels.split(PUBLISHED_BATCH), strict=True))
+    return sum(expected_calibration_error(*part) for part in parts) / len(parts)
+
+
+def final_objective(run: RunOutputs) -> RegularizedLoss | None:
+    """The training objective at the strength of the last epoch; None where it is no function of logits and labels."""
+    criterion = build_loss(run.recipe.loss).train()
+    if criterion.needs or run.loss == "ols":
+        # Teachers, positions and running averages of the training set are not available here.
+        return None
+    criterion.set_progress(1.0)
+    return criterion
+
+
+def read_cells(run: RunOutputs, split: str, num_images: int | None = None) -> Cells:
+    """Predictions on every corruption at every severity, on the same ``num_images`` images (all where None)."""
+    share([run], split=split, num_images=num_images)
+    kept = read_kept(*_file_and_key(run, split, num_images))
+    assert kept is not None
+    tensors, notes = kept
+    return Cells(notes["names"], notes["severities"], tensors["logits"], tensors["labels"])
+
+
+def _fill(runs: Sequence[RunOutputs], split: str, num_images: int | None) -> None:
+    first = runs[0]
+    images = getattr(first.bundle, split)
+    num_cells = len(CORRUPTIONS) * len(SEVERITIES)
+    if "severity" in images.factors:
+        num_cells = torch.stack([images.factors["corruption"], images.factors["severity"]]).unique(dim=1).shape[1]
+    else:
+        # Limited before, so that no more images are corrupted than are used; corrupted ones are limited cell by cell.
+        images = limited(images, num_images)
+    first.progress.start(f"{', '.join(run.label for run in runs)}: corrupted images", num_cells)
+    names, severities = [], []
+    found: list[list[Tensors]] = [[] for _ in runs]
+    for name, severity, cell in corrupted(images, first.recipe):
+        part = limited(cell, num_images)
+        for run, kept in zip(runs, found, strict=True):
+            kept.append(extracted(run.model, run.pipeline(part), precision=run.recipe.precision, progress=Display()))
+        names.append(name)
+        severities.append(severity)
+        first.progress.advance()
+    for run, kept in zip(runs, found, strict=True):
+        tensors = {key: torch.stack([each[key] for each in kept]) for key in ("logits", "labels")}
+        keep(*_file_and_key(run, split, num_images), tensors, {"names": names, "severities": severities})
+
+
+def _file_and_key(run: RunOutputs, split: str, num_images: int | None) -> tuple[Any, dict[str, Any]]:
+    return run.output_path(f"{split}-corrupted"), run.output_key(split) | {"num_images": num_images}
+
+
+ANALYSES.register(
+    "corruption",
+    summary="error, NLL and ECE by corruption and severity, mean of all cells; also in the published way",
+    paper="tab:corrupted",
+)(Analysis(compute, corruption_figures, obstacle, share=share, counts=("num_images",)))

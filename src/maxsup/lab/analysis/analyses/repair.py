@@ -1,0 +1,51 @@
+"""Repair without training (:mod:`maxsup.diagnosis.rescaling`): temperature and norm, fitted on the validation split."""
+
+from __future__ import annotations
+
+from maxsup import metrics
+from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
+from maxsup.lab.analysis.outputs import RunOutputs
+from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
+from maxsup.lab.figures.calibration import repair_figures
+from maxsup.metrics.facts import numbers
+
+
+def obstacle(run: RunOutputs, *, split: str) -> str | None:
+    """Fitting and judging need two different splits."""
+    if not run.has_val:
+        return "it fits on a validation split, and this run held none out (data.val_share=0)"
+    return "it fits on the validation split and must be judged on another one" if split == "val" else None
+
+
+def compute(run: RunOutputs, *, split: str) -> Result:
+    """Calibration before and after a temperature, selective classification before and after a norm."""
+    val, judged = run.split("val"), run.split(split)
+    temperature, power = fit_temperature(val.logits, val.labels), fit_norm(val.logits, val.labels)
+    cooled = judged.logits.double() / temperature
+    ranked = None if power is None else normalized_confidence(judged.logits, power)
+    found = {"temperature": temperature, "norm_power": float("nan") if power is None else power}
+    for name, error in (
+        ("nll", metrics.negative_log_likelihood),
+        ("ece", metrics.expected_calibration_error),
+        ("brier", metrics.brier_score),
+    ):
+        found[f"{name}_before"] = error(judged.logits, judged.labels)
+        found[f"{name}_after"] = error(cooled, judged.labels)
+    for name in ("aurc", "excess_aurc", "fpr95", "auroc"):
+        rank = getattr(metrics, name)
+        found[f"{name}_before"] = rank(judged.logits, judged.labels)
+        found[f"{name}_after"] = rank(judged.logits, judged.labels, ranked)
+    data = {
+        "num_fitted": len(val),
+        "num_fitted_errors": int((val.logits.argmax(dim=1) != val.labels).sum()),
+        "num_judged": len(judged),
+        "norm_power": power,
+    }
+    return {"numbers": numbers(found), "data": data}
+
+
+ANALYSES.register(
+    "repair",
+    summary="temperature and logit norm, fitted on validation: calibration and selection before and after",
+    paper="-",
+)(Analysis(compute, repair_figures, obstacle))

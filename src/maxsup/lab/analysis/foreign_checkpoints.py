@@ -1,0 +1,142 @@
+"""A checkpoint from outside this package: its outputs on labelled images, ready to be diagnosed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.core.checks import check_choice
+from maxsup.core.errors import DataError
+from maxsup.diagnosis.class_order import class_order, read_class_names
+from maxsup.diagnosis.outputs import Outputs
+from maxsup.lab.analysis.extraction import affine_head, extracted
+from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.display import Display
+from maxsup.lab.data import DataBundle
+from maxsup.lab.data.registry import data_root, local_path
+from maxsup.lab.data.sets.class_folders import split_folders
+from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
+from maxsup.lab.training.builders import build_data, build_model, split_pipeline
+from maxsup.lab.training.preprocessing import described_transform, wanted_preprocessing
+from maxsup.lab.training.reading import SPLITS
+
+DEFAULT_IMAGE_SIZE = 224
+
+
+class CheckpointOutputs(NamedTuple):
+    """Outputs of a checkpoint on a split, and its last layer where that is known and linear."""
+
+    outputs: Outputs  # labels are numbers of the network's own outputs
+    weight: Tensor | None
+    bias: Tensor | None
+    facts: dict[str, str]  # what was done, by name, for the reader
+
+
+def checkpoint_outputs(
+    model: str,
+    weights: str | Path | None,
+    data: str,
+    *,
+    split: str | None = None,
+    class_names: str | Path | None = None,
+    overrides: Iterable[str] = (),
+    progress: Display | None = None,
+) -> CheckpointOutputs:
+    """Run a checkpoint over a split, with the images prepared as the network was trained.
+
+    Args:
+        model: A registered name, ``timm:NAME``, ``torchvision:NAME``, ``hf:PATH_OR_NAME``, or the path of a ``.pt2`` or
+            ``.onnx`` file, which is run as it is.
+        weights: A ``.safetensors`` file, or a torch file of tensors; nothing in it is executed. None: published ones.
+        data: A registered data set, for instance ``folder:PATH``, where a folder for each class is enough.
+        split: ``train``, ``val`` or ``test``; by default test, or all of a folder that has no splits.
+        class_names: A file that says which output is which class.
+        overrides: ``key.sub=value`` each, for instance ``augment.crop_pct=0.95``.
+        progress: Advanced once a batch.
+    """
+    if split is not None:
+        check_choice("split", split, SPLITS)
+    program = load_program(Path(model)) if model.endswith(PROGRAM_SUFFIXES) else None
+    if program is not None and weights is not None:
+        raise ValueError(f"weights must be left out where the model is a file; got {str(weights)!r}. Drop it.")
+    network_of = {"name": model, "pretrained": str(weights or "") or True} if program is None else {}
+    recipe = parse_recipe({"data": {"name": data}, "model": network_of}, overrides, source="options")
+    place = _folder_without_splits(recipe, split)
+    if place is not None:
+        options = {"test_share": 1.0, **recipe.data.options}
+        recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
+    bundle = build_data(recipe)
+    if bundle.is_dense:
+        raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
+    if bundle.image_shape is None and recipe.data.image_size is None:
+        wanted = program or wanted_preprocessing(recipe.model)
+        size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
+        recipe = recipe.changed(data={"image_size": size})
+    images = getattr(bundle, split or "test") if place is None else bundle.test
+    if len(images) == 0:
+        raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
+    network = program or _network(recipe, bundle)
+    num_outputs = _num_outputs(network, recipe, bundle)
+    listed = None if class_names is None else read_class_names(Path(class_names))
+    known = class_names_of(model, num_outputs) if listed is None else ()
+    order = class_order(bundle.class_names, num_outputs, known, listed)
+    pipeline = split_pipeline(recipe, bundle, images)
+    progress = progress or Display()
+    progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
+    found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
+    labels, missing = order.indices[found["labels"]], pipeline.num_missing
+    outputs = Outputs(found["logits"], labels, found.get("features"), class_names=order.names, num_missing=missing)
+    facts = {
+        "Data": data,
+        "Split": split or ("test" if place is None else "all images"),
+        "Transform": described_transform(recipe, bundle),
+        "Class order": order.how,
+    }
+    if bundle.notes:
+        facts["Notes"] = "; ".join(bundle.notes)
+    if missing:
+        facts["Unreadable"] = f"{missing} images, left out"
+    affine = affine_head(network.head, network.num_features) if isinstance(network, Classifier) else None
+    weight, bias = affine or (None, None)
+    return CheckpointOutputs(outputs, weight, bias, facts)
+
+
+def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
+    """The folder whose images are all judged because it has nothing to train on; else None."""
+    kind, _, argument = recipe.data.name.partition(":")
+    home = local_path(argument, data_root(recipe.data.root))
+    if kind != "folder" or not home.is_dir() or "train" in (parts := split_folders(home)):
+        return None
+    if split is not None and split not in parts:
+        there = ", ".join(parts) or "none"
+        raise DataError(f"split must be a folder of {home}; got {split!r}, and there are {there}. Leave split out.")
+    return parts[split] if split else parts.get("test", parts.get("val", home))
+
+
+@torch.no_grad()
+def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBundle) -> int:
+    """Found on a black image, before time is spent on all others."""
+    size, shape = recipe.data.image_size, bundle.image_shape
+    sides = shape[1:] if shape is not None and size is None else (size or DEFAULT_IMAGE_SIZE,) * 2
+    device = next(network.parameters(), torch.empty(0)).device
+    return int(network(torch.zeros(1, len(bundle.mean), *sides, device=device)).shape[1])
+
+
+def _network(recipe: Recipe, bundle: DataBundle) -> Classifier:
+    """The network with as many outputs as its weights have, whatever the data has."""
+    model = recipe.model
+    num_classes = num_classes_of(model.name, model.pretrained, **model.options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        network = build_model(recipe, replace(bundle, num_classes=num_classes)).eval()
+    for message in (str(warning.message) for warning in caught):
+        if "starts untrained" in message:
+            raise DataError(f"weights must have a head; got another: {message} Give weights of the whole network.")
+    assert isinstance(network, Classifier)
+    return network.to("cuda" if torch.cuda.is_available() else "cpu")

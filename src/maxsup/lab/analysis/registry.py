@@ -1,0 +1,98 @@
+"""Analyses by name.
+
+A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``, and nothing else is needed: ``analyze``,
+``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from maxsup.core.checks import check_count
+from maxsup.core.registry import Registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maxsup.lab.analysis.outputs import RunOutputs
+
+Result = dict[str, Any]
+"""What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``."""
+
+
+def _none(runs: Any, **options: Any) -> None:
+    pass
+
+
+def _unchanged(runs: Sequence[RunOutputs], **options: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Numbers of a run, and pictures of several runs drawn from these numbers alone.
+
+    Args:
+        compute: ``compute(run, *, split, **options)`` gives ``numbers`` and ``data``, both ready for JSON.
+        draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
+        obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
+        agree: Options that runs to be compared must share, chosen by looking at all of them.
+        share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
+        takes_masks: Whether it applies to data with masks; most analyses need one label for each image.
+        trains: Whether it may train a network; then it is not rehearsed before the runs are made.
+        is_on_request: Whether it runs only if it is named, because it takes as long as training.
+        counts: Options that are whole numbers of at least 1, or None if their type allows it.
+    """
+
+    compute: Callable[..., Result]
+    draw: Callable[[Mapping[str, Result]], dict[str, Figure]]
+    obstacle: Callable[..., str | None] = _none
+    agree: Callable[..., dict[str, Any]] = _unchanged
+    share: Callable[..., None] = _none
+    takes_masks: bool = False
+    trains: bool = False
+    is_on_request: bool = False
+    counts: tuple[str, ...] = ()
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether runs to be compared must be analysed in one call."""
+        return self.agree is not _unchanged
+
+
+ANALYSES: Registry[Analysis] = Registry(
+    "analysis",
+    function=attrgetter("compute"),
+    reserved=("split",),
+    package="maxsup.lab.analysis.analyses",
+    group="maxsup.analyses",
+)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise unless an analysis has all these options, and its counts are at least 1.
+
+    Example:
+        >>> check_options("projection", {"clases": "confused"})
+        Traceback (most recent call last):
+        TypeError: option of analysis 'projection' must be one it has; got 'clases'. Did you mean 'classes'?
+        >>> check_options("gradcam", {"num_images": 0})
+        Traceback (most recent call last):
+        ValueError: gradcam.num_images must be a whole number of at least 1; got 0. Leave it out for 6.
+    """
+    ANALYSES.check_options(name, options)
+    parameters = inspect.signature(ANALYSES[name].compute).parameters
+    for option in ANALYSES[name].counts:
+        takes_none = str(parameters[option].annotation).endswith("| None")
+        if option in options and not (options[option] is None and takes_none):
+            fix = f"Leave it out for {parameters[option].default}."
+            check_count(f"{name}.{option}", options[option], fix=fix)
+
+
+def describe_analyses() -> list[dict[str, Any]]:
+    """One entry per analysis: name, what it gives, label in the paper, options with their defaults."""
+    return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES.options(name)} for name in ANALYSES]

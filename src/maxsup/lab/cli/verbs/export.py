@@ -1,0 +1,100 @@
+"""``maxsup export``: a run or a comparison as a folder to share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxsup.lab.cli.options import JsonOption, refuse_strangers
+from maxsup.lab.cli.printing import show
+from maxsup.lab.cli.shorthands import argument, flag, option
+
+KINDS = ("card", "logbook")
+_LISTING = ".export.json"
+
+
+def export(
+    folders: Annotated[list[Path], argument("DIR", "A run for a card; comparisons or studies for a logbook.")],
+    to: Annotated[str, option("card|logbook", "A model card with its weights, or a page for each question.")],
+    output: Annotated[
+        Path | None, option("DIR", "A new folder; by default card or logbook in the first directory.")
+    ] = None,
+    weights: Annotated[str | None, option("last|best", "Of a card; last by default.")] = None,
+    dataset: Annotated[str | None, option("OWNER/NAME", "The test data's name on the hub, for .eval_results.")] = None,
+    licence: Annotated[
+        str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
+    ] = None,
+    force: Annotated[
+        bool, flag("--force", "Write into a folder that holds something; an earlier export is replaced.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a folder that is ready to be shared.
+
+    A card has weights, recipe and environment. Nothing is uploaded.
+    """
+    from maxsup.core.checks import check_choice
+
+    check_choice("to", to, KINDS)
+    target = output or folders[0] / to
+    if to == "card":
+        if len(folders) > 1:
+            raise ValueError(f"a card must be of one run; got {len(folders)} directories. Export them one by one.")
+        from maxsup.lab.reports.export.card import write_card
+
+        _require_empty(target, force=force)
+
+        def write(place: Path) -> list[Path]:
+            return write_card(folders[0], place, weights=weights or "last", dataset=dataset, licence=licence)
+
+    else:
+        of_card = {"--weights": weights, "--dataset": dataset, "--license": licence}
+        refuse_strangers(of_card, "--to card", has_needed=False, found="with a logbook")
+        from maxsup.lab.experiments.comparison import command_of
+        from maxsup.lab.experiments.execution.study_folder import read_folder
+        from maxsup.lab.experiments.results import summarize
+        from maxsup.lab.reports.export.logbook import write_logbook
+
+        found = [read_folder(folder) for folder in folders]
+        _require_empty(target, force=force)
+        for folder in found:
+            summarize(folder)
+        commands = {folder.path: command_of(folder.study, folder.scale) for folder in found}
+        write = partial(write_logbook, commands)
+    files = [str(path) for path in _in_place_of_earlier(target, write)]
+    advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []
+    show({"files": files}, [*files, *advice], as_json=as_json)
+
+
+def _require_empty(folder: Path, *, force: bool) -> None:
+    """Raise where files of others would be overwritten."""
+    from maxsup.lab.core.files.storage import UNFINISHED
+
+    if not force and folder.is_dir() and any(entry.name != UNFINISHED for entry in folder.iterdir()):
+        raise ValueError(
+            f"output must be new or empty; got {str(folder)!r}, which holds something. "
+            "Choose another --output, or add --force to write into it."
+        )
+
+
+def _in_place_of_earlier(folder: Path, write: Callable[[Path], list[Path]]) -> list[Path]:
+    """Write all files, then remove what an earlier export left and this one did not write; files of others stay."""
+    from maxsup.lab.core.files.reading import read_json
+    from maxsup.lab.core.files.storage import filled_at_once, replace_bytes
+
+    listing = folder / _LISTING
+    earlier = read_json(listing).get("files", ()) if listing.is_file() else ()
+    with filled_at_once(folder) as parts:
+        names = [path.relative_to(parts) for path in write(parts)]
+        kept = sorted(name.as_posix() for name in names)
+        replace_bytes(parts / _LISTING, json.dumps({"files": kept}, indent=2).encode() + b"\n")
+    for name in set(earlier) - set(kept):
+        stale = folder / str(name)
+        if stale.is_file() and folder.resolve() in stale.resolve().parents:
+            stale.unlink()
+    return [folder / name for name in names]

@@ -1,0 +1,162 @@
+"""``maxsup study``: the tables and figures of the paper, run and shown beside the published numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from maxsup.core.errors import counted
+from maxsup.lab.cli import say, studies
+from maxsup.lab.cli.examples import epilog
+from maxsup.lab.cli.listings import complete_study
+from maxsup.lab.cli.options import DataRootOption, JsonOption, NoLockOption, work_without_locks
+from maxsup.lab.cli.printing import print_json, show
+from maxsup.lab.cli.shorthands import argument, flag, option
+
+if TYPE_CHECKING:
+    from maxsup.lab.experiments.schema import ScaleName
+
+study = typer.Typer(
+    help="The tables and figures of the paper: list, show, run, report.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=epilog("study"),
+)
+
+_STUDY = "A name from `maxsup study ls`, a label of the paper, or a .yaml file."
+_SCALE = "tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting."
+ScaleOption = Annotated[str, option("tiny|small|full", _SCALE)]
+
+
+@study.command("ls", epilog=epilog("study ls"))
+def list_studies(as_json: JsonOption = False) -> None:
+    """List the studies that come with the package."""
+    from maxsup.lab.experiments.study_files import describe_studies
+
+    rows = describe_studies()
+    width = max(len(row["name"]) for row in rows)
+    lines = [f"{row['name']:<{width}}  {row['title']} ({row['label']})" for row in rows]
+    show({"studies": rows}, lines, as_json=as_json)
+
+
+@study.command("show", epilog=epilog("study show"))
+def show_study(
+    name: Annotated[str, argument("STUDY", _STUDY, complete_study)],
+    scale: ScaleOption = "full",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a study asks and trains."""
+    from maxsup.core.checks import check_choice
+    from maxsup.lab.experiments.expansion import expand
+    from maxsup.lab.experiments.schema import SCALES
+    from maxsup.lab.experiments.study_files import load_study
+
+    loaded = load_study(name)
+    check_choice("scale", scale, SCALES)
+    size = cast("ScaleName", scale)
+    runs = expand(loaded, size)
+    data = list(dict.fromkeys(run.recipe.data.name for run in runs))
+    if as_json:
+        print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "data": data})
+        return
+    plan = loaded.scale(size)
+    losses = [run.recipe.loss for run in runs]
+    named = [" ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())]) for loss in losses]
+    lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
+    seeds = ", ".join(map(str, plan.seeds))
+    lines += [f"scale {scale}: {counted(len(runs), 'run')}, recipe {plan.recipe}, seeds {seeds}"]
+    lines += [plan.note] if plan.note else []
+    lines += [f"data: {', '.join(data)}"]
+    lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
+    lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
+    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(named))]
+    typer.echo("\n".join(lines))
+
+
+@study.command("run", epilog=epilog("study run"))
+def run(
+    words: Annotated[
+        list[str] | None, argument("STUDY|KEY=VALUE", "A study, and overrides for all of its runs.", complete_study)
+    ] = None,
+    scale: ScaleOption = "tiny",
+    is_all: Annotated[bool, flag("--all", "Every study of the package, one after another.")] = False,
+    is_tuned: Annotated[
+        bool, flag("--tune", "Add rows whose strength is chosen on validation, small scale only.")
+    ] = False,
+    output: Annotated[Path | None, option("DIR", "By default studies/NAME-SCALE; with --all what holds these.")] = None,
+    launcher: studies.LauncherOption = "local",
+    job: studies.JobOption = None,
+    workers: studies.WorkersOption = None,
+    dry_run: studies.DryRunOption = False,
+    data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a study and print its table beside the published numbers.
+
+    The same command goes on where it was stopped.
+    """
+    work_without_locks(no_lock)
+    given = list(words or [])
+    names = [] if is_all else given[:1]
+    overrides = given[len(names) :]
+    if not is_all and (not names or "=" in names[0]):
+        raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
+    from maxsup.lab.experiments.study_files import load_study, study_names
+
+    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    found = [load_study(name) for name in names or study_names()]
+    from maxsup.lab.experiments.calls import carry_out, carry_out_all, study_order
+
+    orders = []
+    for loaded in found:
+        path = (output or Path("studies")) / f"{loaded.name}-{scale}" if is_all else output
+        orders.append(study_order(loaded, scale, output=path, overrides=overrides, tune=is_tuned, data_root=data_root))
+    if dry_run:
+        for order in orders:
+            studies.print_jobs(order, chosen, launcher, as_json=as_json)
+    elif is_all:
+        results = []
+        for result in carry_out_all(orders, chosen):
+            results.append(result)
+            result.report(on_left_out=say)
+            if not as_json:
+                studies.print_summary(result.summary, result.path)
+        if as_json:
+            print_json({result.summary.name: result.summary.model_dump(mode="json") for result in results})
+        studies.exit_with(results)
+    else:
+        studies.show_result(carry_out(orders[0], chosen), as_json=as_json)
+
+
+@study.command("report", epilog=epilog("study report"))
+def report(
+    folder: Annotated[Path, argument("DIR", "What `maxsup study run` or `maxsup compare` made.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write table and report of a study again.
+
+    They come from the runs that are there; nothing is trained.
+    """
+    from maxsup.lab.experiments.outcome import read_result
+
+    studies.show_result(read_result(folder), as_json=as_json)
+
+
+@study.command("collect", epilog=epilog("study collect"))
+def collect(
+    runs: Annotated[Path, argument("DIR", "The folder of runs that studies share: studies/runs.")],
+    output: Annotated[Path, option("DIR", "Gets POOL.csv, a line a run, and origin.json.")] = Path(
+        "docs/evidence/results"
+    ),
+    keep: Annotated[bool, flag("--keep", "Keep lines of losses and seeds that DIR has no run of.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the numbers of every finished run of a pool as CSV; `maxsup report docs/evidence` judges claims by them."""
+    from maxsup.lab.experiments.evidence.pools import collect as collected
+
+    counts = collected(runs, output, keep=keep)
+    lines = [f"{output / pool}.csv: {counted(count, 'run')}" for pool, count in counts.items()]
+    show({"pools": counts}, lines, as_json=as_json)

@@ -1,0 +1,72 @@
+"""``maxsup train``: a recipe goes in, a run directory comes out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from maxsup.lab.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    NoLockOption,
+    OverrideArguments,
+    RecipeArgument,
+    with_data_root,
+    with_names,
+    work_without_locks,
+)
+from maxsup.lab.cli.printing import miou_text, percent, show
+from maxsup.lab.cli.shorthands import option
+
+if TYPE_CHECKING:
+    from maxsup.lab.training import TrainingSummary
+
+
+def train(
+    recipe: RecipeArgument,
+    overrides: OverrideArguments = None,
+    data: Annotated[str | None, DATA] = None,
+    model: ModelOption = None,
+    output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
+    resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
+    data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a recipe. After an interruption the same command goes on where it stopped."""
+    work_without_locks(no_lock)
+    from maxsup.lab.core.recipes import load_recipe
+
+    words = with_data_root(with_names(overrides, data, model), data_root)
+    load_recipe(recipe, words)  # a mistake in it is reported before torch is imported, which takes seconds
+    from maxsup.lab.training import train as run_recipe
+    from maxsup.lab.training.processes import leave_group
+
+    summary = run_recipe(recipe, output, overrides=words, resume=resume)
+    leave_group()
+    if os.environ.get("RANK", "0") == "0":  # one process prints for all
+        show(summary, _lines(summary), as_json=as_json)
+
+
+def _lines(summary: TrainingSummary) -> list[str]:
+    shares = summary["time_shares"]
+    parts = ", ".join(f"{name} {percent(shares[name])}" for name in ("data", "log", "checkpoint", "validation"))
+    lines = [
+        f"{summary['images_per_second']:.0f} images/s; {percent(shares['outside'])} of the time outside "
+        f"forward/backward and validation ({parts})"
+    ]
+    for split, found in (("val", summary["val"]), ("test", summary["test"])):
+        for which in ("last", "best"):
+            numbers = found[which]
+            if numbers is None:
+                continue
+            accuracy, nll = f"accuracy {percent(numbers['accuracy'])}", f"nll {numbers['nll']:.4f}"
+            if "miou" in numbers:
+                shown = f"mIoU {miou_text(numbers)}, pixel {accuracy}, {nll}"
+            else:
+                shown = f"{accuracy}, {nll}, ece {numbers['ece']:.4f}"
+            lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
+    return [*lines, f"run directory: {summary['run']}"]

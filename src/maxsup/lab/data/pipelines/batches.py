@@ -1,0 +1,188 @@
+"""What a pipeline gives, in which order, and what every pipeline does to a batch at the end.
+
+Order and randomness are functions of seed, epoch, step and index. No state passes from one batch to the next, so an
+epoch that is entered anywhere continues exactly as if it had been run from its start.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from maxsup.lab.core.repro import mixed_seed
+from maxsup.lab.data.pipelines.augment import draw_boxes, draw_mix, erase_, mixed
+
+if TYPE_CHECKING:
+    from maxsup.lab.core.config import AugmentConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The images of one step.
+
+    Args:
+        images: float32, ``(B, C, H, W)``, normalised.
+        target: What to train on: int64 ``(B,)``, or float ``(B, K)`` where images are mixed.
+        labels: int64 ``(B,)``, never mixed. For images with masks, target and labels are per pixel, ``(B, H, W)``, in
+            evaluation at the size of the mask.
+        indices: Position of each image in the split.
+    """
+
+    images: Tensor
+    target: Tensor
+    labels: Tensor
+    indices: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """The settings of a pipeline, and which samples of its split are in which batch.
+
+    ``num_samples`` is the size of the split, ``batch_size`` that of the global batch: each process gets a slice, which
+    can be empty if the last batch has fewer samples than there are processes. ``mean`` and ``std`` are those of each
+    channel. With ``is_training``, order and augmentation are drawn by ``seed``; an evaluation is one pass over all
+    samples. A training epoch has ``num_steps`` batches if it is not one pass; with ``drop_last`` it leaves out a last
+    batch that is not full. ``image_size`` is the side that the model wants; None leaves images in memory as they are.
+    """
+
+    num_samples: int
+    batch_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    seed: int
+    is_training: bool
+    augment: AugmentConfig
+    image_size: int | None
+    num_classes: int
+    num_steps: int | None = None
+    num_workers: int = 0
+    drop_last: bool = False
+    rank: int = 0
+    world_size: int = 1
+    channels_last: bool = False
+
+    @property
+    def num_batches(self) -> int:
+        """Batches an epoch."""
+        full, rest = divmod(self.num_in_epoch, self.batch_size)
+        return full + bool(rest and not (self.drop_last and self.is_training))
+
+    @property
+    def num_in_epoch(self) -> int:
+        """Samples an epoch."""
+        if self.num_steps is None or not self.is_training:
+            return self.num_samples
+        return self.num_steps * self.batch_size
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether images are mixed with each other."""
+        return self.is_training and (self.augment.mixup > 0 or self.augment.cutmix > 0)
+
+    def order(self, epoch: int) -> Tensor:
+        """The samples of an epoch, in its order."""
+        if not self.is_training:
+            return torch.arange(self.num_samples)
+        passes = self.passes(epoch)
+        shuffled = [
+            torch.randperm(self.num_samples, generator=self.generator("order", number))
+            for number in range(int(passes[0]), int(passes[-1]) + 1)
+        ]
+        skipped = epoch * len(passes) % self.num_samples
+        return torch.cat(shuffled)[skipped : skipped + len(passes)]
+
+    def passes(self, epoch: int) -> Tensor:
+        """The pass over the data that each sample of an epoch belongs to; its augmentation depends on that number."""
+        length = self.num_in_epoch
+        return torch.arange(epoch * length, (epoch + 1) * length) // self.num_samples
+
+    def members(self, epoch: int, steps: range) -> list[list[tuple[int, int]]]:
+        """Index and pass of every sample, batch by batch."""
+        pairs = list(zip(self.order(epoch).tolist(), self.passes(epoch).tolist(), strict=True))
+        return [pairs[self.batch(step)] for step in steps]
+
+    def batch(self, step: int) -> slice:
+        """Position of a global batch in the order."""
+        return slice(step * self.batch_size, min((step + 1) * self.batch_size, self.num_in_epoch))
+
+    def own(self, size: int) -> slice:
+        """This process's part of a global batch of ``size``."""
+        return slice(size * self.rank // self.world_size, size * (self.rank + 1) // self.world_size)
+
+    def needed(self, size: int) -> slice:
+        """The part of a global batch that this process reads: its own part, and the partners it is mixed with."""
+        own = self.own(size)
+        return slice(own.start // 2 * 2, min((own.stop + 1) // 2 * 2, size)) if self.is_mixed else own
+
+    def generator(self, *parts: str | int) -> torch.Generator:
+        """A generator whose numbers depend on the seed and on ``parts``."""
+        return torch.Generator().manual_seed(mixed_seed(self.seed, *parts))
+
+
+class Pipeline(ABC):
+    """Batches of a split, epoch by epoch.
+
+    Attributes:
+        num_batches: Batches an epoch.
+        num_missing: Images that were left out of the last evaluated epoch because they could not be read.
+    """
+
+    num_missing: int = 0
+
+    def __init__(self, plan: BatchPlan) -> None:
+        if plan.batch_size < plan.world_size:
+            raise ValueError(
+                f"batch_size must be at least the number of processes; got {plan.batch_size} for {plan.world_size}. "
+                "It is the size of the global batch."
+            )
+        if plan.is_training and plan.num_samples == 0:
+            raise ValueError("split must have at least one image to train on; got none. Lower val_share.")
+        if plan.is_training and plan.num_batches == 0:
+            raise ValueError(
+                f"batch_size must be at most the number of samples where the last batch is dropped; got "
+                f"{plan.batch_size} for {plan.num_samples}. Choose a smaller batch_size or drop_last=False."
+            )
+        self.num_batches = plan.num_batches
+        self._plan = plan
+        self._scale = 1 / (255 * torch.tensor(plan.std).view(1, -1, 1, 1))
+        self._shift = torch.tensor(plan.mean).view(1, -1, 1, 1) * 255 * self._scale
+
+    @abstractmethod
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
+
+    def _steps(self, start: int) -> range:
+        if not 0 <= start <= self.num_batches:
+            raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
+        return range(start, self.num_batches)
+
+    def _finished(self, images: Tensor, labels: Tensor, indices: Tensor, size: int, epoch: int, step: int) -> Batch:
+        """The batch of this process, normalised, erased and mixed, from what it needed of a global batch of ``size``.
+
+        ``images`` have values up to 255, ``(B, C, H, W)``.
+        """
+        plan, target = self._plan, labels
+        images = images.to(torch.float32, copy=True).mul_(self._scale).sub_(self._shift)
+        height, width = images.shape[2:]
+        needed, own = plan.needed(size), plan.own(size)
+        if plan.is_training and plan.augment.random_erasing > 0:
+            generator = plan.generator("boxes", epoch, step)
+            boxes = draw_boxes(size, generator, plan.augment.random_erasing, height, width)
+            erase_(images, boxes[needed], indices, plan.seed, epoch)
+        if plan.is_mixed:
+            seed = mixed_seed(plan.seed, "mix", epoch, step)
+            mix = draw_mix(seed, plan.augment.mixup, plan.augment.cutmix, height, width)
+            images, target = mixed(images, labels, mix, plan.num_classes)
+            kept = slice(own.start - needed.start, own.stop - needed.start)
+            images, target, labels, indices = (part[kept] for part in (images, target, labels, indices))
+        # Last: arithmetic that differs from channel to channel is several times slower on channels-last images.
+        memory_format = torch.channels_last if plan.channels_last else torch.contiguous_format
+        return Batch(images.contiguous(memory_format=memory_format), target, labels, indices)

@@ -1,0 +1,194 @@
+"""What is known about runs before they are made: how many, how long, which will fail, and what the seeds can show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from maxsup.core.errors import DataError, counted
+from maxsup.lab.analysis import ANALYSES, RunOutputs
+from maxsup.lab.core.config import Recipe, differing_keys
+from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.data import DataBundle, Split
+from maxsup.lab.experiments.execution.launch import Launcher
+from maxsup.lab.experiments.execution.launch_display import duration
+from maxsup.lab.experiments.execution.launch_local import num_processors
+from maxsup.lab.experiments.execution.study_folder import StudyFolder
+from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
+from maxsup.lab.training.builders import build_data
+from maxsup.lab.training.preflight.defaults import fitted
+from maxsup.lab.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
+
+_NUM_CLASSES, _PER_CLASS = 10, 8
+
+Names = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a few steps of each setting show."""
+
+    seconds: float | None  # of training all runs that can be made here, one after another; None if none can
+    missing: Names  # runs whose data cannot be used, by the sentence about it
+    failing: Names  # runs that fail at their first step, by the sentence about it
+    analyses: dict[str, str]  # what goes wrong with analyses, by their name
+
+
+def preview(
+    recipes: Mapping[str, Recipe],
+    *,
+    analyses: Mapping[str, Mapping[str, Any]] | None = None,
+    is_elsewhere: bool = False,
+) -> Preview:
+    """Make the first step of every loss, and every analysis (options by name) of a few images.
+
+    Runs that are made elsewhere may have data there that this machine lacks.
+
+    Raises:
+        Exception: What the first step raised, if no run can be made.
+    """
+    seconds, missing, failing, errors = 0.0, Names(), Names(), list[Exception]()
+    problems: dict[str, str] | None = None
+    for losses in _settings(recipes):
+        bundle, each = None, None
+        for names in losses:
+            recipe = recipes[names[0]]
+            try:
+                bundle = bundle or build_data(recipe)
+                if each is None:
+                    each = estimated_seconds(recipe, bundle)
+                else:
+                    try_step(recipe, bundle)
+            except Exception as error:  # a run that cannot even begin does not stop the others
+                errors.append(error)
+                refused = missing if isinstance(error, DataError) else failing
+                refused.setdefault(str(error) or type(error).__name__, []).extend(names)
+            else:
+                seconds += len(names) * each
+                if problems is None:
+                    problems = _failing_analyses(recipe, bundle, analyses or {})
+    num_refused = sum(len(names) for found in (missing, failing) for names in found.values())
+    if recipes and num_refused == len(recipes) and not (is_elsewhere and missing):
+        raise errors[0]
+    return Preview(None if num_refused == len(recipes) else seconds, missing, failing, problems or {})
+
+
+def settled_overrides(
+    recipe: str, overrides: Sequence[str], data_root: Path | None = None
+) -> tuple[list[str], list[str]]:
+    """Overrides that also state what the recipe leaves to its data, and sentences about what was chosen.
+
+    All runs of a comparison then have it from their recipe, and a later comparison with the same words gets the same.
+    """
+    place = [f"data.root={data_root.resolve()}"] if data_root else []
+    base = load_recipe(recipe, [*overrides, *place])
+    settled, sentences = fitted(base)
+    chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
+    return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
+
+
+def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
+    """How many runs there are, how many are done, and how long training the others may take.
+
+    Raises:
+        Exception: What the first step raised, if no missing run can be made.
+    """
+    open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
+    text = f"{counted(len(folder.runs), 'run')} ({counted(num_seeds, 'seed')})"
+    if len(open_runs) < len(folder.runs):
+        text += f", {len(folder.runs) - len(open_runs)} of them done"
+    if not open_runs:
+        return "\n".join([text, *folder.missing])
+    # An analysis with a recipe of its own is a training, which a few images cannot try.
+    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
+    found = preview(
+        {name: run.recipe for name, run in open_runs.items()},
+        analyses={plan.what: plan.options for plan in tried},
+        is_elsewhere=launcher.is_elsewhere,
+    )
+    num_workers = min(launcher.num_workers or num_processors(), len(open_runs))
+    if found.seconds is None:
+        text += "; how long is unknown: their data is not here"
+    else:
+        time = duration(found.seconds / num_workers)
+        text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
+    for what, refused in (("cannot be trained here", found.missing), ("will fail", found.failing)):
+        for sentence, names in refused.items():
+            text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"
+    for analysis, sentence in found.analyses.items():
+        text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
+    return "\n".join([text, *folder.missing])
+
+
+def power_text(folder: StudyFolder) -> str:
+    """What so many seeds can show."""
+    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    if num_seeds < MIN_SEEDS:
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
+        return (
+            f"{counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
+            f"0.05.{fix}"
+        )
+    size = detectable_difference(1.0, num_seeds)
+    return (
+        f"{num_seeds} seeds find a true difference of {size:.2f} standard deviations of the paired differences in "
+        f"{POWER:.0%} of cases; for instance {size * 0.5:.2f} points of accuracy where these differ by 0.5 points "
+        "from seed to seed"
+    )
+
+
+def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launcher) -> str:
+    """One sentence on all missing runs of several studies; a run that studies share counts once."""
+    runs = {str(folder.folder(name)): run.recipe for folder in folders for name, run in folder.open_runs().items()}
+    seen = preview(runs, is_elsewhere=True)
+    num_workers = launcher.num_workers or num_processors()
+    text = f"{num_studies} studies need {len(runs)} more runs"
+    if seen.missing:
+        text += f", of which {sum(map(len, seen.missing.values()))} lack their data"
+    if seen.seconds:
+        text += f"; about {duration(seen.seconds / num_workers)} of training with {num_workers} at a time"
+    return f"{text}, analyses and runs with tuned strengths not counted"
+
+
+def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
+    """Names of runs, grouped by everything but loss and seed, then by loss."""
+    found: dict[str, Names] = {}
+    for name, recipe in recipes.items():
+        losses = found.setdefault(recipe.model_dump_json(exclude={"loss", "seed"}), {})
+        losses.setdefault(recipe.loss.model_dump_json(), []).append(name)
+    return [list(losses.values()) for losses in found.values()]
+
+
+def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Errors of analyses that raise after one step on a few images."""
+    if not analyses or bundle.is_dense:
+        return {}
+    few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
+    problems = {}
+    with rehearsed_run(recipe, few) as (run, model):
+        outputs = RunOutputs(run.path, loaded=(few, model))
+        for name, options in analyses.items():
+            analysis = ANALYSES[name]
+            if analysis.trains:
+                continue
+            try:
+                if analysis.obstacle(outputs, split="test", **options) is None:
+                    shared = {**options, **analysis.agree([outputs], split="test", **options)}
+                    analysis.compute(outputs, split="test", **shared)
+            except Exception as error:
+                problems[name] = f"{type(error).__name__}: {error}"
+    return problems
+
+
+def _few(split: Split) -> Split:
+    """Some images of some classes."""
+    kept, counts = [], dict[int, int]()
+    for index, label in enumerate(split.labels.tolist()):
+        if len(counts) < _NUM_CLASSES or label in counts:
+            counts[label] = counts.get(label, 0) + 1
+            if counts[label] <= _PER_CLASS:
+                kept.append(index)
+    return split.subset(split.labels.new_tensor(kept))

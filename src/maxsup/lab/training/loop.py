@@ -1,0 +1,279 @@
+"""The training loop. It knows models, data and losses by their interfaces, never by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from maxsup.core.errors import Interruption, NonFiniteError
+from maxsup.core.schedules import epoch_progress
+from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.core.interrupt import SignalGuard
+from maxsup.lab.core.repro import mixed_seed
+from maxsup.lab.data import Batch, DataBundle, Pipeline, Split
+from maxsup.lab.segmentation.checks import prepare_for_masks
+from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronised
+from maxsup.lab.training.evaluate import evaluate_split
+from maxsup.lab.training.loss_inputs import Needs, check_teacher
+from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate
+from maxsup.lab.training.processes import largest
+from maxsup.lab.training.progress import Clock, EpochMeter, Reporter
+from maxsup.lab.training.reading import load_teacher
+from maxsup.losses import RegularizedLoss
+from maxsup.monitor import DecompositionMonitor
+
+WATCHED_STRIDE = 8
+
+
+@dataclass
+class Position:
+    """Where training is: finished epochs, finished steps of the current one, all steps, and the best epoch so far."""
+
+    epoch: int = 0
+    step: int = 0
+    global_step: int = 0
+    best: str = ""
+    best_epoch: int | None = None
+    best_score: float = -1.0
+
+
+@dataclass(eq=False)
+class Trainer:
+    """Trains one model; ``position`` is that of the last finished step."""
+
+    recipe: Recipe
+    run: RunDir
+    accelerator: Accelerator
+    bundle: DataBundle
+    model: nn.Module
+    criterion: RegularizedLoss
+    guard: SignalGuard
+    reporter: Reporter
+
+    def __post_init__(self) -> None:
+        recipe, bundle, device = self.recipe, self.bundle, self.accelerator.device
+        check_last_batch(recipe, bundle, self.accelerator.num_processes)
+        # Only a segmenter has a second head.
+        self.auxiliary_weight: float = getattr(self.model, "auxiliary_weight", 0.0)
+        self.model = synchronised(self.model, recipe, device, self.accelerator.num_processes).to(device)
+        if bundle.is_dense:
+            prepare_for_masks(self.criterion)
+        self.criterion = self.criterion.to(device).train()
+        self.criterion.end_epoch()  # losses that learn from whole epochs need this before the first one
+        self.optimizer = create_optimizer(self.model, recipe.optimizer)
+        compiled = torch.compile(self.model) if recipe.compile else self.model
+        self._forward, self._stepper = self.accelerator.prepare(compiled, self.optimizer)
+        self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
+        check_teacher(recipe.teacher, recipe.loss.name, self.criterion.needs)
+        teacher = None if recipe.teacher is None else load_teacher(recipe.teacher, bundle).to(device)
+        self.needs = Needs(self.criterion.needs, teacher)
+        self.batches = self.pipeline(bundle.train, is_training=True)
+        self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
+        self.position = Position()
+        self.meter = EpochMeter()
+        self.monitor = DecompositionMonitor.of(self.criterion)
+        # Neighbouring pixels tell the monitor nothing new, and using all of them would take as long as the step.
+        every = slice(None, None, WATCHED_STRIDE)
+        self._watched = (..., every, every) if bundle.is_dense else (...,)
+        self.clock = Clock()
+
+    @property
+    def evaluated_model(self) -> nn.Module:
+        """The weights of the run: the moving average if the recipe evaluates it, else the weights that train."""
+        return self.ema.model if self.ema is not None and self.recipe.ema.is_evaluated else self.model
+
+    def pipeline(self, split: Split, *, is_training: bool = False) -> Pipeline:
+        """Batches of this process's part of a split."""
+        bad_files = self.run.bad_files if self.accelerator.is_main_process else None
+        share = {"rank": self.accelerator.process_index, "world_size": self.accelerator.num_processes}
+        return split_pipeline(self.recipe, self.bundle, split, is_training=is_training, bad_files=bad_files, **share)
+
+    def train_epoch(self) -> Iterator[None]:
+        """Train from the current position to the end of the epoch, and yield after every step."""
+        self._forward.train()
+        if self.recipe.batchnorm == "frozen":
+            freeze_statistics(self.model)
+        if self.position.step >= self.batches.num_batches:
+            return
+        batches = iter(self.batches.epoch(self.position.epoch, start=self.position.step))
+        while True:
+            with self.clock.phase("data"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            with self.clock.phase("step"):
+                sums = self._step(batch)
+            self.position.step += 1
+            self.position.global_step += 1
+            self.clock.num_images += len(batch) * self.accelerator.num_processes
+            with self.clock.phase("log"):
+                self.meter.add(sums)
+                self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
+            yield
+
+    def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
+        """Numbers of a split with the weights of the run."""
+        is_alone = self.accelerator.num_processes == 1
+        with self.clock.phase("validation"):
+            return evaluate_split(
+                self.recipe,
+                self.evaluated_model,
+                batches,
+                num_classes=self.bundle.num_classes,
+                split=split,
+                is_sharded=not is_alone,
+                # Processes may have different numbers of batches here, so they cannot agree on where to stop.
+                on_batch=self.raise_if_signalled if is_alone else None,
+            )
+
+    def raise_if_signalled(self) -> None:
+        """Raise if a signal reached any process."""
+        received = int(largest(self.accelerator, float(self.guard.received or 0)))
+        if received:
+            raise Interruption(
+                f"stopped by signal {received} after {self.position.global_step} steps; everything is saved in "
+                f"{self.run.path}. Give the same command again to go on.",
+                signal_number=received,
+            )
+
+    def end_epoch(self) -> tuple[dict[str, Any], bool]:
+        """Validate and close the epoch; return its line for ``metrics.jsonl`` and whether it is the best so far."""
+        val = None if self.val_batches is None else self.evaluate(self.val_batches, "val")
+        self.monitor.sync(self.accelerator.device)
+        line = {
+            "epoch": self.position.epoch,
+            "step": self.position.global_step,
+            "lr": self._learning_rate(self.position.step - 1),
+            "alpha": self.criterion.current_strength,
+            "train": self.meter.summed(self.accelerator.device).means(),
+            "val": val,
+            "decomposition": self.monitor.compute(),
+        }
+        self.criterion.end_epoch()
+        score = -1.0 if val is None else val.get("miou", val["accuracy"])
+        is_best = score > self.position.best_score
+        if is_best:
+            self.position.best_score, self.position.best_epoch = score, self.position.epoch
+            self.needs.set_teacher(self.evaluated_model)
+        self.position.epoch += 1
+        self.position.step = 0
+        self.meter = EpochMeter()
+        self.monitor.reset()
+        return line, is_best
+
+    def _step(self, batch: Batch) -> EpochMeter:
+        """One optimiser step over this process's part of a global batch, accumulated over pieces."""
+        self._set_position_dependents()
+        device = self.accelerator.device
+        parts = (batch.images, batch.target, batch.labels)
+        images, target, labels = (part.to(device, non_blocking=True) for part in parts)
+        # Gradients of the processes are averaged, so each process divides by its share of all targets.
+        num_items = self.accelerator.reduce(self._num_items(target), "sum") / self.accelerator.num_processes
+        divisor = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
+        pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
+        self._stepper.zero_grad(set_to_none=True)
+        loss, num_correct = torch.zeros(2, device=device)
+        num_labels = (labels != self.criterion.ignore_index).sum().to(loss)
+        logits = []
+        for index, (piece, piece_target, piece_labels) in enumerate(pieces, start=1):
+            with nullcontext() if index == len(pieces) else self.accelerator.no_sync(self._forward):
+                value, output = self._objective(piece, piece_target, divisor)
+                self.accelerator.backward(value)
+            loss += value.detach()
+            num_correct += (output.argmax(dim=1) == piece_labels).sum()
+            logits.append(output)
+        grad_norm = self._clipped_norm()
+        # The step waits for the device only here.
+        numbers = torch.stack([loss, num_items, num_correct, num_labels, grad_norm.to(loss)])
+        mean, items, correct, labelled, norm = numbers.tolist()
+        self._stop_if_not_finite(mean, norm, batch, logits, labels)
+        self._stepper.step()
+        if self.ema is not None:
+            self.ema.update(self.model)
+        watched = torch.cat([part[self._watched] for part in logits])
+        self.monitor.update(watched, labels[self._watched], alpha=getattr(self.criterion, "alpha", 1.0))
+        return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
+
+    def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a piece, and its detached logits."""
+        if self.auxiliary_weight:
+            logits, second = self._forward(images, with_auxiliary=True)
+            main, other = (self.criterion(each, target, num_items=num_items) for each in (logits, second))
+            return main + self.auxiliary_weight * other, logits.detach()
+        logits, extras = self.needs.forward(self._forward, images)
+        return self.criterion(logits, target, num_items=num_items, **extras), logits.detach()
+
+    def _set_position_dependents(self) -> None:
+        """Set everything that depends on the position: learning rate, alpha and random numbers."""
+        recipe, at = self.recipe, self.position
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate(at.step)
+        if recipe.alpha_per_step:
+            last = max(recipe.epochs * self.batches.num_batches - 1, 1)
+            self.criterion.set_progress((at.epoch * self.batches.num_batches + at.step) / last)
+        else:
+            self.criterion.set_progress(epoch_progress(at.epoch, recipe.epochs))
+        seed = mixed_seed(recipe.seed, "step", at.epoch, at.step, self.accelerator.process_index)
+        # torch.manual_seed seeds every kind of device, and formats a stack trace for each that is not in use yet.
+        torch.default_generator.manual_seed(seed)
+        if self.accelerator.device.type != "cpu":
+            torch.get_device_module(self.accelerator.device).manual_seed(seed)
+
+    def _learning_rate(self, step: int) -> float:
+        """The learning rate at a step of the current epoch."""
+        recipe, at = self.recipe, (self.position.epoch, step / self.batches.num_batches)
+        return learning_rate(recipe.optimizer, recipe.schedule, recipe.epochs, *at, recipe.steps_per_epoch)
+
+    def _num_items(self, target: Tensor) -> Tensor:
+        """The denominator of the loss for these targets."""
+        if target.is_floating_point():
+            return torch.tensor(float(len(target)), device=target.device)
+        # Selecting the targets that count would make the host wait for their number.
+        is_counted = target != self.criterion.ignore_index
+        if self.criterion.weight is None:
+            return is_counted.sum().float()
+        return self.criterion.weight[target.where(is_counted, 0)].where(is_counted, 0.0).sum()
+
+    def _clipped_norm(self) -> Tensor:
+        """Clip the gradient if the recipe says so; return its norm before that."""
+        if self.recipe.clip_norm is not None:
+            return self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
+        if self.recipe.precision == "float16":
+            self.accelerator.unscale_gradients(self._stepper)
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+
+    def _stop_if_not_finite(
+        self, loss: float, grad_norm: float, batch: Batch, logits: list[Tensor], labels: Tensor
+    ) -> None:
+        """Raise before the update if any process has a loss that is not finite, and name epoch, step and samples."""
+        # With float16 a gradient overflows at times, and the scaler skips that step.
+        is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
+        if not largest(self.accelerator, float(is_broken)):
+            return
+        ignored = self.criterion.ignore_index
+        values = F.cross_entropy(torch.cat(logits).float(), labels, reduction="none", ignore_index=ignored)
+        bad = ~values.isfinite().flatten(1).all(dim=1).cpu() if values.ndim > 1 else ~values.isfinite().cpu()
+        guilty = batch.indices[bad] if bad.any() else batch.indices
+        indices = sorted(gather_object(guilty.tolist()))
+        at = self.position
+        if self.accelerator.is_main_process:
+            found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
+            self.run.write_json(self.run.nonfinite, found)
+        shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
+        what = "loss" if not math.isfinite(loss) else "gradient"
+        raise NonFiniteError(
+            f"{what} must be finite; got {loss if what == 'loss' else grad_norm} at epoch {at.epoch}, step {at.step}, "
+            f"training samples {shown} (all in nonfinite.json). The weights are those before this step. Lower "
+            "optimizer.lr, set clip_norm, or look at these samples."
+        )

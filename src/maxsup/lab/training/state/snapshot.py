@@ -1,0 +1,128 @@
+"""Saving and restoring a trainer, so that a resumed run is bit-equal to an uninterrupted one.
+
+Learning rate, alpha, random numbers and data order are functions of the position; weights, optimiser, moving average,
+the state of the loss and the running sums are saved. Each process keeps its own sums until the epoch ends, so a
+checkpoint inside an epoch has one set per process. The teacher is the best checkpoint itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, fields
+from typing import Any
+
+from accelerate.utils import gather_object
+from torch import nn
+
+from maxsup.core.errors import DataError, MaxsupError
+from maxsup.lab.core.files.reading import as_written, read_json_lines
+from maxsup.lab.training.loop import Position, Trainer
+from maxsup.lab.training.progress import EpochMeter
+from maxsup.lab.training.state import checkpoint
+
+
+def save(trainer: Trainer, *, is_best: bool = False) -> None:
+    """Write a checkpoint of the trainer; every process must call it, and the main one writes."""
+    with trainer.clock.phase("checkpoint"):
+        loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
+        own = checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
+        on_cpu = {name: tensor.cpu() for name, tensor in own.items()}  # what is sent to the main process
+        shares = gather_object([(on_cpu, asdict(trainer.meter))])
+        name = trainer.run.new_checkpoint_name(trainer.position.global_step)
+        if is_best or trainer.position.best_epoch is None:
+            trainer.position.best = name
+        if not trainer.accelerator.is_main_process:
+            return
+        tensors = checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(trainer.optimizer))
+        if (other := _other_model(trainer)) is not None:
+            tensors |= checkpoint.with_prefix("other_weights", other.state_dict())
+        for rank, (own, _) in enumerate(shares):
+            tensors |= checkpoint.with_prefix(f"rank{rank}", own)
+        values = asdict(trainer.position) | {
+            "meters": [meter for _, meter in shares],
+            "num_processes": trainer.accelerator.num_processes,
+            "data": _fingerprint(trainer),
+            "clock": trainer.clock.state(),
+            "scaler": trainer.accelerator.scaler.state_dict() if trainer.accelerator.scaler else None,
+        }
+        for path in (trainer.run.metrics, trainer.run.timing):
+            trainer.run.require_lines(path, trainer.position.epoch)
+        files = checkpoint.packed(trainer.evaluated_model.state_dict(), tensors, values)
+        trainer.run.save_checkpoint(name, trainer.position.best, files)
+
+
+def restore(trainer: Trainer) -> bool:
+    """Restore the last checkpoint of the run; False if there is none."""
+    run, accelerator = trainer.run, trainer.accelerator
+    if accelerator.is_main_process:
+        run.recover()
+    accelerator.wait_for_everyone()
+    folder = run.newest()
+    if folder is None:
+        _undo_lines(trainer)
+        return False
+    weights, tensors, values = checkpoint.unpacked(folder)
+    with as_written(folder / "state.json"):
+        _check(trainer, values)
+        position = Position(**{field.name: values[field.name] for field in fields(Position)})
+        rank = min(accelerator.process_index, int(values["num_processes"]) - 1)
+        meter = EpochMeter(**values["meters"][rank])
+    if (other := _other_model(trainer)) is not None:
+        checkpoint.load_weights(other, checkpoint.under_prefix("other_weights", tensors), folder)
+    checkpoint.load_weights(trainer.evaluated_model, weights, folder)
+    checkpoint.restore_optimizer(trainer.optimizer, checkpoint.under_prefix("optimizer", tensors))
+    own = checkpoint.under_prefix(f"rank{rank}", tensors)
+    trainer.criterion.load_state_dict(checkpoint.under_prefix("loss", own))
+    trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", own))
+    trainer.meter, trainer.position = meter, position
+    if position.best_epoch is not None and trainer.needs.is_own_teacher:
+        path, best = run.weights("best"), copy.deepcopy(trainer.evaluated_model)
+        checkpoint.load_weights(best, checkpoint.read_tensors(path), path)
+        trainer.needs.set_teacher(best)
+    trainer.clock.restore(values["clock"])
+    if values["scaler"]:
+        trainer.accelerator.scaler.load_state_dict(values["scaler"])
+    _undo_lines(trainer)
+    return True
+
+
+def _undo_lines(trainer: Trainer) -> None:
+    """Remove the lines of epochs that had ended but were not saved yet."""
+    if trainer.accelerator.is_main_process:
+        for path in (trainer.run.metrics, trainer.run.timing):
+            # Otherwise damage would only be noticed after the last epoch.
+            trainer.run.check(path)
+            trainer.run.truncate(path, trainer.position.epoch)
+            read_json_lines(path)
+
+
+def _other_model(trainer: Trainer) -> nn.Module | None:
+    """The one of model and moving average that is not evaluated."""
+    if trainer.ema is None:
+        return None
+    return trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
+
+
+def _fingerprint(trainer: Trainer) -> dict[str, Any]:
+    """Size and normalisation of the data; evaluation on other data needs the latter."""
+    bundle = trainer.bundle
+    return {
+        "num_train": len(bundle.train),
+        "num_val": len(bundle.val),
+        "num_classes": bundle.num_classes,
+        "mean": list(bundle.mean),
+        "std": list(bundle.std),
+    }
+
+
+def _check(trainer: Trainer, values: dict[str, Any]) -> None:
+    if values["data"] != _fingerprint(trainer):
+        raise DataError(
+            f"data must be what the run began with, {values['data']}; got {_fingerprint(trainer)}. "
+            "Restore the files or start anew in another output."
+        )
+    if values["step"] and values["num_processes"] != trainer.accelerator.num_processes:
+        raise MaxsupError(
+            f"a run stopped inside an epoch must go on with as many processes, {values['num_processes']}; got "
+            f"{trainer.accelerator.num_processes}. Start it with torchrun --nproc_per_node {values['num_processes']}."
+        )
