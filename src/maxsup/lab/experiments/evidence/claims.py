@@ -108,7 +108,7 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
     for name, claim in read_claims(folder).items():
         if claim.setting not in settings:
             raise ValueError(
-                f"setting of claim {name!r} must be one of {SETTINGS}; got {claim.setting!r}. "
+                f"setting of claim {name!r} of {CLAIMS} must be one of {SETTINGS}; got {claim.setting!r}. "
                 f"{hint(claim.setting, settings)}"
             )
         setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting} of {SETTINGS}")
