@@ -118,12 +118,14 @@ def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -
 
 def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
     """The statistics of a block, the penalty of its samples, and their values."""
-    original, count, offset, masked = logits, logits.shape[axis], 0.0, None
+    masked = None
+    offset: Factor = 0.0
+    count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis, room)
     is_finite = is_near = False
     if job.may_look:
-        largest = float(total.abs().amax()) / count
+        largest = float(total.abs().amax()) / logits.shape[axis]
         is_finite = math.isfinite(largest)
         is_near = (largest if is_finite else float(top.abs().amax())) <= NEAR
     if job.penalty.is_invariant and not is_near:

@@ -152,12 +152,12 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool =
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
-        elif call.weight is not None or valid is not None:
-            if call.weight is None:
-                scale = valid.to(dtype)
-            else:
-                scale = call.weight.to(dtype)[target]
-                scale = scale if valid is None else scale.where(valid, 0)
+        elif call.weight is not None:
+            scale = call.weight.to(dtype)[target]
+            scale = scale if valid is None else scale.where(valid, 0)
+            denominator = scale.sum()
+        elif valid is not None:
+            scale = valid.to(dtype)
             denominator = scale.sum()
     if call.num_items is not None:
         denominator = single(call.num_items)
