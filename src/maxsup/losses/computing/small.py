@@ -32,6 +32,11 @@ def is_small(input: Tensor) -> bool:
     return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
 
 
+def all_count(labels: Tensor, ignore_index: int) -> bool:
+    """Whether no label is ignored; may be False if some label is out of range."""
+    return int(labels.min()) >= 0 if ignore_index < 0 else bool((labels != ignore_index).all())
+
+
 def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss of a small batch; None where this form does not serve it."""
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
@@ -45,7 +50,7 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
             return None
     else:
         target = target.long().unsqueeze(1)
-        if call.ignore_index >= 0 or int(target.min()) < 0:
+        if not all_count(target, call.ignore_index):
             valid = target != call.ignore_index
             target, scale = target * valid, valid.to(logits.dtype)
         if call.weight is not None:
