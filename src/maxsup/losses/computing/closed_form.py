@@ -127,7 +127,7 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
     if job.may_look:
         largest = float(total.abs().amax()) / logits.shape[axis]
         is_finite = math.isfinite(largest)
-        is_near = (largest if is_finite else float(top.abs().amax())) <= NEAR
+        is_near = (largest if is_finite else largest_top(top)) <= NEAR
     if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         logits, top = logits - offset, top - offset
@@ -163,6 +163,11 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
 def top_offset(top: Tensor) -> Tensor:
     """What to subtract from logits whose top is far from 0; nothing where the difference may overflow."""
     return top.where(top.abs() < FAR, 0)
+
+
+def largest_top(top: Tensor) -> float:
+    """Largest distance of the tops from 0, without those of ignored rows that hold nan or inf."""
+    return float(torch.nan_to_num(top, nan=0.0, posinf=0.0, neginf=0.0).abs().amax())
 
 
 def _without_masked(logits: Tensor, *, as_numbers: bool) -> tuple[Tensor, Tensor]:
