@@ -148,7 +148,7 @@ READERS: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], object]]]
     "settings of timm": (texts, "timm.yaml", lambda file: _settings(str(file))),
     "recipe": (texts, "recipe.yaml", lambda file: load_recipe(str(file))),
     "study": (texts, "study.yaml", lambda file: load_study(str(file))),
-    "mask": (texts, "mask.png", lambda file: _mask_values(str(file), (4, 4), {})),
+    "mask": (texts, "mask.png", lambda file: _mask_values(str(file), (4, 4), "refuse")),
     "summary of a comparison": (reports, "made/summary.json", viewed),
     "recipe of a run": (reports, "made/runs/ls1-s0/config.yaml", viewed),
     "log of a run": (reports, "made/runs/ls1-s0/metrics.jsonl", viewed),
