@@ -14,10 +14,10 @@ from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.data.bundle import stratified_split
-from maxsup.lab.experiments.expansion import PlannedRun, expand
+from maxsup.lab.experiments.design import PlannedRun
 from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
 from maxsup.lab.experiments.study_files import load_study, study_names
-from maxsup.lab.experiments.tuning import tuning
+from maxsup.lab.experiments.tuning import trials_of
 from maxsup.lab.models import create_model
 from tests.unit.lab.experiments.made import finish_run, lay_out
 from tools.evidence.first.claims import (
@@ -193,8 +193,8 @@ def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
 
 def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_finished(tmp_path: Path) -> None:
     study = load_study("fig_logit_analysis")
-    folder = lay_out(study, tmp_path / "study", "small")
-    trials = lay_out(tuning(study, "small", ["ls"]), tmp_path / "tuning", "small")
+    folder = lay_out(study.at("small"), tmp_path / "study")
+    trials = lay_out(trials_of(study.at("small"), ["ls"]), tmp_path / "tuning")
     names = sorted(folder.runs)
     for name in [*names[:-1], *trials.runs]:
         finish_run(tmp_path / "runs" / name, 0.25 if "-ce-" in name else 0.75)
@@ -222,7 +222,7 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
 
 
 def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     first, *others = sorted(folder.runs)
     timing = '{"seconds": 1800.0, "cpu_seconds": 900.0}\n'
     for name, accuracy in [(first, 0.25), (others[0], 0.5)]:
@@ -241,7 +241,7 @@ def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
 
 
 def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     for name in sorted(folder.runs)[:2]:
         finish_run(tmp_path / "runs" / name, 0.5)
         (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 1800.0}\n')
@@ -256,7 +256,7 @@ def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_times_of_runs_that_were_collected_apart_are_not_compared(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     plain, other = (
         next(name for name in folder.runs if name.startswith(f"c10-{loss}-s0")) for loss in ("ce", "maxsup")
     )
@@ -349,7 +349,7 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def planned() -> list[PlannedRun]:
-    return [run for name in study_names() for run in expand(load_study(name), "small")]
+    return [run for name in study_names() for run in load_study(name).at("small").runs()]
 
 
 def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:

@@ -52,7 +52,7 @@ def compare(
     """
     work_without_locks(no_lock)
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
-    from maxsup.lab.experiments.calls import carry_out, comparison_order
+    from maxsup.lab.experiments.api import carry_out, comparison_order
 
     order = comparison_order(
         data,

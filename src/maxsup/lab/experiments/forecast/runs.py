@@ -97,14 +97,14 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     Raises:
         Exception: What the first step raised, if no missing run can be made.
     """
-    open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
+    open_runs, num_seeds = folder.open_runs(), len(folder.design.seeds)
     text = f"{counted(len(folder.runs), 'run')} ({counted(num_seeds, 'seed')})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
-        return "\n".join([text, *folder.missing])
+        return "\n".join([text, *folder.design.missing])
     # An analysis with a recipe of its own is a training, which a few images cannot try.
-    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
+    tried = [plan for plan in folder.design.analyses if plan.data is None and "recipe" not in plan.options]
     found = preview(
         {name: run.recipe for name, run in open_runs.items()},
         analyses={plan.what: plan.options for plan in tried},
@@ -121,14 +121,14 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
             text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"
     for analysis, sentence in found.analyses.items():
         text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
-    return "\n".join([text, *folder.missing])
+    return "\n".join([text, *folder.design.missing])
 
 
 def power_text(folder: StudyFolder) -> str:
     """What so many seeds can show."""
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    num_seeds = len(folder.design.seeds)
     if num_seeds < MIN_SEEDS:
-        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.design.kind == "comparison" else ""
         return (
             f"{counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
             f"0.05.{fix}"
