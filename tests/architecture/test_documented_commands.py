@@ -19,6 +19,7 @@ import typer
 import maxsup
 from maxsup.lab.analysis import ANALYSES
 from maxsup.lab.cli.app import app
+from maxsup.lab.cli.examples import EXAMPLES
 from maxsup.lab.core.recipes import list_recipes
 from maxsup.lab.experiments.study_files import study_names
 from tests.architecture.source import ROOT
@@ -75,6 +76,8 @@ def documented() -> Iterator[Command]:
         for node in ast.walk(tree):
             if isinstance(node, kinds) and (text := ast.get_docstring(node)):
                 yield from commands_in(text, path.relative_to(ROOT).as_posix())
+
+    yield from (Command("the help", line, True) for lines in EXAMPLES.values() for line in lines)
 
 
 COMMANDS = sorted(set(documented()))

@@ -119,14 +119,16 @@ def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -
 
 def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
     """The statistics of a block, the penalty of its samples, and their values."""
-    original, count, offset, masked = logits, logits.shape[axis], 0.0, None
+    masked = None
+    offset: Factor = 0.0
+    count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis, room)
     is_finite = is_near = False
     if job.may_look:
-        largest = float(total.abs().amax()) / count
+        largest = float(total.abs().amax()) / logits.shape[axis]
         is_finite = math.isfinite(largest)
-        is_near = (largest if is_finite else float(top.abs().amax())) <= NEAR
+        is_near = (largest if is_finite else largest_top(top)) <= NEAR
     if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         logits, top = logits - offset, top - offset
@@ -164,6 +166,11 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
 def top_offset(top: Tensor) -> Tensor:
     """What to subtract from logits whose top is far from 0; nothing where the difference may overflow."""
     return top.where(top.abs() < FAR, 0)
+
+
+def largest_top(top: Tensor) -> float:
+    """Largest distance of the tops from 0, without those of ignored rows that hold nan or inf."""
+    return float(torch.nan_to_num(top, nan=0.0, posinf=0.0, neginf=0.0).abs().amax())
 
 
 def _without_masked(logits: Tensor, *, as_numbers: bool) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ from maxsup.losses.computing.closed_form import (
     tensors_of,
     working_dtype,
 )
-from maxsup.losses.computing.small import is_small, small_loss
+from maxsup.losses.computing.small import all_count, is_small, small_loss
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
@@ -147,17 +147,17 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool =
             scale = scale.reshape(-1)
     else:
         target = target.reshape(-1).long()
-        if not (may_look and call.ignore_index < 0 and int(target.min()) >= 0):
+        if not (may_look and all_count(target, call.ignore_index)):
             valid = target != call.ignore_index
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
-        elif call.weight is not None or valid is not None:
-            if call.weight is None:
-                scale = valid.to(dtype)
-            else:
-                scale = call.weight.to(dtype)[target]
-                scale = scale if valid is None else scale.where(valid, 0)
+        elif call.weight is not None:
+            scale = call.weight.to(dtype)[target]
+            scale = scale if valid is None else scale.where(valid, 0)
+            denominator = scale.sum()
+        elif valid is not None:
+            scale = valid.to(dtype)
             denominator = scale.sum()
     if call.num_items is not None:
         denominator = single(call.num_items)

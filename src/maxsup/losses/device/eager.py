@@ -20,6 +20,7 @@ from maxsup.losses.computing.closed_form import (
     Factor,
     Job,
     add_at,
+    largest_top,
     penalty_and_values,
     probability_share,
     top_offset,
@@ -88,7 +89,7 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     mean = laid.mean(1, keepdim=True, dtype=dtype)
     top, top_index = laid.max(1, keepdim=True)
     top = top.to(dtype)
-    is_finite, is_near = _is_ordinary(mean)
+    is_finite, is_near = _is_ordinary(mean, top)
     if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         laid, top = laid - offset, top - offset
@@ -114,8 +115,8 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     return block, *penalty_and_values(block, laid, job)
 
 
-def _is_ordinary(means: Tensor) -> tuple[bool, bool]:
-    """Whether no logit is masked and whether none is far from 0, judged by the means; True, True on ``meta``.
+def _is_ordinary(means: Tensor, tops: Tensor) -> tuple[bool, bool]:
+    """Whether no logit is masked and whether none is far from 0, judged by means and tops; True, True on ``meta``.
 
     Where the means must not be read, the first is False, and the second is True to spare a pass.
     """
@@ -127,7 +128,8 @@ def _is_ordinary(means: Tensor) -> tuple[bool, bool]:
     if not may_look:
         return kind == "meta", True
     largest = float(means.abs().amax())
-    return math.isfinite(largest), largest <= NEAR
+    is_finite = math.isfinite(largest)
+    return is_finite, (largest if is_finite else largest_top(tops)) <= NEAR
 
 
 def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,7 +11,7 @@ from maxsup.core.errors import counted
 from maxsup.lab.cli import say, studies
 from maxsup.lab.cli.examples import epilog
 from maxsup.lab.cli.listings import complete_study
-from maxsup.lab.cli.options import DataRootOption, JsonOption
+from maxsup.lab.cli.options import DataRootOption, JsonOption, NoLockOption, work_without_locks
 from maxsup.lab.cli.printing import print_json, show
 from maxsup.lab.cli.shorthands import argument, flag, option
 
@@ -88,12 +88,14 @@ def run(
     workers: studies.WorkersOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study and print its table beside the published numbers.
 
     The same command goes on where it was stopped.
     """
+    work_without_locks(no_lock)
     given = list(words or [])
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
