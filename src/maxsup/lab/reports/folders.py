@@ -12,6 +12,7 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.old_names import with_number_names
+from maxsup.lab.core.config import LossConfig
 from maxsup.lab.core.files.reading import as_written, json_lines, read_json
 from maxsup.lab.core.files.records import AnalysisResult, RunSummary, as_record
 from maxsup.lab.core.files.rundir import RunDir
@@ -50,11 +51,7 @@ class RunView:
     @property
     def options(self) -> str:
         """Options of the loss, in short."""
-        return ", ".join(
-            f"{key} {value.get('start')}-{value.get('end')}" if isinstance(value, Mapping) else f"{key} {value}"
-            for key, value in self.recipe.get("loss", {}).items()
-            if key != "name"
-        )
+        return LossConfig(**self.recipe["loss"]).label.partition(" ")[2] if self.recipe else ""
 
     def epochs(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Number and line of the log of each epoch; only its numbers are for a page."""

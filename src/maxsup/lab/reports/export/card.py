@@ -23,7 +23,7 @@ from typing import Any
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import MaxsupError
-from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.records import RunSummary, as_record
 from maxsup.lab.core.files.rundir import RunDir
@@ -162,7 +162,7 @@ def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
 
 def _card(shared: _Shared) -> str:
     recipe, trained_on = shared.recipe, shared.trained_on
-    loss, options = recipe["loss"]["name"], [f"{key}={value}" for key, value in recipe["loss"].items() if key != "name"]
+    loss = LossConfig(**recipe["loss"])
     rows = [(fact(key).full_name, shared.numbers[key]) for key in _NUMBERS if key in shared.numbers]
     given, is_dense = recipe["model"]["pretrained"], shared.main_number == "miou"
     template = (TEMPLATES / "card.md").read_text(encoding="utf-8")
@@ -175,9 +175,9 @@ def _card(shared: _Shared) -> str:
         model=markdown_text(recipe["model"]["name"]),
         start=markdown_text(given) if isinstance(given, str) else "from published weights" if given else "from scratch",
         data=markdown_text(recipe["data"]["name"]),
-        loss=" ".join([loss, *options]),
-        formula=LOSSES.facts(loss)["formula"].replace("|", "\\|"),
-        source=LOSSES.facts(loss)["source"],
+        loss=loss.label,
+        formula=LOSSES.facts(loss.name)["formula"].replace("|", "\\|"),
+        source=LOSSES.facts(loss.name)["source"],
         rows="\n".join(f"| {title} | {shown(value, 4)} |" for title, value in rows),
         **{key: ", ".join(f"{value:.4g}" for value in trained_on[key]) for key in ("mean", "std")},
         num_channels=len(trained_on["mean"]),
