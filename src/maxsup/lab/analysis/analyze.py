@@ -15,6 +15,7 @@ from maxsup.lab.analysis.registry import ANALYSES, Result, check_options, comput
 from maxsup.lab.analysis.result_files import result_path
 from maxsup.lab.core.config import option_text
 from maxsup.lab.core.display import Display, create_display
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.storage import json_text, kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import override_words
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.data import PythonData
     from maxsup.lab.models import Factory
-
-PROTOCOL = 1
-"""Version of how the numbers are computed; a change of the numbers raises it."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from maxsup import __version__
 from maxsup.lab.core.files.reading import as_written, read_json
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.launch import Job, read_state
@@ -31,9 +32,6 @@ from maxsup.lab.reports.summary import (
     SummaryTable,
     SummaryVerdict,
 )
-
-PROTOCOL = 1
-"""Version of how the numbers are made; it changes when they would."""
 
 Values = dict[int, float]
 """One number per seed; nan where a run is missing."""

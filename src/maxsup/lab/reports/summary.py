@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
-from maxsup.lab.core.files.records import Number, Record
+from maxsup.lab.core.files.records import Measured, Number, Record
 from maxsup.metrics.facts import Direction
 
 MIN_SEEDS = 6
@@ -228,11 +228,9 @@ class Choice(Record):
     choice: str
 
 
-class Summary(Record):
+class Summary(Measured):
     """The whole file."""
 
-    version: str = ""
-    protocol: int = 1
     kind: str = "comparison"
     name: str
     title: str
