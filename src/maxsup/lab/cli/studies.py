@@ -27,7 +27,7 @@ DryRunOption = Annotated[bool, flag("--dry-run", "Print the jobs and start none.
 WorkersOption = Annotated[int | None, option("N", "Runs at a time; as many as there are cores.")]
 
 
-def checked_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
+def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
     """The launcher that the options ask for; a mistake in them is reported before anything is written."""
     from maxsup.lab.core.recipes import parse_yaml
     from maxsup.lab.experiments.execution.launch import create_launcher

@@ -20,12 +20,12 @@ from maxsup.lab.experiments.execution.launch_display import View, create_view
 from maxsup.lab.experiments.execution.launch_local import HereLauncher
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, write_folder
 from maxsup.lab.experiments.forecast.runs import power_text, runs_text, total_text
-from maxsup.lab.experiments.imports import kept_here
+from maxsup.lab.experiments.imports import parts_only_here
 from maxsup.lab.experiments.order import Order, Overrides, comparison_order, study_order
 from maxsup.lab.experiments.result import FailedRunsError, StudyResult
 from maxsup.lab.experiments.study_format import Study
 from maxsup.lab.experiments.summarize import summarize
-from maxsup.lab.experiments.tuning import chosen_strengths, strength_of
+from maxsup.lab.experiments.tuning import choose_strengths, strength_of
 from maxsup.lab.models import Factory
 
 
@@ -72,7 +72,7 @@ def compare(
         MaxsupError: If ``output`` holds runs with other settings, or no run can be made.
         Interruption: After Ctrl-C; what is trained is saved.
     """
-    chosen = _chosen_launcher(launcher, workers)
+    chosen = _create_launcher(launcher, workers)
     order = comparison_order(
         data, model, losses, seeds, baseline, recipe, overrides, tune, output, data_root, chosen.is_elsewhere
     )
@@ -97,20 +97,20 @@ def run_study(
     ``small`` or ``full``, and the folder ``studies/NAME-SCALE`` by default. At the small scale ``tune`` adds rows whose
     strength is chosen on validation images. All other arguments are those of :func:`compare`.
     """
-    chosen = _chosen_launcher(launcher, workers)
+    chosen = _create_launcher(launcher, workers)
     order = study_order(name, scale, output=output, overrides=overrides, tune=tune, data_root=data_root)
     return carry_out(order, chosen, is_quiet=is_quiet)
 
 
 def carry_out(order: Order, launcher: Launcher, *, is_quiet: bool = False) -> StudyResult:
     """Tune if asked to, announce what is planned, train and analyse what is missing, and summarise."""
-    launcher = _able_launcher(order, launcher, is_quiet)
+    launcher = _launcher_for(order, launcher, is_quiet)
     for note in order.notes:
         _say(note, is_quiet)
-    folder = _tuned_folder(order, launcher, is_quiet)
+    folder = _tune(order, launcher, is_quiet)
     _say(runs_text(folder, launcher), is_quiet)
     _say(power_text(folder), is_quiet)
-    return _result(folder, launcher, is_quiet)
+    return _finish(folder, launcher, is_quiet)
 
 
 def carry_out_all(orders: Sequence[Order], launcher: Launcher) -> Iterator[StudyResult]:
@@ -118,12 +118,12 @@ def carry_out_all(orders: Sequence[Order], launcher: Launcher) -> Iterator[Study
     _say(total_text([folder for order in orders for folder in order.folders()], len(orders), launcher))
     for order in orders:
         try:
-            folder = _tuned_folder(order, launcher)
+            folder = _tune(order, launcher)
             _say(f"{order.design.name}: {runs_text(folder, launcher)}")
         except DataError as error:
             _say(f"{order.design.name} is skipped: {error}")
             continue
-        yield _result(folder, launcher)
+        yield _finish(folder, launcher)
 
 
 def _say(sentence: str, is_quiet: bool = False) -> None:
@@ -131,7 +131,7 @@ def _say(sentence: str, is_quiet: bool = False) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
-def _chosen_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
+def _create_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
     if not isinstance(launcher, Launcher):
         return create_launcher(launcher, num_workers=workers)
     if workers is not None:
@@ -142,9 +142,9 @@ def _chosen_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
     return launcher
 
 
-def _able_launcher(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
+def _launcher_for(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
     """The launcher, or one in this process if workers cannot import what is to be trained."""
-    names = sorted({name for run in order.folder.runs.values() for name in kept_here(run.recipe)})
+    names = sorted({name for run in order.folder.runs.values() for name in parts_only_here(run.recipe)})
     if not names:
         return launcher
     what = ", ".join(names)
@@ -157,26 +157,26 @@ def _able_launcher(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher
     return HereLauncher()
 
 
-def _tuned_folder(order: Order, launcher: Launcher, is_quiet: bool = False) -> StudyFolder:
+def _tune(order: Order, launcher: Launcher, is_quiet: bool = False) -> StudyFolder:
     """The folder of a study, after the trials that choose its strengths."""
     if (trials := order.trials) is None:
         return order.folder
     _say(f"tuning on seeds of its own, judged on validation images: {runs_text(trials, launcher)}", is_quiet)
-    if failed := _failed_jobs(trials, launcher, is_quiet):
+    if failed := _run_jobs(trials, launcher, is_quiet):
         raise FailedRunsError(failed)
-    strengths = chosen_strengths(trials)
+    strengths = choose_strengths(trials)
     for loss, options in strengths.items():
         _say(f"  {loss}: {strength_of(loss)}={options[strength_of(loss)]:g}", is_quiet)
     return order.folder_with(strengths)
 
 
-def _failed_jobs(folder: StudyFolder, launcher: Launcher, is_quiet: bool) -> list[JobState]:
+def _run_jobs(folder: StudyFolder, launcher: Launcher, is_quiet: bool) -> list[JobState]:
     """Write down what is planned, launch what is missing and show progress; gives the jobs that failed."""
     write_folder(folder)
     with View() if is_quiet else create_view() as view:
         return [state for state in execute(folder, launcher, view.update) if state.status != "done"]
 
 
-def _result(folder: StudyFolder, launcher: Launcher, is_quiet: bool = False) -> StudyResult:
-    failed = _failed_jobs(folder, launcher, is_quiet)
+def _finish(folder: StudyFolder, launcher: Launcher, is_quiet: bool = False) -> StudyResult:
+    failed = _run_jobs(folder, launcher, is_quiet)
     return StudyResult(folder, summarize(folder), failed)

@@ -10,7 +10,7 @@ from maxsup.core.errors import counted, hint
 from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.recipes import list_recipes, read_yaml, recipe_path
 from maxsup.lab.experiments.design import Choice, Design
-from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, checked_recipe
+from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, read_recipe
 from maxsup.lab.experiments.table import Line, Metric, Place, Table
 from maxsup.lab.experiments.tuning import Strengths, strength_of
 from maxsup.lab.segmentation import SEGMENTERS
@@ -90,7 +90,7 @@ def comparison(
     for word in words:
         if (key := word.partition("=")[0].partition(".")[0]) in _ARGUMENTS:
             raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
-    base = checked_recipe(str(recipe), words)
+    base = read_recipe(str(recipe), words)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
     arms: dict[str, Contender] = {}  # by the word for the loss, else by the name of the arm

@@ -17,11 +17,11 @@ from maxsup.lab.data import PythonData, data_name
 from maxsup.lab.experiments.comparison import LossChoice, comparison, recipe_for
 from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, plan_folder
-from maxsup.lab.experiments.experiment import checked_recipe
+from maxsup.lab.experiments.experiment import read_recipe
 from maxsup.lab.experiments.local_data import obstacle_in
 from maxsup.lab.experiments.study_files import load_study
 from maxsup.lab.experiments.study_format import SCALES, ScaleName, Study
-from maxsup.lab.experiments.tuning import Strengths, trials_of, with_tuned_rows
+from maxsup.lab.experiments.tuning import Strengths, add_tuned_rows, trials_of
 from maxsup.lab.models import Factory, model_name
 from maxsup.lab.training.preflight.defaults import fitted
 
@@ -86,7 +86,7 @@ def comparison_order(
         words.insert(0, f"data.name={name}")
     notes: Sequence[str] = ()
     try:
-        words, notes = _settled(base, words, root)
+        words, notes = _settle(base, words, root)
     except DataError:
         if not is_elsewhere:
             raise  # other machines may have the data; there each run settles it
@@ -116,19 +116,19 @@ def study_order(
     words = override_words(overrides)
 
     def design(strengths: Strengths | None = None) -> Design:
-        found = study if strengths is None else with_tuned_rows(study, size, strengths)
+        found = study if strengths is None else add_tuned_rows(study, size, strengths)
         return found.at(size, obstacle=obstacle_in(root), overrides=words)
 
     trials = path.with_name(f"{path.name}-tuning")
     return Order(design(), path, root, tuned=design if rows else None, tuned_rows=rows, trials_output=trials)
 
 
-def _settled(recipe: str, overrides: Sequence[str], data_root: Path | None = None) -> tuple[list[str], list[str]]:
+def _settle(recipe: str, overrides: Sequence[str], data_root: Path | None = None) -> tuple[list[str], list[str]]:
     """Overrides that also state what the recipe leaves to its data, and sentences about what was chosen.
 
     All runs of a comparison then have it from their recipe, and a later comparison with the same words gets the same.
     """
-    base = checked_recipe(recipe, tuple(overrides))
+    base = read_recipe(recipe, tuple(overrides))
     base = base.changed(data={"root": str(data_root.resolve())}) if data_root else base
     settled, sentences = fitted(base)
     chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}

@@ -284,11 +284,11 @@ class Summary(Measured):
         return self.arm_titles.get(self.baseline, self.baseline)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Words joined for a sentence.
 
     Example:
-        >>> listed(["ce"]), listed(["ce", "ls", "maxsup"])
+        >>> join_words(["ce"]), join_words(["ce", "ls", "maxsup"])
         ('ce', 'ce, ls and maxsup')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

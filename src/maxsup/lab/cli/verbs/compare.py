@@ -51,7 +51,7 @@ def compare(
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
     work_without_locks(no_lock)
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
     from maxsup.lab.experiments.order import comparison_order
 
     order = comparison_order(

@@ -103,7 +103,7 @@ def run(
         raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
     from maxsup.lab.experiments.study_files import load_study, study_names
 
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
     from maxsup.lab.experiments.order import study_order
 

@@ -30,7 +30,7 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import json_text, make_folder, replace_bytes
 from maxsup.lab.core.recipes import run_recipe
 from maxsup.lab.reports.blocks import anchor, shown
-from maxsup.lab.reports.folders import without_paths
+from maxsup.lab.reports.folders import drop_paths
 from maxsup.lab.reports.page import TEMPLATES
 from maxsup.lab.reports.tables import markdown_text
 from maxsup.lab.training.builders import build_data
@@ -87,18 +87,18 @@ def write_card(
     tested = as_record(RunSummary, summary, source.summary).test.get(weights) or {}
     with as_written(source.summary):
         numbers = {key: value for key, value in tested.items() if value is not None}
-        environment = without_paths(read_json(source.env))
+        environment = drop_paths(read_json(source.env))
         trained_on = checkpoint_values(file.parent)["data"]
         recipe = run_recipe(source)
         class_names, size = known_from_data(recipe, int(trained_on["num_classes"]))
-        public = without_paths(recipe.model_dump(mode="json"))
+        public = drop_paths(recipe.model_dump(mode="json"))
         public["data"]["root"] = None
         name = run.resolve().name
         shared = _Shared(name, public, numbers, trained_on, environment, weights, class_names, size)
         texts = {
             "README.md": f"---\n{_yaml(_metadata(shared, dataset, licence))}---\n\n{_card(shared)}",
             "recipe.yaml": _yaml(shared.recipe),
-            "results.json": json_text(without_paths(summary), indent=2) + "\n",
+            "results.json": json_text(drop_paths(summary), indent=2) + "\n",
             "environment.json": json_text(environment, indent=2) + "\n",
         }
         if class_names:

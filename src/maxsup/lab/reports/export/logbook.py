@@ -19,7 +19,7 @@ from maxsup.lab.core.files.records import RunSummary, read_record
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.figures.style import save
 from maxsup.lab.reports.blocks import anchor, csv_text
-from maxsup.lab.reports.folders import FolderView, folders_in, read_view, with_texts, without_paths
+from maxsup.lab.reports.folders import FolderView, drop_paths, folders_in, map_texts, read_view
 from maxsup.lab.reports.plots import differences_plot, seeds_plot
 from maxsup.lab.reports.report import ERRATA_PAGE, short_verdicts
 from maxsup.lab.reports.summary import Summary
@@ -63,7 +63,7 @@ def _public(view: FolderView) -> Summary:
             text = text.replace(folder, "")
         return text
 
-    return Summary.model_validate(with_texts(view.summary.model_dump(mode="json"), shortened))
+    return Summary.model_validate(map_texts(view.summary.model_dump(mode="json"), shortened))
 
 
 def seeds_csv(summary: Summary) -> str:
@@ -85,7 +85,7 @@ def _page(view: FolderView, summary: Summary, command: Sequence[str], figures: S
         "",
         f"**Verdict.** {_verdict(summary)}",
         "",
-        *_section("Command", ["```", shlex.join(without_paths(command)), "```"]),
+        *_section("Command", ["```", shlex.join(drop_paths(command)), "```"]),
         *_section("Hardware and versions", _hardware(view, summary)),
         *_section("Scale relative to the paper", [markdown_text(_scale(summary))]),
         *_section("Results", [*tables, markdown_text(summary.bold_rule)]),
