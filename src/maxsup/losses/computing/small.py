@@ -69,13 +69,15 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         add_at(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
-    if scale is not None:
-        loss = products.sum(1) * scale.squeeze(1)
+    if scale is None:
+        loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
+    else:
+        loss = probe = products.sum(1)  # also of ignored samples, which may hold anything
+        loss = loss * scale.squeeze(1)
         if valid is not None:  # 0 times an infinite upstream gradient would be nan
             loss = loss.where(valid.squeeze(1), 0)
         loss = loss if call.reduction == "none" else loss.sum()
-        loss = loss / scale.sum() if is_mean else loss
-    else:
-        loss = products.sum(1) if call.reduction == "none" else products.sum()
-    total = loss if loss.dim() == 0 else loss.detach().sum()
-    return loss if math.isfinite(total.item()) else None
+        if is_mean:
+            denominator = scale.sum()
+            probe, loss = probe.detach() / denominator, loss / denominator
+    return loss if math.isfinite(probe.detach().sum().item()) else None
