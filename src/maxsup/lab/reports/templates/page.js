@@ -35,7 +35,6 @@ for (const button of document.querySelectorAll("table.sortable thead button")) {
 // The picture as a file of its own: black on white, whatever the colours of the page are.
 function svgFile(plot) {
   const copy = plot.cloneNode(true);
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("color", "black");
   copy.setAttribute("font-family", "sans-serif");
   for (const paint of ["fill", "stroke"]) {
