@@ -19,7 +19,7 @@ from maxsup.lab.experiments.execution.launch import JobState, Launcher, create_l
 from maxsup.lab.experiments.execution.launch_display import View, create_view
 from maxsup.lab.experiments.execution.launch_local import HereLauncher
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, write_folder
-from maxsup.lab.experiments.forecast.runs import power_text, runs_text, total_text
+from maxsup.lab.experiments.forecast import power_text, runs_text, total_text
 from maxsup.lab.experiments.imports import parts_only_here
 from maxsup.lab.experiments.order import Order, Overrides, comparison_order, study_order
 from maxsup.lab.experiments.result import FailedRunsError, StudyResult
