@@ -27,7 +27,7 @@ from maxsup.lab.training.builders import build_data, build_loss, build_model, lo
 from maxsup.lab.training.loop import Trainer
 from maxsup.lab.training.preflight.defaults import fitted, settled_before
 from maxsup.lab.training.preprocessing import resolved
-from maxsup.lab.training.processes import create_accelerator
+from maxsup.lab.training.processes import create_accelerator, lost_processes_named
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
 from maxsup.lab.training.state.snapshot import restore, save
@@ -120,6 +120,7 @@ def train(
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
         accelerator = create_accelerator(recipe, run)
+        stack.enter_context(lost_processes_named(accelerator))
         # An existing run is refused or returned at once; a new directory is claimed once data and model are built.
         changes, is_new = list[str](), not run.config.exists()
         if accelerator.is_main_process and not is_new:

@@ -32,6 +32,11 @@ def is_small(input: Tensor) -> bool:
     return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
 
 
+def all_count(labels: Tensor, ignore_index: int) -> bool:
+    """Whether no label is ignored; may be False if some label is out of range."""
+    return int(labels.min()) >= 0 if ignore_index < 0 else bool((labels != ignore_index).all())
+
+
 def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss of a small batch; None where this form does not serve it."""
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
@@ -41,11 +46,11 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
     if is_soft:
         target = target.to(logits.dtype)
         low, high = target.sum(1).aminmax()
-        if call.weight is not None or not (1 - MASS_ERROR <= float(low) and float(high) <= 1 + MASS_ERROR):
+        if call.weight is not None or not max(1 - float(low), float(high) - 1) <= MASS_ERROR:  # true of nan too
             return None
     else:
         target = target.long().unsqueeze(1)
-        if call.ignore_index >= 0 or int(target.min()) < 0:
+        if not all_count(target, call.ignore_index):
             valid = target != call.ignore_index
             target, scale = target * valid, valid.to(logits.dtype)
         if call.weight is not None:

@@ -57,14 +57,14 @@ def export(
         refuse_strangers(of_card, "--to card", has_needed=False, found="with a logbook")
         from maxsup.lab.experiments.comparison import command_of
         from maxsup.lab.experiments.execution.study_folder import read_folder
-        from maxsup.lab.experiments.results import summarize
+        from maxsup.lab.experiments.summarize import summarize
         from maxsup.lab.reports.export.logbook import write_logbook
 
         found = [read_folder(folder) for folder in folders]
         _require_empty(target, force=force)
         for folder in found:
             summarize(folder)
-        commands = {folder.path: command_of(folder.study, folder.scale) for folder in found}
+        commands = {folder.path: command_of(folder.design) for folder in found}
         write = partial(write_logbook, commands)
     files = [str(path) for path in _in_place_of_earlier(target, write)]
     advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []

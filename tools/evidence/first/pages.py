@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup.core.errors import MaxsupError
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.figures.comparisons import (
-    Difference,
-    claim_figure,
-    claims_figure,
-    differences_figure,
-    strengths_figure,
-    widths_figure,
-)
+from maxsup.lab.figures.comparisons import Difference, differences_figure
 from maxsup.lab.figures.style import Look, loss_look, save
+from maxsup.lab.reports.summary import listed
 from maxsup.metrics.facts import Fact, fact
+from tools.evidence.first.figures import claim_figure, claims_figure, strengths_figure, widths_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,8 +49,8 @@ _CLAIM_HEAD = """\
 
 ```
 maxsup study run {study} --scale small --data-root DIR
-maxsup study collect studies/runs
-maxsup report docs/evidence
+python -m tools.evidence.first collect studies/runs
+python -m tools.evidence.first report
 ```
 """
 
@@ -111,10 +106,10 @@ def with_text(page: str, name: str, text: str, source: str) -> str:
     r"""The page with a text between the marks of its name.
 
     Example:
-        >>> with_text("# A\n<!-- b: written by maxsup report -->\nold\n<!-- end of b -->\n", "b", "New.", "page.md")
-        '# A\n<!-- b: written by maxsup report -->\n\nNew.\n\n<!-- end of b -->\n'
+        >>> with_text("<!-- b: written by tools.evidence.first -->\nold\n<!-- end of b -->\n", "b", "New.", "page.md")
+        '<!-- b: written by tools.evidence.first -->\n\nNew.\n\n<!-- end of b -->\n'
     """
-    begin, end = f"<!-- {name}: written by maxsup report -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: written by tools.evidence.first -->", f"<!-- end of {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise MaxsupError(f"{source} must hold the lines {begin!r} and {end!r} once, in this order. Add them.")
     head, tail = page.split(begin)[0], page.split(end)[1]
@@ -191,19 +186,21 @@ def verdicts_in(page: str) -> dict[str, str]:
 
 def claim_page(claim: Entry) -> str:
     """The page of a claim: question, verdict, figure, numbers of every seed, limits, and how to repeat it."""
-    reason = verdict_reason(claim)
+    reason, images = verdict_reason(claim), [f"{n:,}" for n in claim["test_images"]]
     words = {
         "verdict": claim["word"].capitalize() + (" by the rule, with a caveat," if claim["caveat"] else ""),
         "because": reason[0].upper() + reason[1:],
         "names": ", ".join(claim["pools"]),
-        "images": f", on {claim['num_test_images']:,} test images" if claim["num_test_images"] else "",
+        "images": f", on {listed(images)} test images" if images else "",
         "margin_text": _with_unit(format(claim["margin"], "g"), claim["unit"]),
     }
     lines = [_CLAIM_HEAD.format(**claim, **words)]
     if claim["num_pairs"]:
         lines += [*_difference_lines(claim), ""]
         if claim["num_pairs"] > 1:
-            lines += [f"![Difference of every seed](../figures/{claim['name']}.svg)", ""]
+            level = 90 if claim["is_about_equality"] else 95
+            shown = f"Difference of every seed, their mean with its {level} % interval over seeds, the margin in grey"
+            lines += [f"![{shown}](../figures/{claim['name']}.svg)", ""]
         units = {"points": " (%)", "%": " (%)"}.get(claim["unit"], "")
         difference = f"difference ({claim['unit']})" if claim["unit"] else "difference"
         lines += [_line("seed", claim["claim"] + units, claim["than"] + units, difference), "|---|---|---|---|"]
@@ -232,8 +229,8 @@ def _difference_lines(claim: Entry) -> list[str]:
         *lines,
         f"Student's intervals: [{ends[0]}, {ends[1]}] at 95 %, for a difference; [{ends[2]}, {ends[3]}] at 90 %, for",
         "equality (two one-sided tests at 5 %). They cover seeds and not the choice of the test images.",
-        f"p = {claim['difference_p']:.2g} of no difference (Student's t; exact sign flips {claim['exact_p']:.2g}),",
-        f"p = {claim['equality_p']:.2g} of a difference beyond the margin (the larger of two one-sided t tests).",
+        f"p = {claim['difference_p']:.2g} against no difference (Student's t; sign flips {claim['exact_p']:.2g}),",
+        f"p = {claim['equality_p']:.2g} against a difference beyond the margin (the larger of two one-sided t tests).",
     ]
 
 

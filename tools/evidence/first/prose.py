@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 from maxsup.lab.core.config import Section
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.core.validation import validated
-from maxsup.lab.experiments.evidence.contrasts import combined, finite, pool_entry, width_sweep
-from maxsup.lab.experiments.evidence.pools import Tables, read_tables
 from maxsup.lab.experiments.statistics import LEVEL, student_interval
 from maxsup.metrics.facts import Fact, find_fact
+from tools.evidence.first.contrasts import combined, finite, pool_entry, width_sweep
+from tools.evidence.first.pools import Tables, read_tables
 
 PROSE = "prose.yaml"
 _WIDTH = 130

@@ -4,7 +4,7 @@ A folder of evidence holds::
 
     claims.yaml    what is claimed, by which number it is judged, and the margin: the protocol for programs
     settings.yaml  what the runs stand for: their scale beside the paper's, and what they cannot show
-    results/       what :func:`maxsup.lab.experiments.evidence.pools.collect` wrote
+    results/       what :func:`tools.evidence.first.pools.collect` wrote
 """
 
 from __future__ import annotations
@@ -14,21 +14,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+from pydantic import PositiveFloat
+
 from maxsup.core.errors import hint
 from maxsup.lab.core.config import Section
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.core.validation import validated
-from maxsup.lab.experiments.evidence.contrasts import (
-    SWEEPS,
-    Word,
-    by_numbers,
-    finite,
-    paired_values,
-    pool_entry,
-    width_sweep,
-)
-from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, read_tables, trial_scores
-from maxsup.lab.experiments.evidence.prose import filled
 from maxsup.lab.experiments.statistics import (
     LEVEL,
     MIN_SEEDS,
@@ -40,6 +31,17 @@ from maxsup.lab.experiments.statistics import (
 )
 from maxsup.lab.experiments.study_files import study_path
 from maxsup.lab.experiments.tuning import TUNED_FACTORS, TUNING_SEEDS, best_trial
+from tools.evidence.first.contrasts import (
+    SWEEPS,
+    Word,
+    by_numbers,
+    finite,
+    paired_values,
+    pool_entry,
+    width_sweep,
+)
+from tools.evidence.first.pools import TRIALS, Tables, read_tables, trial_scores
+from tools.evidence.first.prose import filled
 
 CLAIMS, SETTINGS, RESULTS = "claims.yaml", "settings.yaml", "results"
 
@@ -53,12 +55,12 @@ class Claim(Section):
     setting: str
     pools: tuple[str, ...]
     number: str
-    factor: float = 1.0
+    factor: PositiveFloat = 1.0
     unit: str = ""
     claim: str
     than: str
     direction: Literal["higher", "lower", "equal"]
-    margin: float
+    margin: PositiveFloat
     caveat: str = ""
     note: str = ""
 
@@ -96,7 +98,7 @@ class Verdict(NamedTuple):
 def read_claims(folder: Path) -> dict[str, Claim]:
     """The claims of a folder of evidence, by name."""
     found = read_yaml(folder / CLAIMS)
-    return {name: validated(Claim, values, source=f"claim {name}") for name, values in found.items()}
+    return {name: validated(Claim, values, source=f"claim {name} of {CLAIMS}") for name, values in found.items()}
 
 
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
@@ -106,15 +108,18 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
     for name, claim in read_claims(folder).items():
         if claim.setting not in settings:
             raise ValueError(
-                f"setting of claim {name!r} must be one of {SETTINGS}; got {claim.setting!r}. "
+                f"setting of claim {name!r} of {CLAIMS} must be one of {SETTINGS}; got {claim.setting!r}. "
                 f"{hint(claim.setting, settings)}"
             )
-        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
+        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting} of {SETTINGS}")
         tuned = tuned_claim(claim, trials)
-        names = {"name": name, "study": study_path(claim.label).stem}
+        try:
+            names = {"name": name, "study": study_path(claim.label).stem}
+        except ValueError as error:
+            raise ValueError(f"label of claim {name} of {CLAIMS}: {error}") from None
         entry = {**names, **setting.model_dump(), **judged_entry(claim, tables)}
         entry["tuned"] = None if tuned is None else judged_entry(tuned, tables)
-        entry["num_test_images"] = _num_test_images(claim, tables)
+        entry["test_images"] = _test_images(claim, tables)
         entries.append(entry)
     _corrected(entries)
     for entry in entries:
@@ -130,12 +135,11 @@ def judged_entry(claim: Claim, tables: Tables) -> dict[str, Any]:
     return claim.model_dump() | found._asdict() | facts
 
 
-def _num_test_images(claim: Claim, tables: Tables) -> int:
-    """The images behind a number of the test split, those of all pools together; 0 for other numbers."""
+def _test_images(claim: Claim, tables: Tables) -> list[int]:
+    """The sizes of the test splits behind a number, each once; none for numbers of other images."""
     if not claim.number.startswith("test."):
-        return 0
-    sets = {pool.partition("_")[0] if pool.startswith("lt_") else pool: pool for pool in claim.pools}
-    return sum(int(max(finite(tables.get(pool, []), "test.n"), default=0)) for pool in sets.values())
+        return []
+    return [int(n) for n in dict.fromkeys(n for pool in claim.pools for n in finite(tables.get(pool, []), "test.n"))]
 
 
 def tuned_claim(claim: Claim, trials: Tables) -> Claim | None:
@@ -164,12 +168,12 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
     return Verdict(
         word,
         reason,
-        mean=found.mean_difference * claim.factor,
+        mean=found.difference * claim.factor,
         low=found.low * claim.factor,
         high=found.high * claim.factor,
         equal_low=equal_low * claim.factor,
         equal_high=equal_high * claim.factor,
-        exact_p=found.p_value,
+        exact_p=found.p,
         difference_p=student_p_value(found.differences),
         equality_p=found.equivalence_p,
         num_pairs=found.num_pairs,

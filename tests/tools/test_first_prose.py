@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from maxsup.lab.core.recipes import read_yaml
-from maxsup.lab.experiments.evidence.contrasts import combined, number_of
-from maxsup.lab.experiments.evidence.pools import Tables, read_tables
-from maxsup.lab.experiments.evidence.prose import PROSE, filled, wrapped
+from tools.evidence.first.contrasts import combined, number_of
+from tools.evidence.first.pools import Tables, read_tables
+from tools.evidence.first.prose import PROSE, filled, wrapped
 
-EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
+EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 
 CLAIM = {"name": "gain", "word": "confirmed", "holm_p": 0.0123, "pools": ("p",), "number": "test.accuracy"}
 CLAIM |= {"values": ((0, 3.0, 1.0), (1, 2.0, 1.0), (2, 1.1, 1.0)), "tuned": {"claim": "a alpha=0.2", "than": "b"}}

@@ -14,7 +14,13 @@ from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.data.bundle import stratified_split
-from maxsup.lab.experiments.evidence.claims import (
+from maxsup.lab.experiments.design import PlannedRun
+from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
+from maxsup.lab.experiments.study_files import load_study, study_names
+from maxsup.lab.experiments.tuning import trials_of
+from maxsup.lab.models import create_model
+from tests.unit.lab.experiments.made import finish_run, lay_out
+from tools.evidence.first.claims import (
     CLAIMS,
     RESULTS,
     SETTINGS,
@@ -26,20 +32,14 @@ from maxsup.lab.experiments.evidence.claims import (
     tuned_claim,
     verdict,
 )
-from maxsup.lab.experiments.evidence.contrasts import pool_entry, width_sweep
-from maxsup.lab.experiments.evidence.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
-from maxsup.lab.experiments.evidence.prose import prose_entries
-from maxsup.lab.experiments.expansion import PlannedRun, expand
-from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
-from maxsup.lab.experiments.study_files import load_study, study_names
-from maxsup.lab.experiments.tuning import tuning
-from maxsup.lab.models import create_model
-from maxsup.lab.reports.export.evidence import pages_of, verdicts_in, write_evidence
-from tests.unit.lab.experiments.made import finish_run, lay_out
+from tools.evidence.first.contrasts import pool_entry, width_sweep
+from tools.evidence.first.pages import pages_of, verdicts_in, write_evidence
+from tools.evidence.first.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
+from tools.evidence.first.prose import prose_entries
 
-EVIDENCE = Path(__file__).resolve().parents[5] / "docs" / "evidence"
+EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 
-MARKS = "<!-- claims: written by maxsup report -->"
+MARKS = "<!-- claims: written by tools.evidence.first -->"
 
 NOISE = np.array([0.1, -0.1, 0.05, -0.05, 0.02, -0.02])
 
@@ -193,8 +193,8 @@ def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
 
 def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_finished(tmp_path: Path) -> None:
     study = load_study("fig_logit_analysis")
-    folder = lay_out(study, tmp_path / "study", "small")
-    trials = lay_out(tuning(study, "small", ["ls"]), tmp_path / "tuning", "small")
+    folder = lay_out(study.at("small"), tmp_path / "study")
+    trials = lay_out(trials_of(study.at("small"), ["ls"]), tmp_path / "tuning")
     names = sorted(folder.runs)
     for name in [*names[:-1], *trials.runs]:
         finish_run(tmp_path / "runs" / name, 0.25 if "-ce-" in name else 0.75)
@@ -222,7 +222,7 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
 
 
 def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     first, *others = sorted(folder.runs)
     timing = '{"seconds": 1800.0, "cpu_seconds": 900.0}\n'
     for name, accuracy in [(first, 0.25), (others[0], 0.5)]:
@@ -241,7 +241,7 @@ def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
 
 
 def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     for name in sorted(folder.runs)[:2]:
         finish_run(tmp_path / "runs" / name, 0.5)
         (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 1800.0}\n')
@@ -256,7 +256,7 @@ def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_times_of_runs_that_were_collected_apart_are_not_compared(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     plain, other = (
         next(name for name in folder.runs if name.startswith(f"c10-{loss}-s0")) for loss in ("ce", "maxsup")
     )
@@ -317,7 +317,8 @@ def test_pages_say_what_the_results_say_and_keep_what_was_written_by_hand(tmp_pa
     assert "(maxsup alpha=0.1 minus ls alpha=0.2): +1.00 points" in (tmp_path / "claims" / "accuracy.md").read_text()
     assert {tmp_path / "figures" / name for name in ("claims.png", "strengths.svg")} <= set(written)
     assert (tmp_path / "figures" / "accuracy.svg") in written
-    assert "![Difference of every seed](../figures/accuracy.svg)" in (tmp_path / "claims" / "accuracy.md").read_text()
+    caption = "95 % interval over seeds, the margin in grey](../figures/accuracy.svg)"
+    assert caption in (tmp_path / "claims" / "accuracy.md").read_text()
     assert "No results yet." in (tmp_path / "claims" / "masks.md").read_text()
 
 
@@ -325,10 +326,10 @@ def test_a_claim_without_a_setting_or_with_an_unknown_one_is_refused_in_a_senten
     claims = (EVIDENCE / CLAIMS).read_text()
     (tmp_path / CLAIMS).write_text(claims)
     (tmp_path / SETTINGS).write_text("c10: {size: small, scale: small, limits: many}\n")
-    with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
+    with pytest.raises(ValueError, match=r"setting of claim 'accuracy' of claims\.yaml must be one of settings.yaml"):
         claim_entries(tmp_path)
     (tmp_path / CLAIMS).write_text(claims.replace("  setting: c100\n", "", 1))
-    with pytest.raises(ValueError, match="setting in claim accuracy must be given"):
+    with pytest.raises(ValueError, match=r"setting in claim accuracy of claims\.yaml must be given"):
         claim_entries(tmp_path)
 
 
@@ -348,11 +349,11 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def planned() -> list[PlannedRun]:
-    return [run for name in study_names() for run in expand(load_study(name), "small")]
+    return [run for name in study_names() for run in load_study(name).at("small").runs()]
 
 
 def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:
-    # If this fails: maxsup report docs/evidence
+    # If this fails: python -m tools.evidence.first report
     pages = pages_of(EVIDENCE, entries, pool_entries(EVIDENCE), prose_entries(EVIDENCE, entries))
     names = {path.relative_to(EVIDENCE.parents[1]).as_posix() for path in pages}
     assert {"README.md", "docs/evidence/README.md", "docs/evidence/pools.md", "docs/evidence/claims/cost.md"} <= names
@@ -361,7 +362,7 @@ def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]
 
 def test_a_digit_that_is_changed_in_a_sentence_is_found(entries: list[dict[str, Any]], tmp_path: Path) -> None:
     headline, *_ = prose_entries(EVIDENCE, entries)
-    marks = f"<!-- {headline['name']}: written by maxsup report -->", f"<!-- end of {headline['name']} -->"
+    marks = f"<!-- {headline['name']}: written by tools.evidence.first -->", f"<!-- end of {headline['name']} -->"
     (tmp_path / "README.md").write_text(f"{MARKS}\n<!-- end of claims -->\n{marks[0]}\n+0.91 points\n{marks[1]}\n")
     made = pages_of(tmp_path, [], [], [headline | {"page": "README.md"}])[tmp_path / "README.md"]
     assert "+0.91 points" not in made

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,17 +20,19 @@ from maxsup.core.errors import DataError
 from maxsup.lab.core.recipes import override_words
 from maxsup.lab.data import PythonData, data_name
 from maxsup.lab.experiments.comparison import LossChoice, comparison, recipe_for
+from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.launch import JobState, Launcher, create_launcher
 from maxsup.lab.experiments.execution.launch_display import View, create_view
 from maxsup.lab.experiments.execution.launch_local import HereLauncher
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, plan_folder, write_folder
 from maxsup.lab.experiments.forecast.runs import power_text, runs_text, settled_overrides, total_text
 from maxsup.lab.experiments.imports import kept_here
-from maxsup.lab.experiments.outcome import FailedRunsError, StudyResult
-from maxsup.lab.experiments.results import summarize
-from maxsup.lab.experiments.schema import SCALES, ScaleName, Study
+from maxsup.lab.experiments.local_data import obstacle_in
+from maxsup.lab.experiments.result import FailedRunsError, StudyResult
 from maxsup.lab.experiments.study_files import load_study
-from maxsup.lab.experiments.tuning import Strengths, chosen_strengths, strength_of, tuning, with_tuned_rows
+from maxsup.lab.experiments.study_format import SCALES, ScaleName, Study
+from maxsup.lab.experiments.summarize import summarize
+from maxsup.lab.experiments.tuning import Strengths, chosen_strengths, strength_of, trials_of, with_tuned_rows
 from maxsup.lab.models import Factory, model_name
 
 Overrides = Iterable[str] | Mapping[str, Any]
@@ -37,35 +40,36 @@ Overrides = Iterable[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Order:
-    """A study to run, and how its strengths are tuned first, if they are."""
+    """A design to carry out, and how its strengths are tuned first, if they are."""
 
-    study: Study
-    scale: ScaleName
+    design: Design
     output: Path
-    overrides: tuple[str, ...] = ()  # for every recipe
     data_root: Path | None = None
     notes: tuple[str, ...] = ()  # sentences about what the data decided
-    tuned: Callable[[Strengths], Study] | None = None  # the study with the strengths that trials chose
+    tuned: Callable[[Strengths], Design] | None = None  # the design with the strengths that trials chose
     tuned_rows: Collection[str] | None = None  # None: all that have a strength
     trials_output: Path = Path()
 
-    def folder(self, strengths: Strengths | None = None) -> StudyFolder:
-        """The study laid out, with tuned strengths if given; nothing is written."""
-        study = self.study if self.tuned is None or strengths is None else self.tuned(strengths)
-        return self._planned(study, self.output)
+    @cached_property
+    def folder(self) -> StudyFolder:
+        """The design laid out before tuning; nothing is written."""
+        return plan_folder(self.design, self.output, data_root=self.data_root)
 
+    @cached_property
     def trials(self) -> StudyFolder | None:
         """The runs that choose strengths; None if nothing is tuned."""
         if self.tuned is None:
             return None
-        return self._planned(tuning(self.study, self.scale, self.tuned_rows), self.trials_output)
+        return plan_folder(trials_of(self.design, self.tuned_rows), self.trials_output, data_root=self.data_root)
 
     def folders(self) -> list[StudyFolder]:
         """Everything that is planned before tuning."""
-        return [folder for folder in (self.trials(), self.folder()) if folder is not None]
+        return [folder for folder in (self.trials, self.folder) if folder is not None]
 
-    def _planned(self, study: Study, output: Path) -> StudyFolder:
-        return plan_folder(study, output, self.scale, overrides=self.overrides, data_root=self.data_root)
+    def folder_with(self, strengths: Strengths) -> StudyFolder:
+        """The design laid out with the strengths that trials chose."""
+        design = self.design if self.tuned is None else self.tuned(strengths)
+        return plan_folder(design, self.output, data_root=self.data_root)
 
 
 def compare(
@@ -170,11 +174,11 @@ def comparison_order(
         if not is_elsewhere:
             raise  # other machines may have the data; there each run settles it
 
-    def study(strengths: Strengths | None = None) -> Study:
+    def design(strengths: Strengths | None = None) -> Design:
         return comparison(base, losses, seeds=seeds, baseline=baseline, overrides=words, strengths=strengths)
 
-    tuned, trials = None if tune is None else study, output / "tuning"
-    return Order(study(), "full", output, data_root=root, notes=tuple(notes), tuned=tuned, trials_output=trials)
+    tuned, trials = None if tune is None else design, output / "tuning"
+    return Order(design(), output, root, tuple(notes), tuned, trials_output=trials)
 
 
 def study_order(
@@ -191,17 +195,15 @@ def study_order(
     size = cast("ScaleName", scale)
     study = name if isinstance(name, Study) else load_study(name)
     path = Path("studies") / f"{study.name}-{scale}" if output is None else Path(output)
-    rows = study.scale(size).tuned if tune else ()
-    return Order(
-        study,
-        size,
-        path,
-        overrides=tuple(override_words(overrides)),
-        data_root=None if data_root is None else Path(data_root),
-        tuned=(lambda strengths: with_tuned_rows(study, size, strengths)) if rows else None,
-        tuned_rows=rows,
-        trials_output=path.with_name(f"{path.name}-tuning"),
-    )
+    rows, root = study.scale(size).tuned if tune else (), None if data_root is None else Path(data_root)
+    words = override_words(overrides)
+
+    def design(strengths: Strengths | None = None) -> Design:
+        found = study if strengths is None else with_tuned_rows(study, size, strengths)
+        return found.at(size, obstacle=obstacle_in(root), overrides=words)
+
+    trials = path.with_name(f"{path.name}-tuning")
+    return Order(design(), path, root, tuned=design if rows else None, tuned_rows=rows, trials_output=trials)
 
 
 def carry_out(order: Order, launcher: Launcher, *, is_quiet: bool = False) -> StudyResult:
@@ -221,9 +223,9 @@ def carry_out_all(orders: Sequence[Order], launcher: Launcher) -> Iterator[Study
     for order in orders:
         try:
             folder = _tuned_folder(order, launcher)
-            _say(f"{order.study.name}: {runs_text(folder, launcher)}")
+            _say(f"{order.design.name}: {runs_text(folder, launcher)}")
         except DataError as error:
-            _say(f"{order.study.name} is skipped: {error}")
+            _say(f"{order.design.name} is skipped: {error}")
             continue
         yield _result(folder, launcher)
 
@@ -246,7 +248,7 @@ def _chosen_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
 
 def _able_launcher(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
     """The launcher, or one in this process if workers cannot import what is to be trained."""
-    names = sorted({name for run in order.folder().runs.values() for name in kept_here(run.recipe)})
+    names = sorted({name for run in order.folder.runs.values() for name in kept_here(run.recipe)})
     if not names:
         return launcher
     what = ", ".join(names)
@@ -261,15 +263,15 @@ def _able_launcher(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher
 
 def _tuned_folder(order: Order, launcher: Launcher, is_quiet: bool = False) -> StudyFolder:
     """The folder of a study, after the trials that choose its strengths."""
-    if (trials := order.trials()) is None:
-        return order.folder()
+    if (trials := order.trials) is None:
+        return order.folder
     _say(f"tuning on seeds of its own, judged on validation images: {runs_text(trials, launcher)}", is_quiet)
     if failed := _failed_jobs(trials, launcher, is_quiet):
         raise FailedRunsError(failed)
     strengths = chosen_strengths(trials)
     for loss, options in strengths.items():
         _say(f"  {loss}: {strength_of(loss)}={options[strength_of(loss)]:g}", is_quiet)
-    return order.folder(strengths)
+    return order.folder_with(strengths)
 
 
 def _failed_jobs(folder: StudyFolder, launcher: Launcher, is_quiet: bool) -> list[JobState]:

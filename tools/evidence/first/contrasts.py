@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, linear_regression
 from typing import Any, Literal
 
-from maxsup.lab.experiments.evidence.pools import Row, Tables
 from maxsup.lab.experiments.statistics import MIN_SEEDS, holm, paired_comparison, student_interval, student_p_value
+from tools.evidence.first.pools import Row, Tables
 
 SWEEPS = {"digits_w": "drawn digits", "c10_w": "CIFAR-10", "c100_w": "CIFAR-100"}
 """Sweeps over widths: the prefix of their pools, and the title for readers."""
@@ -53,9 +53,9 @@ def width_sweep(tables: Tables, prefix: str, number: str = "test.accuracy") -> d
         word = "confirmed" if slope.low > 0 else "not reproduced"
     return {
         "points": [(wrong, fmean(differences), *student_interval(differences)) for wrong, differences in points],
-        "slope": slope.mean_difference,
+        "slope": slope.difference,
         "slope_interval": (slope.low, slope.high),
-        "intercept": intercept.mean_difference,
+        "intercept": intercept.difference,
         "intercept_interval": (intercept.low, intercept.high),
         "word": word,
         "num_seeds": len(lines),

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from maxsup.lab.reports.export.evidence import claim_page, claims_table, pools_figure, pools_page
+from tools.evidence.first.pages import claim_page, claims_table, pools_figure, pools_page
 
 DRAWN = ("test.accuracy", "test.confidence_correct", "test.confidence_wrong")
 
@@ -48,7 +48,7 @@ def claim(name: str, setting: str) -> dict[str, Any]:
         "claim": "a",
         "than": "b",
     }
-    found = {"word": "inconclusive", "reason": "few seeds", "num_pairs": 0, "tuned": None, "num_test_images": 0}
+    found = {"word": "inconclusive", "reason": "few seeds", "num_pairs": 0, "tuned": None, "test_images": []}
     found |= {"p": math.nan, "holm_p": math.nan, "exact_p": math.nan, "num_family": 1, "caveat": "", "note": ""}
     judged = {"number": "n", "pools": [setting], "direction": "higher", "margin": 0.3, "unit": ""}
     about = {"setting": setting, "size": "9 parameters", "scale": f"the images of {setting}", "limits": "Many."}
