@@ -57,11 +57,13 @@ def copied(root: Path) -> dict[str, str | bytes]:
             contents[place] = path.read_bytes()
             continue
         contents[place] = with_links(path.read_text(encoding="utf-8"), name, places, root)
-    for folder, generated_pages in (("evidence", []), ("integrations", ["examples"])):
-        names = "\n".join([*_inside(folder, contents), *generated_pages])
-        contents[f"{folder}/README.md"] = (
-            f"{contents[f'{folder}/README.md']}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
-        )
+    for page, folder, generated_pages in (
+        ("evidence/README.md", "evidence", []),
+        ("integrations/README.md", "integrations", ["examples"]),
+        ("contributing.md", "contributing", []),
+    ):
+        names = "\n".join(f"/{folder}/{name}" for name in [*_inside(folder, contents), *generated_pages])
+        contents[page] = f"{contents[page]}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     return contents
 
 
