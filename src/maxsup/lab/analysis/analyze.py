@@ -199,7 +199,7 @@ def _compute(
             "version": __version__,
             "facts": run.facts(split),
             "options": shared,
-            **analysis.compute(run, split=split, **shared),
+            **_checked(name, analysis.compute(run, split=split, **shared)),
         }
         path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
         with kept_if_possible("these numbers are"):
@@ -208,3 +208,14 @@ def _compute(
         # As it will be read back, so that figures drawn now and from the file later are the same.
         found[run.label] = json.loads(json_text(result))
     return found
+
+
+def _checked(name: str, result: Result) -> Result:
+    """Return what an analysis computed; raise unless it has the two parts that files, tables and figures read."""
+    made = isinstance(result, dict) and set(result) == {"numbers", "data"}
+    if not made or not all(isinstance(entry, dict) for entry in result["numbers"].values()):
+        raise TypeError(
+            f"result of analysis {name!r} must be {{'numbers': numbers(...), 'data': {{...}}}}; got {result!r:.100}. "
+            "Import numbers from maxsup.metrics.facts."
+        )
+    return result
