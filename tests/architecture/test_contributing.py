@@ -40,10 +40,9 @@ def edited(step: re.Match[str], text: str) -> str:
     if step["above"] is None:
         assert bool(text) == (step["how"] != "Write"), f"{step['path']} is there already, or is not"
         return text + step["text"]
-    before, line, after = text.partition(f"{step['above']}\n")
-    assert line, f"{step['path']} has no line that ends in {step['above']!r}"
-    start = before.rfind("\n") + 1
-    return before[:start] + step["text"] + before[start:] + line + after
+    line = re.search(rf"^ *{re.escape(step['above'])}", text, re.MULTILINE)
+    assert line, f"{step['path']} has no line that begins with {step['above']!r}"
+    return text[: line.start()] + step["text"] + text[line.start() :]
 
 
 def check(command: str, folder: Path) -> None:
