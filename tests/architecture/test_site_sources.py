@@ -85,6 +85,8 @@ def test_hand_written_pages_link_to_files_that_exist() -> None:
     assert "(figures/claims.svg)" in made["evidence/README.md"]
     with pytest.raises(ValueError, match=r"a link must lead to a file; got 'gone\.md' in docs/a\.md"):
         staging.with_links("See [this](gone.md).", "docs/a.md", {}, ROOT)
+    code = "````markdown\n```python\n[0](gone.md)\n```\n[this](gone.md)\n````"
+    assert staging.with_links(code, "docs/a.md", {}, ROOT) == code
     with pytest.raises(ValueError, match=r"a link must lead to a page or file of the site; got '\.\./Makefile'"):
         staging.with_links("See [this](../Makefile).", "docs/a.md", {}, ROOT)
 
