@@ -45,7 +45,7 @@ def edited(step: re.Match[str], text: str) -> str:
     return text[: line.start()] + step["text"] + text[line.start() :]
 
 
-def check(command: str, folder: Path) -> None:
+def check_command(command: str, folder: Path) -> None:
     """Run a command of a page in the copy, with this Python, and expect that it succeeds."""
     program, *words = shlex.split(command)
     start = {"python": [], "maxsup": ["-m", "maxsup"], "ruff": ["-m", "ruff"]}[program]
@@ -84,7 +84,7 @@ def test_a_loss_is_known_everywhere_from_its_one_file(tmp_path: Path) -> None:
     [first, *_] = STEP.finditer((ROOT / "docs" / "contributing" / "loss.md").read_text())
     (folder / first["path"]).write_text(first["text"])
     (folder / "use.py").write_text(f"HOME = {str(folder)!r}\n{USE}")
-    check("python use.py", folder)
+    check_command("python use.py", folder)
 
 
 def test_there_is_a_page_for_each_kind_of_addition_and_contributing_links_to_it() -> None:
@@ -104,11 +104,11 @@ def test_what_a_page_prints_passes_the_checks_that_it_names(page: Path, tmp_path
             written.append(step["path"])
         elif step["language"] == "console":
             for command in re.findall(r"^\$ (.+)$", step["text"], re.MULTILINE):
-                check(command, folder)
+                check_command(command, folder)
                 num_commands += 1
     assert num_commands
     # No file is left out because its sentence is written in another way.
     assert len(written) == len(re.findall(r"^(?:Write|Add to)\b.*:$", page.read_text(), re.MULTILINE)) > 0
     if sources := " ".join(path for path in written if path.endswith(".py")):
-        check(f"ruff check {sources}", folder)
-        check(f"ruff format --check {sources}", folder)
+        check_command(f"ruff check {sources}", folder)
+        check_command(f"ruff format --check {sources}", folder)
