@@ -49,8 +49,8 @@ class Analysis:
     """Numbers of a run, and pictures of several runs drawn from these numbers alone.
 
     Args:
-        compute: ``compute(run, *, split, **options)`` gives ``numbers``, as :func:`maxsup.metrics.facts.numbers` makes
-            them, and ``data``, ready for JSON.
+        compute: ``compute(run, *, split, **options)`` gives ``numbers``, made by
+            :func:`maxsup.metrics.facts.numbers`, and ``data``, ready for JSON.
         draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
         obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
         agree: Options that runs to be compared must share, chosen by looking at all of them.

@@ -209,7 +209,7 @@ def recipe_for(data: str) -> str:
         ('digits_cnn', 'folder_finetune', 'cifar10_quick')
     """
     name = data.partition(":")[0]
-    if name in (special := {"folder": "folder_finetune", "synthetic": "synthetic_compare"}):
+    if name in (special := {"digits": "digits_cnn", "folder": "folder_finetune", "synthetic": "synthetic_compare"}):
         return special[name]
     fitting = [
         (recipe.endswith("_quick"), recipe)

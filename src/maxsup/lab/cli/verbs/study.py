@@ -105,6 +105,8 @@ def run(
 
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
+    if is_all:
+        found = [each for each in found if scale in each.scales]  # the small scale is optional
     from maxsup.lab.experiments.api import carry_out, carry_out_all, study_order
 
     orders = []
