@@ -142,12 +142,12 @@ def bootstrap_intervals(
         if chosen:
             # Every metric reads the same resample, so the counts are drawn once.
             drawn = (replace(samples, count=count) for count in counts(len(table), num_resamples, seed))
-            statistic = partial(_computed, chosen)
+            statistic = partial(_compute, chosen)
             found |= zip(chosen, _interval(statistic(samples), map(statistic, drawn), level), strict=True)
     return {name: found[name] for name in names or _FROM_TABLE}
 
 
-def _computed(names: Sequence[str], samples: Tally) -> tuple[Any, ...]:
+def _compute(names: Sequence[str], samples: Tally) -> tuple[Any, ...]:
     return tuple(_FROM_TABLE[name](samples) for name in names)
 
 
