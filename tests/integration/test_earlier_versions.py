@@ -141,3 +141,14 @@ def test_a_file_of_another_form_is_named_in_one_sentence(compared: Path, file: s
     with pytest.raises(StorageError, match=rf"{path.name} must be as it was written; got .* at {key}") as caught:
         read(compared)
     assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "file", ["summary.json", "runs/ce-s0-f9584902/summary.json", "runs/ce-s0-f9584902/analysis/collapse-test.json"]
+)
+def test_numbers_that_were_measured_in_another_way_are_not_mixed_with_these(compared: Path, file: str) -> None:
+    path = compared / file
+    path.write_text(json.dumps({**plain(path), "protocol": 2, "version": "7.0"}))
+    read = read_view if file == "summary.json" else lambda folder: summarize(read_folder(folder))
+    with pytest.raises(StorageError, match=rf"{path.name} must hold numbers of protocol 1.*got protocol 2.*7\.0"):
+        read(compared)

@@ -35,7 +35,7 @@ from tools.evidence.first.claims import (
 )
 from tools.evidence.first.contrasts import pool_entry, width_sweep
 from tools.evidence.first.pages import pages_of, verdicts_in, write_evidence
-from tools.evidence.first.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
+from tools.evidence.first.pools import TRIALS, Tables, collect, read_tables, strength_entries
 from tools.evidence.first.prose import prose_entries
 
 EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
@@ -395,7 +395,7 @@ def test_equality_is_shown_with_the_interval_that_it_is_judged_by(entries: list[
 def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol(
     planned: list[PlannedRun],
 ) -> None:
-    trained = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
+    trained = {(run.pool, run.recipe.loss.label) for run in planned}
     protocol = (EVIDENCE / "protocol.md").read_text()
     claims = read_claims(EVIDENCE)
     assert len(claims) == 19
@@ -407,7 +407,7 @@ def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_
 
 def test_what_was_planned_and_not_run_is_listed_under_deviations(planned: list[PlannedRun]) -> None:
     run = {(pool, row["loss"]) for pool, rows in read_tables(EVIDENCE / RESULTS).items() for row in rows}
-    asked = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
+    asked = {(run.pool, run.recipe.loss.label) for run in planned}
     listed = (EVIDENCE / "protocol.md").read_text().partition("**Planned at this scale and not run**")[2]
     words = set(re.findall(r"`(.+?)`", " ".join(listed.partition("\n- **")[0].split())))
     assert {word for pair in asked - run for word in pair} <= words

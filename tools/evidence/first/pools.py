@@ -38,21 +38,6 @@ Tables = dict[str, list[Row]]
 """Rows of each pool: ``loss``, ``seed``, and the numbers by name."""
 
 
-def loss_label(loss: LossConfig) -> str:
-    """A loss with its options in one line; a linear schedule by its ends.
-
-    Example:
-        >>> loss_label(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
-        'maxsup alpha=0.1..0.2'
-    """
-    words = [loss.name]
-    for key, value in loss.options.items():
-        if isinstance(value, Mapping) and value.get("schedule") == "linear":
-            value = f"{value['start']}..{value['end']}"
-        words.append(f"{key}={value}")
-    return " ".join(words)
-
-
 def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     """Write the numbers of every finished run of a pool, and those of trials apart; gives the lines of each pool.
 
@@ -66,7 +51,7 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
         if not run.summary.is_file():
             continue
-        row = {"loss": loss_label(loss), "seed": seed}
+        row = {"loss": loss.label, "seed": seed}
         if seed in TUNING_SEEDS:
             score = dict(zip(VALIDATION, validation_score(run), strict=True))
             trials.setdefault(job["name"], []).append(row | score)

@@ -13,7 +13,9 @@ from maxsup import __version__
 from maxsup.core.checks import check_choice
 from maxsup.lab.analysis.registry import ANALYSES, Result, check_options, computed
 from maxsup.lab.analysis.result_files import result_path
+from maxsup.lab.core.config import option_text
 from maxsup.lab.core.display import Display, create_display
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.storage import json_text, kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import override_words
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.data import PythonData
     from maxsup.lab.models import Factory
-
-PROTOCOL = 1
-"""Version of how the numbers are computed; a change of the numbers raises it."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
     labels = [loss_look(run.loss).label for run in runs]
     facets = [
         (
-            _strength_text(run.strength),
+            "" if run.strength is None else option_text(run.strength),
             *(run.recipe.model.name, run.recipe.data.name, f"seed {run.recipe.seed}", run.weights),
             *(run.run.path.resolve().name, str(run.run.path)),
         )
@@ -162,14 +161,6 @@ def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
             for label, value in zip(labels, facet, strict=True)
         ]
     return labels
-
-
-def _strength_text(strength: Any) -> str:
-    if isinstance(strength, int | float):
-        return f"{strength:g}"
-    if isinstance(strength, dict):
-        return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in strength.values())
-    return "" if strength is None else str(strength)
 
 
 def _compute(

@@ -13,8 +13,8 @@ from maxsup.lab.cli.printing import create_table, print_json
 from maxsup.lab.cli.shorthands import flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.api import Order
     from maxsup.lab.experiments.execution.launch import Launcher
+    from maxsup.lab.experiments.order import Order
     from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.reports.summary import Summary, SummaryCell
 
@@ -27,7 +27,7 @@ DryRunOption = Annotated[bool, flag("--dry-run", "Print the jobs and start none.
 WorkersOption = Annotated[int | None, option("N", "Runs at a time; as many as there are cores.")]
 
 
-def checked_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
+def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
     """The launcher that the options ask for; a mistake in them is reported before anything is written."""
     from maxsup.lab.core.recipes import parse_yaml
     from maxsup.lab.experiments.execution.launch import create_launcher

@@ -10,7 +10,7 @@ from maxsup.core.errors import counted, hint
 from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.recipes import list_recipes, read_yaml, recipe_path
 from maxsup.lab.experiments.design import Choice, Design
-from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, checked_recipe
+from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, read_recipe
 from maxsup.lab.experiments.table import Line, Metric, Place, Table
 from maxsup.lab.experiments.tuning import Strengths, strength_of
 from maxsup.lab.segmentation import SEGMENTERS
@@ -90,7 +90,7 @@ def comparison(
     for word in words:
         if (key := word.partition("=")[0].partition(".")[0]) in _ARGUMENTS:
             raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
-    base = checked_recipe(str(recipe), words)
+    base = read_recipe(str(recipe), words)
     if losses is None:
         losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
     arms: dict[str, Contender] = {}  # by the word for the loss, else by the name of the arm
@@ -144,41 +144,6 @@ def one_experiment(
         sources={arm.name: {key: Place(experiment=0, arm=arm.name) for key in metrics} for arm in arms},
     )
     return Design(experiments=(experiment,), table=table, **facts)
-
-
-def command_of(design: Design) -> list[str]:
-    """The words of the command that repeats a study or a comparison.
-
-    Example:
-        >>> design = comparison("digits_cnn", ["ls:0.2", "maxsup"], seeds=3, overrides=["epochs=2"])
-        >>> " ".join(command_of(design))
-        'maxsup compare --recipe digits_cnn --losses ls:0.2,maxsup:0.1 --baseline ls:0.2 --seeds 3 epochs=2'
-    """
-    if design.kind != "comparison":
-        return ["maxsup", "study", "run", design.name, "--scale", design.scale]
-    [experiment] = design.experiments
-    setting, seeds, baseline = experiment.setting, experiment.seeds, design.table.baseline
-    words = {arm.name: _word(arm.loss) for arm in experiment.arms}
-    if None in words.values():  # options that a word cannot express
-        given: dict[str, Any] = {"recipe": setting.recipe, "losses": [arm.loss.model_dump() for arm in experiment.arms]}
-        given |= {"baseline": baseline, "seeds": list(seeds), "overrides": list(setting.overrides)}
-        arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
-        return ["python", "-c", f"from maxsup.lab.experiments import compare; compare({arguments}).report()"]
-    count = str(len(seeds)) if seeds == tuple(range(len(seeds))) else ",".join(map(str, seeds))
-    losses = ",".join(map(str, words.values()))
-    options = ["--recipe", setting.recipe, "--losses", losses, "--baseline", str(words[baseline]), "--seeds", count]
-    return ["maxsup", "compare", *options, *setting.overrides]
-
-
-def _word(loss: LossConfig) -> str | None:
-    """A loss as the command line writes it; None if it has options that cannot be written there."""
-    strength = strength_of(loss.name)
-    value = loss.options.get(strength)
-    others = {key: option for key, option in loss.options.items() if key != strength}
-    usual = {key: option for key, option in LOSS_OPTIONS.get(loss.name, {}).items() if key != strength}
-    if others != usual or not isinstance(value, int | float | None):
-        return None
-    return loss.name if value is None else f"{loss.name}:{value:g}"
 
 
 def _baseline(word: str | None, arms: Mapping[str, Contender]) -> str:

@@ -58,7 +58,7 @@ class Setting(Section):
 
     def shared_recipe(self, seed: int) -> Recipe:
         """The recipe of a seed, whatever the loss."""
-        return checked_recipe(self.recipe, tuple(word.replace("{seed}", str(seed)) for word in self.overrides))
+        return read_recipe(self.recipe, tuple(word.replace("{seed}", str(seed)) for word in self.overrides))
 
 
 class Arm(Section):
@@ -109,7 +109,7 @@ class Experiment(Section):
         ]
 
 
-def checked_recipe(name: str, overrides: tuple[str, ...]) -> Recipe:
+def read_recipe(name: str, overrides: tuple[str, ...]) -> Recipe:
     """The recipe under a name with overrides, validated once as long as its file does not change."""
     return _checked(name, overrides, recipe_path(name).stat().st_mtime_ns)
 

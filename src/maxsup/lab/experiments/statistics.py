@@ -90,9 +90,9 @@ def paired_comparison(
         raise ValueError(f"margin must be above 0; got {margin!r}. Leave it out to test no equivalence.")
     pairs = [(float(own), float(other)) for own, other in zip(values, baseline, strict=True)]
     differences = [own - other for own, other in pairs if math.isfinite(own) and math.isfinite(other)]
-    difference, p = spread(differences)[0], _sign_flip_p(differences) if differences else math.nan
+    difference, p = mean_and_std(differences)[0], _sign_flip_p(differences) if differences else math.nan
     low, high = student_interval(differences)
-    baseline_mean, baseline_std = spread(other for _, other in pairs)
+    baseline_mean, baseline_std = mean_and_std(other for _, other in pairs)
     equivalence_p = math.nan if margin is None else _equivalence_p(differences, margin)
     is_conclusive = len(differences) >= MIN_SEEDS and (low > 0 or high < 0)
     return PairedComparison(
@@ -205,7 +205,7 @@ def detectable_difference(std_difference: float, num_seeds: int) -> float:
     return float(noncentrality) / math.sqrt(num_seeds) * std_difference
 
 
-def spread(values: Iterable[float]) -> tuple[float, float]:
+def mean_and_std(values: Iterable[float]) -> tuple[float, float]:
     """Mean and standard deviation (n - 1 in the denominator) of the finite values; nan where there are too few."""
     numbers = [value for value in values if math.isfinite(value)]
     return fmean(numbers) if numbers else math.nan, stdev(numbers) if len(numbers) > 1 else math.nan
@@ -220,7 +220,7 @@ def student_interval(differences: Sequence[float], level: float = LEVEL) -> tupl
 
     if len(differences) < 2:
         return math.nan, math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     half = float(stdtrit(len(differences) - 1, 1 - level / 2)) * std / math.sqrt(len(differences))
     return mean - half, mean + half
 
@@ -236,7 +236,7 @@ def student_p_value(differences: Sequence[float]) -> float:
 
     if len(differences) < 2:
         return math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     if std == 0:
         return 0.0 if mean else 1.0
     return 2 * float(stdtr(len(differences) - 1, -abs(mean) / std * math.sqrt(len(differences))))
@@ -248,7 +248,7 @@ def _equivalence_p(differences: Sequence[float], margin: float) -> float:
 
     if len(differences) < 2:
         return math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     room, error = margin - abs(mean), std / math.sqrt(len(differences))
     if error == 0:
         return 0.0 if room > 0 else 1.0

@@ -21,7 +21,7 @@ from maxsup.lab.core.config import LossConfig, Section
 from maxsup.lab.core.recipes import load_recipe
 from maxsup.lab.experiments.design import Choice, Design
 from maxsup.lab.experiments.experiment import EMBEDDED, Analysis, Arm, DataChoice, Experiment, Name, Setting
-from maxsup.lab.experiments.table import Cell, Layout, Line, Place, Table, known
+from maxsup.lab.experiments.table import Cell, Layout, Line, Place, Table, look_up
 
 ScaleName = Literal["full", "small", "tiny"]
 
@@ -177,7 +177,7 @@ class Study(Layout[Entry]):
         drafts, places = list[_Draft](), dict[Cell, tuple[_Draft, str]]()
         for cell in self.cells():
             if not plan.left_out(cell):
-                places[cell] = self._drafted(drafts, plan, cell, find, words)
+                places[cell] = self._find_draft(drafts, plan, cell, find, words)
         analyses, missing = self._analyses(scale, find, may_miss=obstacle is not None and scale == "small")
         experiments: list[Experiment] = []
         index: dict[int, int] = {}
@@ -212,14 +212,14 @@ class Study(Layout[Entry]):
             missing=tuple(missing),
         )
 
-    def _drafted(
+    def _find_draft(
         self, drafts: list[_Draft], plan: Scale, cell: Cell, obstacle: Obstacle, words: Sequence[str]
     ) -> tuple[_Draft, str]:
         """The experiment and the arm that fill a cell; cells that are compared belong to one experiment."""
         by_row, by_column = plan.entry(cell)
         arm = self.row(cell.row) if self.compares_rows else self.column(cell.column)
         other = cell.column if self.compares_rows else cell.row
-        data = chosen_data(by_row.data or by_column.data or plan.data, obstacle)
+        data = first_usable(by_row.data or by_column.data or plan.data, obstacle)
         setting = Setting(
             recipe=by_row.recipe or by_column.recipe or plan.recipe,
             overrides=(*plan.overrides, *by_row.overrides, *by_column.overrides, *_data_words(data), *words),
@@ -228,10 +228,10 @@ class Study(Layout[Entry]):
         loss = by_row.loss or by_column.loss or self._loss(cell)
         for draft in drafts:
             is_same = (draft.group, draft.other, draft.setting) == (arm.group, other, setting)
-            if is_same and draft.arms.setdefault(arm.compared_as, loss) == loss:
-                return draft, arm.compared_as
-        drafts.append(_Draft(arm.group, other, setting, {arm.compared_as: loss}))
-        return drafts[-1], arm.compared_as
+            if is_same and draft.arms.setdefault(arm.arm_name, loss) == loss:
+                return draft, arm.arm_name
+        drafts.append(_Draft(arm.group, other, setting, {arm.arm_name: loss}))
+        return drafts[-1], arm.arm_name
 
     def _loss(self, cell: Cell) -> LossConfig:
         row, column = self.row(cell.row), self.column(cell.column)
@@ -255,7 +255,7 @@ class Study(Layout[Entry]):
                 continue
             change = plan.analyses.get(each.name, AnalysisScale())
             own = DataChoice(name=each.data) if each.data else None
-            data = chosen_data(change.data, obstacle) or own
+            data = first_usable(change.data, obstacle) or own
             options = each.options | change.options
             needed = _data_of(data, options) if may_miss else None
             if needed is not None and (sentence := obstacle(needed)):
@@ -291,10 +291,10 @@ class Study(Layout[Entry]):
                 )
             if row.metric is not None and column.metric is not None:
                 raise ValueError(f"metric must be given by either the row or the column; got both in {cell}. Drop one.")
-            known(self.metric_of(cell).source, sources, "source")
+            look_up(self.metric_of(cell).source, sources, "source")
         groups: dict[str, list[str]] = {}
         for entry in self.arms:
-            groups.setdefault(entry.group, []).append(entry.compared_as)
+            groups.setdefault(entry.group, []).append(entry.arm_name)
         for group, arms in groups.items():
             if arms.count(self.baseline) != 1:
                 raise ValueError(
@@ -322,10 +322,10 @@ class Study(Layout[Entry]):
                 ("tuned row", scale.tuned, [entry.name for entry in self.rows if entry.loss is not None]),
             ):
                 for name in named:
-                    known(name, dict.fromkeys(names), part)
+                    look_up(name, dict.fromkeys(names), part)
 
 
-def chosen_data(choices: Sequence[DataChoice], obstacle: Obstacle) -> DataChoice | None:
+def first_usable(choices: Sequence[DataChoice], obstacle: Obstacle) -> DataChoice | None:
     """The first choice that can be used, else the first of all; None without any choice."""
     usable = (choice for choice in choices if choice.is_embedded or not obstacle(choice))
     return next(usable, choices[0] if choices else None)

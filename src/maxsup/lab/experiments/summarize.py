@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from maxsup import __version__
 from maxsup.lab.core.files.reading import as_written, read_json
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.launch import Job, read_state
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.execution.worker import JOB, LOG
 from maxsup.lab.experiments.run import Result
-from maxsup.lab.experiments.statistics import compare_losses, spread
+from maxsup.lab.experiments.statistics import compare_losses, mean_and_std
 from maxsup.lab.experiments.table import Cell, ComparedCells, Line, Metric, Table
 from maxsup.lab.experiments.verdicts import BOLD_RULE, conclusions, verdict_sentences
 from maxsup.lab.reports.summary import (
@@ -31,9 +32,6 @@ from maxsup.lab.reports.summary import (
     SummaryTable,
     SummaryVerdict,
 )
-
-PROTOCOL = 1
-"""Version of how the numbers are made; it changes when they would."""
 
 Values = dict[int, float]
 """One number per seed; nan where a run is missing."""
@@ -55,7 +53,7 @@ def summarize(folder: StudyFolder) -> Summary:
     groups = [_group(table, cells, values) for cells in table.comparisons()]
     compared = {group.cells.cells[arm]: found for group in groups for arm, found in group.found.items()}
     metrics = [
-        _as_printed(other.metric or table.metric, name=other.name, column=other.title, group=other.group)
+        _printed_metric(other.metric or table.metric, name=other.name, column=other.title, group=other.group)
         for other in table.others
     ]
     losses = _losses(table, values, compared)
@@ -109,7 +107,7 @@ def _table(table: Table, values: Mapping[Cell, Values], compared: Mapping[Cell, 
             is_bold=comparison is not None and comparison.is_conclusive,
             left_out=table.left_out(cell),
             comparison=comparison,
-            difference_text="" if comparison is None else _difference_text(comparison, _as_printed(metric)),
+            difference_text="" if comparison is None else _difference_text(comparison, _printed_metric(metric)),
             published=paper,
         )
 
@@ -125,7 +123,7 @@ def _losses(
     """One entry per arm, with every number it has in the table."""
     losses = []
     for arm in table.arms:
-        metrics, loss = {}, arm.compared_as
+        metrics, loss = {}, arm.arm_name
         for other in table.others:
             cell = table.cell(arm, other)
             numbers = _spread(values[cell], table.metric_of(cell))
@@ -138,7 +136,7 @@ def _losses(
     return losses
 
 
-def _as_printed(metric: Metric, **place: Any) -> SummaryMetric:
+def _printed_metric(metric: Metric, **place: Any) -> SummaryMetric:
     printed = metric.model_dump(include={"title", "unit", "direction", "digits", "factor", "margin"})
     return SummaryMetric(**place, **printed)
 
@@ -153,13 +151,13 @@ def _verdicts(table: Table, groups: Sequence[_Group]) -> list[SummaryVerdict]:
         other = others[cells.other]
         column = (other.group, other.title) if shown.count((cells.group, metric.title)) > 1 else ()
         title = ", ".join(word for word in (cells.group, *column, metric.title) if word)
-        sentences = verdict_sentences(found, table.baseline, _as_printed(metric))
+        sentences = verdict_sentences(found, table.baseline, _printed_metric(metric))
         verdicts.append(SummaryVerdict(title=title, sentences=sentences))
     return verdicts
 
 
 def _spread(values: Values, metric: Metric) -> dict[str, Any]:
-    mean, std = spread(values.values())
+    mean, std = mean_and_std(values.values())
     text = "-"
     if not math.isnan(mean):
         text = metric.text(mean * metric.factor, None if math.isnan(std) else std * metric.factor)

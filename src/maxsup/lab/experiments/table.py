@@ -82,7 +82,7 @@ class Line(Section):
     metric: Metric | None = None
 
     @property
-    def compared_as(self) -> str:
+    def arm_name(self) -> str:
         """Name in a comparison."""
         return self.arm or self.name
 
@@ -163,11 +163,11 @@ class Layout(Section, Generic[LineKind]):
 
     def row(self, name: str) -> LineKind:
         """The row of that name."""
-        return known(name, {line.name: line for line in self.rows}, "row")
+        return look_up(name, {line.name: line for line in self.rows}, "row")
 
     def column(self, name: str) -> LineKind:
         """The column of that name."""
-        return known(name, {line.name: line for line in self.columns}, "column")
+        return look_up(name, {line.name: line for line in self.columns}, "column")
 
     def cells(self) -> Iterator[Cell]:
         """All cells of the table, row by row."""
@@ -189,7 +189,7 @@ class Layout(Section, Generic[LineKind]):
     @property
     def compares_rows(self) -> bool:
         """Whether rows are compared with the baseline, rather than columns."""
-        return self.baseline in {line.compared_as for line in self.rows}
+        return self.baseline in {line.arm_name for line in self.rows}
 
     @property
     def arms(self) -> tuple[LineKind, ...]:
@@ -207,7 +207,7 @@ class Layout(Section, Generic[LineKind]):
 
     def arm(self, cell: Cell) -> str:
         """What a cell is compared as."""
-        return (self.row(cell.row) if self.compares_rows else self.column(cell.column)).compared_as
+        return (self.row(cell.row) if self.compares_rows else self.column(cell.column)).arm_name
 
 
 class Table(Layout[Line]):
@@ -230,14 +230,14 @@ class Table(Layout[Line]):
         found = []
         for group in dict.fromkeys(arm.group for arm in self.arms):
             for other in self.others:
-                cells = {arm.compared_as: self.cell(arm, other) for arm in self.arms if arm.group == group}
+                cells = {arm.arm_name: self.cell(arm, other) for arm in self.arms if arm.group == group}
                 filled = {arm: cell for arm, cell in cells.items() if not self.left_out(cell)}
                 if len(filled) > 1 and self.baseline in filled:
                     found.append(ComparedCells(group, other.name, filled))
         return found
 
 
-def known(name: str, found: Mapping[str, T], kind: str) -> T:
+def look_up(name: str, found: Mapping[str, T], kind: str) -> T:
     """The entry of that name; a mistake is an error with the nearest one."""
     if name not in found:
         raise ValueError(f"{kind} must be one that the study has; got {name!r}. {hint(name, found)}")

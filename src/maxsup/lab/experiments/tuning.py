@@ -39,7 +39,7 @@ def trials_of(design: Design, names: Collection[str] | None = None) -> Design:
 
     ``names`` are those of the lines of the table to tune; by default all that have a strength.
     """
-    wanted = None if names is None else {line.compared_as for line in design.table.arms if line.name in names}
+    wanted = None if names is None else {line.arm_name for line in design.table.arms if line.name in names}
     experiments: list[Experiment] = []
     for each in design.experiments:
         arms = [trial for arm in each.arms if wanted is None or arm.name in wanted for trial in _trials_of(arm)]
@@ -64,7 +64,7 @@ def _trials_of(arm: Arm) -> list[Arm]:
     ]
 
 
-def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
+def choose_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
     """The options of each loss that did best on validation images, from the folder of finished trials."""
     losses = {run.recipe.loss.label: run.recipe.loss for run in folder.runs.values()}
     scores: dict[str, dict[str, list[Score]]] = {}
@@ -98,7 +98,7 @@ def validation_score(run: RunDir) -> Score:
         return float(numbers.get("miou", numbers["accuracy"])), float(numbers["nll"])
 
 
-def with_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
+def add_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
     """The study with another row for every tuned loss, after the one with the usual strength."""
     plan = study.scale(scale)
     rows, changes = [], dict(plan.rows)

@@ -11,7 +11,7 @@ from maxsup.lab.experiments.statistics import (
     seeds_needed,
     smallest_p_value,
 )
-from maxsup.lab.reports.summary import DIFFERENT, MIN_SEEDS, PairedComparison, SummaryLoss, SummaryMetric, listed
+from maxsup.lab.reports.summary import DIFFERENT, MIN_SEEDS, PairedComparison, SummaryLoss, SummaryMetric, join_words
 
 BOLD_RULE = (
     f"Bold: at least {MIN_SEEDS} paired seeds, and Student's 95 % interval of the difference excludes 0. "
@@ -63,11 +63,11 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
             equal.append(f"{metric.title} is equal within {metric.size(metric.margin / metric.factor)}")
     parts = []
     if held:
-        parts.append(f"{', after correction (Holm)' if num_comparisons > 1 else ''}: {listed(held)}.")
+        parts.append(f"{', after correction (Holm)' if num_comparisons > 1 else ''}: {join_words(held)}.")
     if alone:
-        parts.append(f"{' Without correction also: ' if held else ', without correction: '}{listed(alone)}.")
+        parts.append(f"{' Without correction also: ' if held else ', without correction: '}{join_words(alone)}.")
     if equal:
-        sentence = listed(equal)
+        sentence = join_words(equal)
         parts.append(f" {sentence[0].upper()}{sentence[1:]}." if parts else f": {sentence}.")
     return "".join(parts) or ": no difference was shown."
 
@@ -135,14 +135,14 @@ def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
     kept = [loss for loss in bold if comparisons[loss].holds_after_correction]
     if kept:
         rest = [loss for loss in bold if loss not in kept]
-        lost = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
-        return [f"{together} {listed(kept)} {'stands' if len(kept) == 1 else 'stand'}{lost}."]
+        lost = f"; {join_words(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
+        return [f"{together} {join_words(kept)} {'stands' if len(kept) == 1 else 'stand'}{lost}."]
     if not bold:
         return [f"{together} no difference stands."]
     text = f"{together} none of these differences stands after correction"
     if (seeds := min(found.num_pairs for found in enough)) < wanted:
         text += f"; with {seeds} seeds none can, {wanted} or more are needed for that"
-    return [f"{text}. Read {listed(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
+    return [f"{text}. Read {join_words(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
 
 
 def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -> list[str]:

@@ -24,7 +24,7 @@ from maxsup.lab.reports.blocks import (
 from maxsup.lab.reports.figure_sections import FIGURES, finding_blocks
 from maxsup.lab.reports.folders import FolderView, read_view
 from maxsup.lab.reports.page import page_html
-from maxsup.lab.reports.summary import DIFFERENT, LossNumber, Summary, listed
+from maxsup.lab.reports.summary import DIFFERENT, LossNumber, Summary, join_words
 from maxsup.lab.reports.tables import MainTable, differences_table, results_table, runs_table
 from maxsup.metrics.facts import Direction
 
@@ -85,7 +85,7 @@ def short_verdicts(summary: Summary) -> list[tuple[str, str]]:
                 sentence = _short_sentence(numbers, metric.direction, summary.baseline_title)
                 titles.setdefault(sentence, []).append(", ".join(word for word in (group, metric.label) if word))
     # A sentence that holds for several metrics is written once.
-    return [(listed(names), sentence) for sentence, names in titles.items()]
+    return [(join_words(names), sentence) for sentence, names in titles.items()]
 
 
 def _chapter(view: FolderView, number: int, *, is_alone: bool) -> Chapter:
@@ -157,12 +157,12 @@ def _short_sentence(numbers: Mapping[str, LossNumber], direction: Direction, bas
     findings = {title: number.finding(direction) for title, number in numbers.items()}
     shown = {title: number for title, number in numbers.items() if findings[title] in DIFFERENT}
     words = [
-        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {word} than {baseline}"
+        f"{join_words(names)} {'is' if len(names) == 1 else 'are'} {word} than {baseline}"
         for word in DIFFERENT
         if (names := [title for title, finding in findings.items() if finding == word])
     ]
     if rest := [title for title in numbers if title not in shown]:
-        words.append(f"nothing can be concluded about {listed(rest)}")
+        words.append(f"nothing can be concluded about {join_words(rest)}")
     text = "; ".join(words)
     has_proof = any(number.holds_after_correction for number in shown.values())
     if shown and not has_proof and len(numbers) > 1:

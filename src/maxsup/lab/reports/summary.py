@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
-from maxsup.lab.core.files.records import Number, Record
+from maxsup.lab.core.files.records import Measured, Number, Record
 from maxsup.metrics.facts import Direction
 
 MIN_SEEDS = 6
@@ -228,11 +228,9 @@ class Choice(Record):
     choice: str
 
 
-class Summary(Record):
+class Summary(Measured):
     """The whole file."""
 
-    version: str = ""
-    protocol: int = 1
     kind: str = "comparison"
     name: str
     title: str
@@ -286,11 +284,11 @@ class Summary(Record):
         return self.arm_titles.get(self.baseline, self.baseline)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Words joined for a sentence.
 
     Example:
-        >>> listed(["ce"]), listed(["ce", "ls", "maxsup"])
+        >>> join_words(["ce"]), join_words(["ce", "ls", "maxsup"])
         ('ce', 'ce, ls and maxsup')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -16,6 +16,7 @@ from maxsup.core.errors import DataError, Interruption, MaxsupError
 from maxsup.lab.core.config import Recipe, differing_keys, experiment_items, flat_items, parse_recipe
 from maxsup.lab.core.display import create_display
 from maxsup.lab.core.files.reading import read_json, read_json_lines
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import check_folder, json_text
 from maxsup.lab.core.interrupt import SignalGuard
@@ -32,9 +33,6 @@ from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
 from maxsup.lab.training.state.snapshot import restore, save
 from maxsup.losses import RegularizedLoss
-
-PROTOCOL = 1
-"""Version of the numbers in ``summary.json``; it changes when the way they are computed does."""
 
 # A folder with one of these is a run, however early an attempt ended: the lock comes first, a study's job before that.
 _SIGNS = (".lock", "job.json", "checkpoints")

@@ -1,6 +1,4 @@
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -9,10 +7,9 @@ from torch import nn
 from maxsup.core import schedules
 from maxsup.core.errors import MaxsupError
 from maxsup.lab.experiments import Design, compare, run_study
-from maxsup.lab.experiments.api import comparison_order, study_order
-from maxsup.lab.experiments.comparison import command_of
 from maxsup.lab.experiments.execution.launch import create_launcher
 from maxsup.lab.experiments.execution.study_folder import write_folder
+from maxsup.lab.experiments.order import comparison_order, study_order
 from maxsup.losses import FocalLoss, MaxSupLoss
 
 IMAGES, LABELS = torch.arange(60 * 64, dtype=torch.uint8).view(60, 1, 8, 8), torch.arange(60) % 3
@@ -37,7 +34,6 @@ def test_data_and_network_made_in_python_are_names_in_every_recipe(tmp_path: Pat
 def test_seeds_may_be_named(tmp_path: Path) -> None:
     order = comparison_order("digits", None, ["ce", "ls"], seeds=[3, 8], output=tmp_path)
     assert sorted({run.seed for run in order.folder.runs.values()}) == [3, 8]
-    assert "--seeds 3,8" in " ".join(command_of(order.design))
 
 
 def test_losses_may_be_words_mappings_and_objects(tmp_path: Path) -> None:
@@ -57,20 +53,6 @@ def test_a_loss_object_is_the_same_experiment_as_its_name(tmp_path: Path) -> Non
         comparison_order("digits", None, ["ce", loss], seeds=1, output=tmp_path) for loss in ("maxsup", MaxSupLoss(0.1))
     )
     assert list(by_name.folder.runs) == list(by_object.folder.runs)
-
-
-def test_a_comparison_that_no_command_can_say_is_written_as_the_call_that_makes_it(tmp_path: Path) -> None:
-    losses = ["ce", {"name": "zipf_ls", "alpha": 0.2, "ranking": "logits"}]
-    design = comparison_order("digits", None, losses, seeds=1, output=tmp_path, overrides={"epochs": 1}).design
-    *_, code = command_of(design)
-    again: list[Design] = []
-
-    def take(**options: Any) -> SimpleNamespace:
-        again.append(comparison_order(**options).design)
-        return SimpleNamespace(report=lambda: None)
-
-    exec(code.partition("; ")[2], {"compare": take})
-    assert again == [design]
 
 
 def test_a_folder_with_another_comparison_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from maxsup.lab.experiments.experiment import DataChoice
 from maxsup.lab.experiments.study_files import describe_studies, load_study, study_names, study_path
-from maxsup.lab.experiments.study_format import Study, chosen_data
+from maxsup.lab.experiments.study_format import Study, first_usable
 from maxsup.lab.experiments.table import Cell, Metric
 from tests.architecture.test_third_party import packages_loaded_by
 from tests.unit.lab.experiments.tex_tables import table_labels, table_rows
@@ -178,7 +178,7 @@ def test_the_first_data_that_is_there_is_used(write: Write) -> None:
     }
     assert found == ("cifar10", 16, 1)
     assert {run.recipe.data.name for run in write().at("full").runs()} == {"digits"}
-    assert chosen_data([], lambda choice: "") is None
+    assert first_usable([], lambda choice: "") is None
 
 
 def test_a_seed_can_stand_in_an_override(write: Write) -> None:

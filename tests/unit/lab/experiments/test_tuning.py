@@ -8,7 +8,7 @@ from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.study_files import load_study, study_names
 from maxsup.lab.experiments.study_format import Study
-from maxsup.lab.experiments.tuning import chosen_strengths, strength_of, trials_of, with_tuned_rows
+from maxsup.lab.experiments.tuning import add_tuned_rows, choose_strengths, strength_of, trials_of
 from maxsup.lab.training.run import recipe_digest
 from tests.unit.lab.experiments.made import finish_run, lay_out
 
@@ -36,7 +36,7 @@ def test_tuning_takes_the_strength_that_is_best_on_validation_and_the_lower_nll_
         accuracy, nll = scores[run.arm]
         # Test numbers say the opposite: they must not be looked at.
         finish_run(folder.folder(name), 1 - accuracy, nll=nll, val_accuracy=accuracy)
-    chosen = chosen_strengths(folder)
+    chosen = choose_strengths(folder)
     assert chosen["ls"]["alpha"] == pytest.approx(0.05)
     assert chosen["maxsup"]["alpha"] == pytest.approx(0.2)
 
@@ -54,7 +54,7 @@ def test_the_trials_of_every_study_and_its_tuned_rows_are_valid_as_they_are_stor
     study = load_study(name)
     trials = trials_of(study.at("small"), study.scales["small"].tuned)
     assert Design.model_validate(trials.model_dump(mode="json")) == trials
-    tuned = with_tuned_rows(study, "small", {"ls": {"alpha": 0.05}, "maxsup": {"alpha": 0.2}})
+    tuned = add_tuned_rows(study, "small", {"ls": {"alpha": 0.05}, "maxsup": {"alpha": 0.2}})
     assert Study.model_validate(tuned.model_dump(mode="json")) == tuned
 
 
@@ -71,7 +71,7 @@ def test_studies_of_one_pool_choose_strengths_by_the_same_runs() -> None:
 
 def test_a_tuned_row_stands_behind_the_usual_one_and_keeps_what_the_scale_says_of_it() -> None:
     study = load_study("tab_fine_grained")
-    tuned = with_tuned_rows(study, "small", {"ls": {"alpha": 0.05}, "maxsup": {"alpha": 0.1}})
+    tuned = add_tuned_rows(study, "small", {"ls": {"alpha": 0.05}, "maxsup": {"alpha": 0.1}})
     assert [row.name for row in tuned.rows][1:3] == ["ls", "ls_tuned"]
     assert tuned.row("ls_tuned").title == "LS, alpha tuned to 0.05"
     runs = tuned.at("small", obstacle=lambda choice: "").runs()

@@ -51,8 +51,8 @@ def compare(
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
     work_without_locks(no_lock)
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
-    from maxsup.lab.experiments.api import carry_out, comparison_order
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
+    from maxsup.lab.experiments.order import comparison_order
 
     order = comparison_order(
         data,
@@ -70,6 +70,8 @@ def compare(
     if dry_run:
         studies.print_jobs(order, chosen, launcher, as_json=as_json)
     else:
+        from maxsup.lab.experiments.api import carry_out
+
         studies.show_result(carry_out(order, chosen), as_json=as_json)
 
 

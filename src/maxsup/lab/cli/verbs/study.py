@@ -103,11 +103,11 @@ def run(
         raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
     from maxsup.lab.experiments.study_files import load_study, study_names
 
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
     if is_all:
         found = [each for each in found if scale in each.scales]  # the small scale is optional
-    from maxsup.lab.experiments.api import carry_out, carry_out_all, study_order
+    from maxsup.lab.experiments.order import study_order
 
     orders = []
     for loaded in found:
@@ -116,7 +116,10 @@ def run(
     if dry_run:
         for order in orders:
             studies.print_jobs(order, chosen, launcher, as_json=as_json)
-    elif is_all:
+        return
+    from maxsup.lab.experiments.api import carry_out, carry_out_all
+
+    if is_all:
         results = []
         for result in carry_out_all(orders, chosen):
             results.append(result)

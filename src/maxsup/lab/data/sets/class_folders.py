@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.data.bundle import FileSplit
@@ -98,10 +99,47 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
 
 
 def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Paths of images in a folder and below it, and counts of the endings of images that cannot be read here."""
+    """Return paths of images in a folder and below it, and counts of the endings of images that cannot be read here.
+
+    A comparison asks several times in one process; the folder is walked again only if a folder in it has changed.
+    """
+    place = str(folder), os.path.abspath(folder)
+    known = _WALKED.get(place)
+    if known is None or not known.is_current():
+        _WALKED[place] = known = walk(folder)
+    return list(known.images), Counter(known.others)
+
+
+class Walk(NamedTuple):
+    """What a walk found, and when each folder on it had changed last."""
+
+    images: list[str]
+    others: Counter[str]
+    changed: dict[str, int]
+    started: int
+
+    def is_current(self) -> bool:
+        """Return whether nothing was added or removed since; a change shortly before the walk may have gone on."""
+        try:
+            return all(
+                os.stat(place).st_mtime_ns == changed < self.started - _SETTLED
+                for place, changed in self.changed.items()
+            )
+        except OSError:
+            return False
+
+
+_WALKED: dict[tuple[str, str], Walk] = {}
+# In nanoseconds; some file systems tell times apart by two seconds.
+_SETTLED = 3_000_000_000
+
+
+def walk(folder: Path) -> Walk:
+    """Return what a folder and those below it hold."""
     found: list[str] = []
     others: Counter[str] = Counter()
-    seen: set[str] = set()
+    changed: dict[str, int] = {}
+    started = time.time_ns()
 
     def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be opened ({error.strerror}). Make it readable, or move it away.")
@@ -109,13 +147,13 @@ def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
     for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(place)
         # A link to a folder above would be followed for ever.
-        is_new = real not in seen
-        seen.add(real)
+        is_new = real not in changed
+        changed[real] = os.stat(real).st_mtime_ns
         folders[:] = [name for name in folders if is_new and not _is_hidden(name)]
         names = [name for name in names if is_new and not _is_hidden(name)]
         found += [os.path.join(place, name) for name in names if name.lower().endswith(ENDINGS)]
         others.update(Path(name).suffix.lower() for name in names if name.lower().endswith(_NOT_READ))
-    return sorted(found, key=os.path.split), others
+    return Walk(sorted(found, key=os.path.split), others, changed, started)
 
 
 def _class_files(base: Path, notes: list[str]) -> ClassFiles:

@@ -121,7 +121,12 @@ class StudyFolder:
 
     def open_runs(self) -> dict[str, PlannedRun]:
         """Runs that are not trained yet, or not analysed."""
-        return {name: run for name, run in self.runs.items() if not is_done(self.folder(name), self.job(name))}
+        return {name: run for name, run in self.runs.items() if not self._is_done(name)}
+
+    def _is_done(self, name: str) -> bool:
+        # What analyses there are is looked up for trained runs only.
+        folder = self.folder(name)
+        return RunDir(folder).summary.exists() and is_done(folder, self.job(name))
 
     def jobs(self) -> list[Job]:
         """One job per run."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.analysis import ANALYSES, RunOutputs
 from maxsup.lab.analysis.registry import computed
-from maxsup.lab.core.config import Recipe, differing_keys
-from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.core.config import Recipe
 from maxsup.lab.data import DataBundle, Split
 from maxsup.lab.experiments.execution.launch import Launcher
 from maxsup.lab.experiments.execution.launch_display import duration
@@ -20,7 +17,6 @@ from maxsup.lab.experiments.execution.launch_local import num_processors
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.lab.training.builders import build_data
-from maxsup.lab.training.preflight.defaults import fitted
 from maxsup.lab.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
 
 _NUM_CLASSES, _PER_CLASS = 10, 8
@@ -75,20 +71,6 @@ def preview(
     if recipes and num_refused == len(recipes) and not (is_elsewhere and missing):
         raise errors[0]
     return Preview(None if num_refused == len(recipes) else seconds, missing, failing, problems or {})
-
-
-def settled_overrides(
-    recipe: str, overrides: Sequence[str], data_root: Path | None = None
-) -> tuple[list[str], list[str]]:
-    """Overrides that also state what the recipe leaves to its data, and sentences about what was chosen.
-
-    All runs of a comparison then have it from their recipe, and a later comparison with the same words gets the same.
-    """
-    place = [f"data.root={data_root.resolve()}"] if data_root else []
-    base = load_recipe(recipe, [*overrides, *place])
-    settled, sentences = fitted(base)
-    chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
-    return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
 
 
 def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
