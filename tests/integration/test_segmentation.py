@@ -259,12 +259,6 @@ def test_a_report_of_a_run_on_masks_has_its_miou(run: Path, tmp_path: Path, comm
     assert "ECE" not in table
 
 
-def test_masks_cannot_be_corrupted(run: Path, command: Callable[..., Outcome]) -> None:
-    done = command("eval", str(run), "--corruptions")
-    assert done.code == 4
-    assert "images to be corrupted must have one label each; got 8 images with masks" in done.err
-
-
 def test_a_batch_without_a_labelled_pixel_changes_nothing_but_what_decays(tmp_path: Path) -> None:
     home = tmp_path / "streets"
     made.write_masked_tree(home)

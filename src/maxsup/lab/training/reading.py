@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,7 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import run_recipe
-from maxsup.lab.data import (
-    CORRUPTIONS,
-    SEVERITIES,
-    DataBundle,
-    MaskSplit,
-    MemorySplit,
-    Split,
-    corrupted_split,
-    shot_groups,
-)
+from maxsup.lab.data import DataBundle, shot_groups
 from maxsup.lab.models import Classifier
 from maxsup.lab.segmentation import Segmenter
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
@@ -42,8 +33,6 @@ EVALUATED = (
     *("augment.crop_pct", "augment.crop_mode", "augment.interpolation", "augment.mean", "augment.std"),
     *("dense.resize", "dense.evaluation", "dense.stride", "batch_size", "precision", "channels_last", "threads"),
 )
-
-_AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
 
 
 def load_run(
@@ -91,18 +80,11 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
 
 
 def evaluate_run(
-    path: str | Path,
-    split: str = "test",
-    *,
-    weights: str = "last",
-    has_corruptions: bool = False,
-    overrides: Iterable[str] = (),
+    path: str | Path, split: str = "test", *, weights: str = "last", overrides: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The numbers of :func:`evaluate` for a split of a run, also written to its folder ``analysis``.
+    """Return the numbers of :func:`evaluate` for a split of a run, and write them to its folder ``analysis``.
 
     ``weights`` and ``overrides`` are as in :func:`load_run`, but only keys that matter to evaluation may be overridden.
-    ``has_corruptions`` adds every corruption at every severity: those that the split consists of
-    (``data.name=cifar10_c``), or else the fifteen usual ones applied to its images.
     """
     check_choice("split", split, SPLITS)
     overrides = list(overrides)
@@ -110,23 +92,13 @@ def evaluate_run(
     recipe, bundle, model = load_run(path, weights=weights, overrides=overrides)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    run = RunDir(path)
-
-    def numbers(images: Split) -> dict[str, Any]:
-        batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
-        groups = groups_of(bundle)
-        return evaluate_split(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
-
-    whole: Split = getattr(bundle, split)
-    result = {**numbers(whole), "weights": weights, "data": bundle.name, "run": str(run.path)}
-    if has_corruptions:
-        parts = corrupted(whole, recipe)
-        cells = [{"corruption": name, "severity": level, **numbers(part)} for name, level, part in parts]
-        result["corruptions"] = cells
-        result["corrupted"] = {key: sum(cell[key] for cell in cells) / len(cells) for key in _AVERAGED}
-    kind = "corruptions" if has_corruptions else "eval"
+    run, images = RunDir(path), getattr(bundle, split)
+    batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
+    groups = groups_of(bundle)
+    found = evaluate_split(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
+    result = {**found, "weights": weights, "data": bundle.name, "run": str(run.path)}
     with kept_if_possible("these numbers are"):
-        run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
+        run.write_json(run.analysis / f"eval-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
     return result
 
 
@@ -158,21 +130,3 @@ def class_sizes(bundle: DataBundle) -> list[int]:
     """Training images of each class, including those held out for validation."""
     labels = torch.cat([bundle.train.labels, bundle.val.labels])
     return list(torch.bincount(labels, minlength=bundle.num_classes).tolist())
-
-
-def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:
-    """Name, severity and images of every corrupted version of a split, one at a time."""
-    if isinstance(split, MaskSplit):
-        raise DataError(f"images to be corrupted must have one label each; got {split.describe()}. Choose other data.")
-    if not isinstance(split, MemorySplit):
-        raise DataError(f"split must be in memory to be corrupted; got {split.describe()}. Store it as an .npz first.")
-    if {"corruption", "severity"} <= set(split.factors):
-        names = recipe.data.options.get("corruptions", CORRUPTIONS)
-        kinds, severities = split.factors["corruption"], split.factors["severity"]
-        for number, severity in dict.fromkeys(zip(kinds.tolist(), severities.tolist(), strict=True)):
-            is_cell = (kinds == number) & (severities == severity)
-            yield names[number], severity, split.subset(is_cell.nonzero().flatten())
-        return
-    for name in CORRUPTIONS:
-        for severity in SEVERITIES:
-            yield name, severity, corrupted_split(split, name, severity)
