@@ -23,7 +23,7 @@ Cli = Callable[..., Outcome]
 
 def run_command(*words: str, **environment: str) -> Outcome:
     """Run ``maxsup`` with these words, on one thread and as if not on a terminal."""
-    return run_python("-m", "maxsup.lab.cli", *words, **{"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment)
+    return run_python("-m", "maxsup", *words, **{"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment)
 
 
 def run_python(*words: str, **environment: str) -> Outcome:

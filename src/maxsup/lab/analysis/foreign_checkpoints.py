@@ -23,7 +23,7 @@ from maxsup.lab.data.registry import data_root, local_path
 from maxsup.lab.data.sets.class_folders import split_folders
 from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
-from maxsup.lab.training.preprocessing import described_transform, wanted_preprocessing
+from maxsup.lab.training.preprocessing import describe_transform, resolve_preprocessing, wanted_preprocessing
 from maxsup.lab.training.reading import SPLITS
 
 DEFAULT_IMAGE_SIZE = 224
@@ -78,6 +78,7 @@ def checkpoint_outputs(
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
         recipe = recipe.changed(data={"image_size": size})
+    recipe = resolve_preprocessing(recipe)
     images = getattr(bundle, split or "test") if place is None else bundle.test
     if len(images) == 0:
         raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
@@ -95,7 +96,7 @@ def checkpoint_outputs(
     facts = {
         "Data": data,
         "Split": split or ("test" if place is None else "all images"),
-        "Transform": described_transform(recipe, bundle),
+        "Transform": describe_transform(recipe, bundle),
         "Class order": order.how,
     }
     if bundle.notes:

@@ -26,6 +26,7 @@ from maxsup.lab.models import Classifier
 from maxsup.lab.segmentation import SEGMENTERS, Segmenter
 from maxsup.lab.training import load_run, train
 from maxsup.lab.training.builders import split_pipeline
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.reading import SPLITS, WEIGHTS
 from maxsup.losses import LOSSES
@@ -65,7 +66,8 @@ class RunOutputs:
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
-        own, self.recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
+        own, recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
+        self.recipe = resolve_preprocessing(recipe)
         before, after = (data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe))
         self.other_data = None if before == after else after
         self.loss = self.recipe.loss.name

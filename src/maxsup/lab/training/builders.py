@@ -22,7 +22,7 @@ from maxsup.lab.models import Classifier
 from maxsup.lab.segmentation import Segmenter, create_network
 from maxsup.lab.segmentation.checks import check_not_dense, check_task
 from maxsup.lab.segmentation.pipeline import MaskPipeline
-from maxsup.lab.training.preprocessing import normalised, resolved
+from maxsup.lab.training.preprocessing import normalise_data
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -45,7 +45,7 @@ def build_data(recipe: Recipe) -> DataBundle:
         split_seed=data.split_seed,
         **data.options,
     )
-    return normalised(bundle, recipe)
+    return normalise_data(bundle, recipe)
 
 
 def split_pipeline(
@@ -58,7 +58,10 @@ def split_pipeline(
     world_size: int = 1,
     bad_files: Path | None = None,
 ) -> Pipeline:
-    """Batches of a split with the classes and normalisation of ``bundle``, for training or evaluation."""
+    """Make the batches of a split with the classes and normalisation of ``bundle``, for training or evaluation.
+
+    The preprocessing of ``recipe`` must be resolved (:func:`resolve_preprocessing`).
+    """
     plan = BatchPlan(
         num_samples=len(split),
         batch_size=recipe.batch_size,
@@ -66,7 +69,7 @@ def split_pipeline(
         std=bundle.std,
         seed=recipe.seed,
         is_training=is_training,
-        augment=resolved(recipe).augment,
+        augment=recipe.augment,
         image_size=recipe.data.image_size,
         num_classes=bundle.num_classes,
         num_workers=recipe.data.num_workers,
@@ -167,7 +170,7 @@ def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> 
         )
 
 
-def synchronised(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
+def synchronise_norms(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
     """The model, with batch norms that see the batches of all processes if the recipe says so."""
     if recipe.batchnorm != "sync" or num_processes == 1:
         return model

@@ -22,7 +22,7 @@ from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.core.repro import mixed_seed
 from maxsup.lab.data import Batch, DataBundle, Pipeline, Split
 from maxsup.lab.segmentation.checks import prepare_for_masks
-from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronised
+from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronise_norms
 from maxsup.lab.training.evaluate import evaluate_split
 from maxsup.lab.training.loss_inputs import Needs, check_teacher
 from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate
@@ -65,7 +65,7 @@ class Trainer:
         check_last_batch(recipe, bundle, self.accelerator.num_processes)
         # Only a segmenter has a second head.
         self.auxiliary_weight: float = getattr(self.model, "auxiliary_weight", 0.0)
-        self.model = synchronised(self.model, recipe, device, self.accelerator.num_processes).to(device)
+        self.model = synchronise_norms(self.model, recipe, device, self.accelerator.num_processes).to(device)
         if bundle.is_dense:
             prepare_for_masks(self.criterion)
         self.criterion = self.criterion.to(device).train()
@@ -155,7 +155,7 @@ class Trainer:
             "step": self.position.global_step,
             "lr": self._learning_rate(self.position.step - 1),
             "alpha": self.criterion.current_strength,
-            "train": self.meter.summed(self.accelerator.device).means(),
+            "train": self.meter.sum_over_processes(self.accelerator.device).means(),
             "val": val,
             "decomposition": self.monitor.compute(),
         }

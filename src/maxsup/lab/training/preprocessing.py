@@ -16,20 +16,20 @@ from maxsup.lab.data import DataBundle
 from maxsup.lab.data.pipelines.transforms import INTERPOLATION, scaled_side
 from maxsup.lab.models import Preprocessing, published_preprocessing
 from maxsup.lab.segmentation import SEGMENTERS
-from maxsup.lab.training.state.checkpoint import trained_on
+from maxsup.lab.training.state.checkpoint import read_trained_on
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
 
 
-def resolved(recipe: Recipe) -> Recipe:
-    """The recipe with explicit crop and interpolation.
+def resolve_preprocessing(recipe: Recipe) -> Recipe:
+    """Return the recipe with explicit crop and interpolation.
 
     Images in memory that keep their size are only cropped if the recipe says so.
 
     Example:
         >>> from maxsup.lab.core.config import parse_recipe
         >>> recipe = parse_recipe({"data": {"image_size": 64}, "model": {"name": "timm:resnet50", "pretrained": True}})
-        >>> found = resolved(recipe).augment
+        >>> found = resolve_preprocessing(recipe).augment
         >>> found.crop_pct, found.crop_mode, found.interpolation
         (0.95, 'center', 'bicubic')
     """
@@ -44,8 +44,8 @@ def resolved(recipe: Recipe) -> Recipe:
     return recipe.changed(augment=recipe.augment.model_validate({**filled, **given}))
 
 
-def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
-    """The data with the mean and standard deviation of the recipe, of the pretrained network, or its own."""
+def normalise_data(bundle: DataBundle, recipe: Recipe) -> DataBundle:
+    """Return the data with the mean and standard deviation of the recipe, of the pretrained network, or its own."""
     augment = recipe.augment
     if augment.mean is not None and augment.std is not None:
         if len(augment.mean) != len(bundle.mean):
@@ -78,9 +78,9 @@ def visible_pixels(images: Tensor, bundle: DataBundle) -> Tensor:
     return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
-def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
-    """One line that says how evaluation prepares an image."""
-    augment, size = resolved(recipe).augment, recipe.data.image_size
+def describe_transform(recipe: Recipe, bundle: DataBundle) -> str:
+    """Return one line that says how evaluation with a resolved recipe prepares an image."""
+    augment, size = recipe.augment, recipe.data.image_size
     numbers = [" ".join(f"{value:.4g}" for value in values) for values in (bundle.mean, bundle.std)]
     normalisation = f"mean {numbers[0]}, std {numbers[1]}"
     if size is None:
@@ -98,8 +98,8 @@ def _of_run(file: Path) -> Preprocessing | None:
     run = RunDir(file.parent.parent.parent)
     if not ((file.parent / "state.json").is_file() and run.config.is_file()):
         return None
-    recipe = resolved(run_recipe(run))
-    _, mean, std = trained_on(file)
+    recipe = resolve_preprocessing(run_recipe(run))
+    _, mean, std = read_trained_on(file)
     return Preprocessing(
         recipe.data.image_size,
         crop_pct=recipe.augment.crop_pct or 1.0,

@@ -40,7 +40,7 @@ class EpochMeter:
         for name, value in asdict(step).items():
             setattr(self, name, getattr(self, name) + value)
 
-    def summed(self, device: torch.device) -> EpochMeter:
+    def sum_over_processes(self, device: torch.device) -> EpochMeter:
         """The sums over all processes."""
         if not (dist.is_available() and dist.is_initialized()):
             return self

@@ -21,7 +21,8 @@ from maxsup.lab.models import Classifier
 from maxsup.lab.segmentation import Segmenter
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
 from maxsup.lab.training.evaluate import evaluate_split
-from maxsup.lab.training.state.checkpoint import load_weights, read_tensors, trained_on
+from maxsup.lab.training.preprocessing import resolve_preprocessing
+from maxsup.lab.training.state.checkpoint import load_weights, read_tensors, read_trained_on
 
 SPLITS = ("train", "val", "test")
 WEIGHTS = ("last", "best")
@@ -47,9 +48,9 @@ def load_run(
     raise_if_noted()
     check_choice("weights", weights, WEIGHTS)
     run = RunDir(path).require()
-    recipe = run_recipe(run, overrides)
+    recipe = resolve_preprocessing(run_recipe(run, overrides))
     file = run.weights(weights)
-    num_classes, mean, std = trained_on(file)
+    num_classes, mean, std = read_trained_on(file)
     bundle = build_data(recipe)
     if bundle.num_classes != num_classes or len(bundle.mean) != len(mean):
         raise DataError(
@@ -68,7 +69,7 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
     """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
-    num_classes, mean, std = trained_on(file)
+    num_classes, mean, std = read_trained_on(file)
     if (num_classes, mean, std) != (bundle.num_classes, tuple(bundle.mean), tuple(bundle.std)):
         raise DataError(
             f"teacher must have learnt the {bundle.num_classes} classes of {bundle.name!r} from images that are "

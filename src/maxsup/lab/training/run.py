@@ -25,8 +25,8 @@ from maxsup.lab.data import PythonData, data_name
 from maxsup.lab.models import Factory, model_name
 from maxsup.lab.training.builders import build_data, build_loss, build_model, loss_config
 from maxsup.lab.training.loop import Trainer
-from maxsup.lab.training.preflight.defaults import fitted, settled_before
-from maxsup.lab.training.preprocessing import resolved
+from maxsup.lab.training.preflight.defaults import settle_from_run, settle_recipe
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.processes import create_accelerator
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
@@ -104,14 +104,14 @@ def train(
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
     try:
-        recipe, choices = fitted(recipe)
+        recipe, choices = settle_recipe(recipe)
     except DataError:
         # An existing run answers without its data; its own recipe has the settings that the data decided.
         if output is None or not RunDir(output).config.is_file():
             raise
-        recipe, choices = settled_before(recipe, RunDir(output)), []
+        recipe, choices = settle_from_run(recipe, RunDir(output)), []
     run = RunDir(output or default_output(recipe, name))
-    recipe = resolved(recipe)
+    recipe = resolve_preprocessing(recipe)
     _check_output(run)
     criterion = build_loss(recipe.loss)
     if recipe.threads is not None:

@@ -34,14 +34,14 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe. After an interruption the same command goes on where it stopped."""
-    from maxsup.lab.core.recipes import load_recipe
+    from maxsup.lab.core.recipes import load_recipe, recipe_path
 
-    words = with_data_root(with_names(overrides, data, model), data_root)
-    load_recipe(recipe, words)  # a mistake in it is reported before torch is imported, which takes seconds
-    from maxsup.lab.training import train as run_recipe
+    parsed = load_recipe(recipe, with_data_root(with_names(overrides, data, model), data_root))
+    # Late: importing torch takes seconds, and the above has found the mistakes in a recipe by now.
+    from maxsup.lab.training import train as train_recipe
     from maxsup.lab.training.processes import leave_group
 
-    summary = run_recipe(recipe, output, overrides=words, resume=resume)
+    summary = train_recipe(parsed, output, name=recipe_path(recipe).stem, resume=resume)
     leave_group()
     if os.environ.get("RANK", "0") == "0":  # one process prints for all
         show(summary, _lines(summary), as_json=as_json)

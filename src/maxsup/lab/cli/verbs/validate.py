@@ -63,9 +63,9 @@ def validate(
     missing = " or ".join(facts["data_missing_at"])
     choices: list[str] = []
     if not missing and not checked.data.download:
-        from maxsup.lab.training.preflight.defaults import fitted
+        from maxsup.lab.training.preflight.defaults import settle_recipe
 
-        checked, choices = fitted(checked)
+        checked, choices = settle_recipe(checked)
         found = _examined_data(checked, sheet)
         facts = check_recipe(checked, num_classes=found["num_classes"]) | found
     problem = _missing_data(checked, missing) if missing else None

@@ -19,8 +19,8 @@ from maxsup.lab.experiments.execution.launch_local import num_processors
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.lab.training.builders import build_data
-from maxsup.lab.training.preflight.defaults import fitted
-from maxsup.lab.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
+from maxsup.lab.training.preflight.defaults import settle_recipe
+from maxsup.lab.training.preflight.estimate import estimate_seconds, rehearse_run, try_step
 
 _NUM_CLASSES, _PER_CLASS = 10, 8
 
@@ -59,7 +59,7 @@ def preview(
             try:
                 bundle = bundle or build_data(recipe)
                 if each is None:
-                    each = estimated_seconds(recipe, bundle)
+                    each = estimate_seconds(recipe, bundle)
                 else:
                     try_step(recipe, bundle)
             except Exception as error:  # a run that cannot even begin does not stop the others
@@ -85,7 +85,7 @@ def settled_overrides(
     """
     place = [f"data.root={data_root.resolve()}"] if data_root else []
     base = load_recipe(recipe, [*overrides, *place])
-    settled, sentences = fitted(base)
+    settled, sentences = settle_recipe(base)
     chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
     return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
 
@@ -168,7 +168,7 @@ def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str,
         return {}
     few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
     problems = {}
-    with rehearsed_run(recipe, few) as (run, model):
+    with rehearse_run(recipe, few) as (run, model):
         outputs = RunOutputs(run.path, loaded=(few, model))
         for name, options in analyses.items():
             analysis = ANALYSES[name]

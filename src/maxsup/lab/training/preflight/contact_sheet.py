@@ -15,7 +15,7 @@ from maxsup.lab.core.files.storage import failed_write
 from maxsup.lab.data import DataBundle, FileSplit, MaskSplit, MemorySplit
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
 from maxsup.lab.training.builders import split_pipeline
-from maxsup.lab.training.preprocessing import visible_pixels
+from maxsup.lab.training.preprocessing import resolve_preprocessing, visible_pixels
 
 _NUM_IMAGES, _NUM_DRAWS = 10, 4
 _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
@@ -30,6 +30,7 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
     if isinstance(bundle.train, MaskSplit):
         raise DataError("a sheet shows images with one label each, and these have masks. Leave the sheet out.")
+    recipe = resolve_preprocessing(recipe)
     split = bundle.train.subset(_chosen(bundle.train))
     in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}
     alone = recipe.changed(batch_size=len(split), iterations=None, data=in_data)

@@ -23,7 +23,7 @@ _THUMBNAIL = 40
 _MANY_THUMBNAILS, _MANY_PHOTOS = 10_000, 50_000
 
 
-def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
+def settle_recipe(recipe: Recipe) -> tuple[Recipe, list[str]]:
     """The recipe with all settings that it leaves to the data, and sentences that say what was chosen.
 
     A recipe that leaves nothing open is returned as it is, and only a folder of data is looked at.
@@ -59,7 +59,7 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
     return settled, [*(["; ".join(words)] if words else []), *bundle.notes]
 
 
-def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
+def settle_from_run(recipe: Recipe, run: RunDir) -> Recipe:
     """The recipe with the settings that it leaves to the data taken from the run."""
     stored = run_recipe(run)
     size, options = recipe.data.image_size or stored.data.image_size, {**stored.data.options, **recipe.data.options}

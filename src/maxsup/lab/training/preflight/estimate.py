@@ -17,6 +17,7 @@ from maxsup.lab.data import DataBundle
 from maxsup.lab.models import Classifier
 from maxsup.lab.training.builders import build_loss, build_model
 from maxsup.lab.training.loop import Trainer
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.processes import create_accelerator
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.snapshot import save
@@ -27,6 +28,7 @@ _NUM_FIRST, _NUM_STEPS = 2, 8
 @contextmanager
 def rehearsal(recipe: Recipe, bundle: DataBundle) -> Iterator[Trainer]:
     """A trainer that leaves nothing on disk."""
+    recipe = resolve_preprocessing(recipe)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
         accelerator = create_accelerator(recipe, run)
@@ -34,7 +36,7 @@ def rehearsal(recipe: Recipe, bundle: DataBundle) -> Iterator[Trainer]:
         yield Trainer(recipe, run, accelerator, bundle, model, criterion, SignalGuard(), Reporter())
 
 
-def estimated_seconds(recipe: Recipe, bundle: DataBundle) -> float:
+def estimate_seconds(recipe: Recipe, bundle: DataBundle) -> float:
     """Seconds that all epochs of a recipe will take in one process, without validation.
 
     The first steps, which allocate and compile, only count if there are no others.
@@ -56,7 +58,7 @@ def try_step(recipe: Recipe, bundle: DataBundle) -> float:
 
 
 @contextmanager
-def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
+def rehearse_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
     """The run directory and the model after one step, for analyses; nothing is left on disk."""
     with rehearsal(recipe, bundle) as trainer:
         next(trainer.train_epoch(), None)

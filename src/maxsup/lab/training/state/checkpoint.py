@@ -23,7 +23,9 @@ Tensors = dict[str, Tensor]
 FORMAT = 1
 
 
-def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, bytes]:
+def pack_checkpoint(
+    weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+) -> dict[str, bytes]:
     """The files of a checkpoint by name: evaluated weights, the other tensors that training needs, and numbers."""
     return {
         "model.safetensors": tensor_bytes(weights),
@@ -32,7 +34,7 @@ def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values:
     }
 
 
-def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
+def unpack_checkpoint(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     """Weights, other tensors and values of a checkpoint."""
     values = checkpoint_values(folder)
     if values.get("format") != FORMAT:
@@ -48,7 +50,7 @@ def checkpoint_values(folder: Path) -> dict[str, Any]:
     return read_json(_checked(folder / "state.json"))
 
 
-def trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+def read_trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
     """Number of classes, mean and standard deviation of the data that a file of weights was trained on."""
     with as_written(file.parent / "state.json"):
         data = checkpoint_values(file.parent)["data"]

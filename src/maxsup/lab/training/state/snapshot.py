@@ -47,7 +47,7 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
         }
         for path in (trainer.run.metrics, trainer.run.timing):
             trainer.run.require_lines(path, trainer.position.epoch)
-        files = checkpoint.packed(trainer.evaluated_model.state_dict(), tensors, values)
+        files = checkpoint.pack_checkpoint(trainer.evaluated_model.state_dict(), tensors, values)
         trainer.run.save_checkpoint(name, trainer.position.best, files)
 
 
@@ -61,7 +61,7 @@ def restore(trainer: Trainer) -> bool:
     if folder is None:
         _undo_lines(trainer)
         return False
-    weights, tensors, values = checkpoint.unpacked(folder)
+    weights, tensors, values = checkpoint.unpack_checkpoint(folder)
     with as_written(folder / "state.json"):
         _check(trainer, values)
         position = Position(**{field.name: values[field.name] for field in fields(Position)})
