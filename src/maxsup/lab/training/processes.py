@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -10,13 +11,12 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
 
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.core.files.rundir import RunDir
 
 _PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 
-def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
-    """The accelerator of a recipe, on the available devices."""
+def create_accelerator(recipe: Recipe, folder: Path | None = None) -> Accelerator:
+    """Create the accelerator of a recipe, on the available devices; ``folder`` is where a tracker may write."""
     on_cpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
     if on_cpu and recipe.precision == "float16":
         raise ValueError("precision must be float32 or bfloat16 on a CPU; got 'float16'. Set precision=float32.")
@@ -32,7 +32,7 @@ def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
         cpu=on_cpu,
         mixed_precision=_PRECISIONS[recipe.precision],
         log_with=recipe.tracker,
-        project_dir=str(run.path),
+        project_dir=None if folder is None else str(folder),
         kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
     )
 
@@ -45,7 +45,7 @@ def leave_group() -> None:
 
 
 def largest(accelerator: Accelerator, value: float) -> float:
-    """The largest value in any process, so that all processes decide alike."""
+    """Return the largest value in any process, so that all processes decide alike."""
     if accelerator.num_processes == 1:
         return value
     agreed = torch.tensor(value, device=accelerator.device)
