@@ -99,7 +99,7 @@ def test_a_bundle_is_complete(loaded: dict[str, DataBundle], name: str) -> None:
         assert split.labels.dtype == torch.int64
         assert f"{len(split):,} images" in split.describe()
     assert data.describe().count("\n") == 3
-    assert data.is_dense == (name in DENSE)
+    assert (data.task == "segmentation") == (name in DENSE)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,7 +18,7 @@ from maxsup.diagnosis.outputs import Outputs
 from maxsup.lab.analysis.extraction import affine_head, extracted
 from maxsup.lab.core.config import Recipe, parse_recipe
 from maxsup.lab.core.display import Display
-from maxsup.lab.data import DataBundle
+from maxsup.lab.data import DataBundle, LabelledSplit
 from maxsup.lab.data.registry import data_root, local_path
 from maxsup.lab.data.sets.class_folders import split_folders
 from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
@@ -72,8 +72,8 @@ def checkpoint_outputs(
         options = {"test_share": 1.0, **recipe.data.options}
         recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
     bundle = build_data(recipe)
-    if bundle.is_dense:
-        raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
+    if not isinstance(bundle.train, LabelledSplit):
+        raise DataError(f"data must have one label an image; got {bundle.train.describe()}. Choose other data.")
     if bundle.image_shape is None and recipe.data.image_size is None:
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ class MemorySplit:
         >>> len(split), split.describe()
         (4, '4 images of 3x8x8 in memory')
     """
+
+    task: ClassVar[str] = "classification"
 
     images: Tensor
     labels: Tensor
@@ -94,6 +96,8 @@ class FileSplit(_SampleSplit):
         (2, [0, 1], '2 images in files')
     """
 
+    task: ClassVar[str] = "classification"
+
     opener: Callable[[Any], Any] | None = None
     labels: Tensor = field(init=False, repr=False)
 
@@ -127,6 +131,8 @@ class MaskSplit(_SampleSplit):
         (2, [0, 0], '2 images with masks in files')
     """
 
+    task: ClassVar[str] = "segmentation"
+
     reader: Callable[[Any], MaskedImage]
     place: str = "files"
 
@@ -140,7 +146,10 @@ class MaskSplit(_SampleSplit):
         return f"{len(self):,} images with masks in {self.place}"
 
 
-Split: TypeAlias = MemorySplit | FileSplit | MaskSplit
+LabelledSplit: TypeAlias = MemorySplit | FileSplit
+"""Images with one label each."""
+
+Split: TypeAlias = LabelledSplit | MaskSplit
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +181,9 @@ class DataBundle:
         return channels, height, width
 
     @property
-    def is_dense(self) -> bool:
-        """Whether pixels have labels, not images."""
-        return isinstance(self.train, MaskSplit)
+    def task(self) -> str:
+        """The name of the task that the labels are for (``maxsup.lab.tasks``)."""
+        return self.train.task
 
     def describe(self) -> str:
         """A few lines for people: what each split is made of."""

@@ -14,6 +14,9 @@ from maxsup.core.errors import DataError
 from maxsup.core.registry import Registry
 from maxsup.lab.data.bundle import DataBundle, MemorySplit, Split, channel_statistics, joined, stratified_split
 
+TASK_PACKAGE = "maxsup.lab.segmentation"
+"""The package of a task besides classification: registries import it at their first look-up, by this name alone."""
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -55,7 +58,7 @@ def _fix_of_path(name: str) -> str:
     return f"Did you mean 'arrays:{name}'?" if path.suffix == ".npz" and path.is_file() else ""
 
 
-DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package="maxsup.lab.segmentation", fix=_fix_of_path)
+DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package=TASK_PACKAGE, fix=_fix_of_path)
 
 
 def load_data(

@@ -12,8 +12,7 @@ from maxsup.lab.core.recipes import list_recipes, load_recipe, read_yaml, recipe
 from maxsup.lab.experiments.entries import AnalysisPlan, Entry, Metric, Scale, Unstated
 from maxsup.lab.experiments.schema import ScaleName, Study
 from maxsup.lab.experiments.tuning import Strengths, strength_of
-from maxsup.lab.segmentation import SEGMENTERS
-from maxsup.lab.segmentation.checks import prepare_for_masks
+from maxsup.lab.tasks import Task, task_of_model
 from maxsup.lab.training.builders import build_loss, loss_config
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.losses import LOSSES, RegularizedLoss
@@ -83,7 +82,7 @@ def comparison(
             raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
     base = load_recipe(str(recipe), words)
     if losses is None:
-        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
+        losses = [loss for loss in LOSS_OPTIONS if _fits(loss, task_of_model(base.model.name))]
     rows: dict[str, Entry] = {}  # by the word for the loss, else by the name of the row
     for loss in losses:
         row = _word_row(loss, strengths or {}) if isinstance(loss, str) else _object_row(loss_config(loss), rows)
@@ -169,9 +168,9 @@ def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
     return names[0]
 
 
-def _fits_masks(loss: str) -> bool:
+def _fits(loss: str, task: Task) -> bool:
     try:
-        prepare_for_masks(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
+        task.prepare(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
     except ValueError:
         return False
     return True
@@ -236,7 +235,7 @@ def _object_row(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
 
 def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
     """The numbers and analyses of a comparison; known factors within classes are probed too."""
-    if recipe.model.name in SEGMENTERS:
+    if task_of_model(recipe.model.name).name == "segmentation":
         return MASK_METRICS, [AnalysisPlan(name="segmentation", what="segmentation")]
     names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
     if recipe.data.name == "synthetic":

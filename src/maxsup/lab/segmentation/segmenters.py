@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from maxsup.core.checks import check_count
 from maxsup.core.registry import Registry
-from maxsup.lab.models import Classifier, create_model
 
 
 class Segmenter(nn.Module):
@@ -97,12 +96,3 @@ def create_segmenter(
     check_count("in_channels", in_channels)
     SEGMENTERS.check_options(name, options)
     return SEGMENTERS[name](num_classes, in_channels, image_size=image_size, pretrained=pretrained, **options)
-
-
-def create_network(
-    name: str, num_classes: int, *, classifier: str = "linear", **options: Any
-) -> Classifier | Segmenter:
-    """The segmenter or the classifier of a name; only classifiers take a ``classifier``."""
-    if name in SEGMENTERS:
-        return create_segmenter(name, num_classes, **options)
-    return create_model(name, num_classes, classifier=classifier, **options)

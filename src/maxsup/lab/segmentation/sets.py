@@ -27,7 +27,7 @@ _MAX_LABEL = 2**16 - 1
     "ade20k",
     images="20,210 + 2,000 files with masks, 150 classes",
     source="ADEChallengeData2016, Zhou et al. 2017",
-    task="masks",
+    task="segmentation",
     places="ADEChallengeData2016",
 )
 def ade20k(request: DataRequest) -> RawData:
@@ -48,7 +48,7 @@ def ade20k(request: DataRequest) -> RawData:
     "camvid",
     images="367 + 101 + 233 files with masks, 11 classes",
     source="Brostow et al. 2009",
-    task="masks",
+    task="segmentation",
     places="camvid",
 )
 def camvid(request: DataRequest) -> RawData:
@@ -66,7 +66,7 @@ def camvid(request: DataRequest) -> RawData:
     "pets_trimaps",
     images="3,680 + 3,669 files with masks, 2 classes",
     source="Oxford-IIIT Pet, Parkhi et al. 2012",
-    task="masks",
+    task="segmentation",
     places="oxford_pets/trimaps or oxford-iiit-pet",
 )
 def pets_trimaps(request: DataRequest, *, border: str = "ignore") -> RawData:

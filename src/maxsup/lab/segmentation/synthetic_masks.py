@@ -27,7 +27,7 @@ _TEST_SHARE = 0.4
     "synthetic_masks",
     images="360 + 40 + 100 of 3x64x64 with masks, 11 classes",
     source="drawn here from scikit-learn's digits",
-    task="masks",
+    task="segmentation",
 )
 def synthetic_masks(
     request: DataRequest,

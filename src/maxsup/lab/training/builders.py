@@ -17,11 +17,8 @@ from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
 from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data import BatchPlan, DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
-from maxsup.lab.models import Classifier
-from maxsup.lab.segmentation import Segmenter, create_network
-from maxsup.lab.segmentation.checks import check_not_dense, check_task
-from maxsup.lab.segmentation.pipeline import MaskPipeline
+from maxsup.lab.data import BatchPlan, DataBundle, Pipeline, Split, load_data
+from maxsup.lab.tasks import TASKS, check_model, check_unused
 from maxsup.lab.training.preprocessing import normalise_data
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
 
@@ -79,29 +76,25 @@ def split_pipeline(
         world_size=world_size,
         channels_last=recipe.channels_last,
     )
-    if isinstance(split, MaskSplit):
-        return MaskPipeline(split, plan, recipe.dense)
-    check_not_dense(recipe.dense)
-    return build_pipeline(split, plan, tolerance=recipe.data.tolerance, bad_files=bad_files)
+    check_unused(recipe, split.task)
+    return TASKS[split.task].create_pipeline(recipe, split, plan, bad_files)
 
 
-def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:
-    """The network (a segmenter if images have masks), with initial weights that depend only on the seed.
+def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> nn.Module:
+    """Build the network, with initial weights that depend only on the seed.
 
     With ``is_trained`` no published weights are fetched, because the caller loads others.
     """
     raise_if_noted()  # before weights are fetched
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
-    check_task(recipe.model, is_dense=bundle.is_dense)
-    model = create_network(
-        recipe.model.name,
+    check_model(recipe.model, bundle.task)
+    model = TASKS[bundle.task].create_network(
+        recipe.model,
         bundle.num_classes,
         in_channels=len(bundle.mean),
         image_size=size,
         pretrained=False if is_trained else recipe.model.pretrained,
-        classifier=recipe.model.classifier,
-        **recipe.model.options,
     )
     return model.to(memory_format=torch.channels_last) if recipe.channels_last else model
 
@@ -159,9 +152,9 @@ def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossC
 
 
 def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> None:
-    """Raise if the last batch of an epoch would leave a process without an image, or a segmenter with only one."""
+    """Raise if the last batch of an epoch would leave a process with fewer images than the task needs."""
     left = len(bundle.train) % recipe.batch_size if recipe.iterations is None else 0
-    least = 2 if bundle.is_dense and recipe.batchnorm == "local" else 1
+    least = TASKS[bundle.task].least_images(recipe)
     if 0 < left < least * num_processes and not recipe.data.drop_last:
         images = "an image" if least == 1 else f"{least} images"
         raise ValueError(

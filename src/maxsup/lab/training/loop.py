@@ -23,9 +23,8 @@ from maxsup.core.schedules import epoch_progress
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.repro import mixed_seed
 from maxsup.lab.data import Batch, DataBundle, Pipeline, Split
-from maxsup.lab.segmentation.checks import prepare_for_masks
+from maxsup.lab.tasks import TASKS
 from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronise_norms
-from maxsup.lab.training.evaluate import evaluate_split
 from maxsup.lab.training.loss_inputs import Needs, check_teacher
 from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate
 from maxsup.lab.training.processes import create_accelerator, largest
@@ -33,8 +32,6 @@ from maxsup.lab.training.progress import Clock, EpochMeter
 from maxsup.lab.training.reading import load_teacher
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
-
-WATCHED_STRIDE = 8
 
 
 @dataclass
@@ -121,14 +118,14 @@ class Trainer:
         bad_files: Path | None = None,
     ) -> None:
         self.recipe, self.bundle, self.observers = recipe, bundle, tuple(observers)
+        self.task = TASKS[bundle.task]
         self.accelerator = accelerator or create_accelerator(recipe)
         device, num_processes = self.accelerator.device, self.accelerator.num_processes
         check_last_batch(recipe, bundle, num_processes)
-        # Only a segmenter has a second head.
+        # Most networks have no second head.
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self.model = synchronise_norms(model, recipe, device, num_processes).to(device)
-        if bundle.is_dense:
-            prepare_for_masks(criterion)
+        self.task.prepare(criterion)
         self.criterion = criterion.to(device).train()
         self.criterion.end_epoch()  # losses that learn from whole epochs need this before the first one
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
@@ -144,9 +141,6 @@ class Trainer:
         self.position = Position()
         self.meter = EpochMeter()
         self.monitor = DecompositionMonitor.of(self.criterion)
-        # Neighbouring pixels tell the monitor nothing new, and using all of them would take as long as the step.
-        every = slice(None, None, WATCHED_STRIDE)
-        self._watched = (..., every, every) if bundle.is_dense else (...,)
         self.clock = Clock()
 
     @property
@@ -198,7 +192,7 @@ class Trainer:
         """Return the numbers of a split with the weights of the run."""
         is_alone = self.accelerator.num_processes == 1
         with self.clock.phase("validation"):
-            return evaluate_split(
+            return self.task.evaluate(
                 self.recipe,
                 self.evaluated_model,
                 batches,
@@ -225,7 +219,7 @@ class Trainer:
             "decomposition": self.monitor.compute(),
         }
         self.criterion.end_epoch()
-        score = -1.0 if val is None else val.get("miou", val["accuracy"])
+        score = -1.0 if val is None else val[self.task.main_number]
         if score > self.position.best_score:
             self.position.best_score, self.position.best_epoch = score, self.position.epoch
             self.needs.set_teacher(self.evaluated_model)
@@ -268,8 +262,9 @@ class Trainer:
         self._stepper.step()
         if self.ema is not None:
             self.ema.update(self.model)
-        watched = torch.cat([part[self._watched] for part in logits])
-        self.monitor.update(watched, labels[self._watched], alpha=getattr(self.criterion, "alpha", 1.0))
+        seen = self.task.monitored
+        watched = torch.cat([part[seen] for part in logits])
+        self.monitor.update(watched, labels[seen], alpha=getattr(self.criterion, "alpha", 1.0))
         return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:

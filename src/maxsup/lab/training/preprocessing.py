@@ -15,7 +15,7 @@ from maxsup.lab.core.recipes import run_recipe
 from maxsup.lab.data import DataBundle
 from maxsup.lab.data.pipelines.transforms import INTERPOLATION, scaled_side
 from maxsup.lab.models import Preprocessing, published_preprocessing
-from maxsup.lab.segmentation import SEGMENTERS
+from maxsup.lab.tasks import task_of_model
 from maxsup.lab.training.state.checkpoint import read_trained_on
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
@@ -33,7 +33,7 @@ def resolve_preprocessing(recipe: Recipe) -> Recipe:
         >>> found.crop_pct, found.crop_mode, found.interpolation
         (0.95, 'center', 'bicubic')
     """
-    if recipe.model.name in SEGMENTERS:
+    if not task_of_model(recipe.model.name).has_crop_settings:
         return recipe
     wanted = wanted_preprocessing(recipe.model)
     filled = dict(_PLAIN)
@@ -66,10 +66,7 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
     if not model.pretrained or AUTO in (model.name, model.pretrained):
         return None
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
-    name = model.name
-    if name in SEGMENTERS:
-        name = {**SEGMENTERS.options(name), **model.options}["backbone"]
-    return of_run or published_preprocessing(name, model.pretrained)
+    return of_run or published_preprocessing(task_of_model(model.name).pretrained_network(model), model.pretrained)
 
 
 def visible_pixels(images: Tensor, bundle: DataBundle) -> Tensor:

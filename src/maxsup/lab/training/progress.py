@@ -15,6 +15,7 @@ import torch.distributed as dist
 from typing_extensions import Self
 
 from maxsup.lab.core.display import Display
+from maxsup.lab.tasks import task_of_numbers
 
 
 @dataclass
@@ -179,8 +180,8 @@ def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per
     train, val, alpha = line["train"], line["val"], line["alpha"]
     words = [f"epoch {line['epoch'] + 1}/{num_epochs}", f"loss {train['loss']:.4f}", f"acc {train['accuracy']:.4f}"]
     if val is not None:
-        words += [f"val miou {val['miou']:.4f}"] if "miou" in val else []
-        words += [f"val acc {val['accuracy']:.4f}", f"val nll {val['nll']:.4f}"]
+        shown = task_of_numbers(val).progress_numbers
+        words += [f"val {word} {val[name]:.4f}" for word, name in shown.items()]
     if not math.isnan(alpha):
         words.append(f"alpha {alpha:.3g}")
     words += [f"lr {line['lr']:.3g}", f"{images_per_second:.0f} img/s", f"{seconds:.1f} s"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import DataError
@@ -16,11 +17,9 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import run_recipe
-from maxsup.lab.data import DataBundle, shot_groups
-from maxsup.lab.models import Classifier
-from maxsup.lab.segmentation import Segmenter
+from maxsup.lab.data import DataBundle
+from maxsup.lab.tasks import TASKS
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
-from maxsup.lab.training.evaluate import evaluate_split
 from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors, read_trained_on
 
@@ -38,7 +37,7 @@ EVALUATED = (
 
 def load_run(
     path: str | Path, *, weights: str = "last", overrides: Iterable[str] = ()
-) -> tuple[Recipe, DataBundle, Classifier | Segmenter]:
+) -> tuple[Recipe, DataBundle, nn.Module]:
     """Recipe, data and trained model of a run directory.
 
     ``weights`` are the ``last``, or the ``best`` on the validation split; ``overrides`` are ``key.sub=value`` each, for
@@ -65,7 +64,7 @@ def load_run(
     return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
 
-def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter:
+def load_teacher(path: str | Path, bundle: DataBundle) -> nn.Module:
     """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
@@ -93,10 +92,10 @@ def evaluate_run(
     recipe, bundle, model = load_run(path, weights=weights, overrides=overrides)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    run, images = RunDir(path), getattr(bundle, split)
+    run, images, task = RunDir(path), getattr(bundle, split), TASKS[bundle.task]
     batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
-    groups = groups_of(bundle)
-    found = evaluate_split(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
+    groups = task.class_groups(bundle)
+    found = task.evaluate(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
     result = {**found, "weights": weights, "data": bundle.name, "run": str(run.path)}
     with kept_if_possible("these numbers are"):
         run.write_json(run.analysis / f"eval-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
@@ -119,15 +118,3 @@ def check_evaluated(overrides: Iterable[str]) -> None:
                 f"key must be one that evaluation looks at; got {key!r}. The run is trained; these may change: "
                 f"{', '.join(EVALUATED)}."
             )
-
-
-def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
-    """Classes grouped by their number of training images; empty for masks, and if all are in one group."""
-    groups = {} if bundle.is_dense else shot_groups(class_sizes(bundle))
-    return groups if len(groups) > 1 else {}
-
-
-def class_sizes(bundle: DataBundle) -> list[int]:
-    """Training images of each class, including those held out for validation."""
-    labels = torch.cat([bundle.train.labels, bundle.val.labels])
-    return list(torch.bincount(labels, minlength=bundle.num_classes).tolist())

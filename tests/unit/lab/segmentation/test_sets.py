@@ -145,8 +145,8 @@ def drawn() -> DataBundle:
 
 
 def test_synthetic_masks_need_no_files(drawn: DataBundle) -> None:
-    assert drawn.is_dense
-    assert not load_data("digits").is_dense
+    assert drawn.task == "segmentation"
+    assert load_data("digits").task == "classification"
     assert drawn.train.describe() == "360 images with masks in memory"
     assert (len(drawn.val), len(drawn.test)) == (40, 100)
     assert drawn.class_names == ("background", *"0123456789")

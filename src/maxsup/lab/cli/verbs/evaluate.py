@@ -13,7 +13,7 @@ from maxsup.lab.cli.options import (
     WeightsOption,
     with_data_root,
 )
-from maxsup.lab.cli.printing import miou_text, percent, show
+from maxsup.lab.cli.printing import show
 from maxsup.lab.cli.shorthands import argument
 
 
@@ -36,23 +36,9 @@ def evaluate(
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
-    accuracy, nll = percent(result["accuracy"]), f"{result['nll']:.4f}"
-    if "miou" in result:
-        rows = {
-            "mIoU": miou_text(result),
-            "pixel accuracy": accuracy,
-            "class accuracy": percent(result["class_accuracy"]),
-            "nll": nll,
-        }
-    else:
-        right, wrong = percent(result["confidence_correct"]), percent(result["confidence_wrong"])
-        rows = {
-            "accuracy": f"{accuracy} (top 5: {percent(result['accuracy_top5'])})",
-            "nll": nll,
-            "ece": f"{result['ece']:.4f} (15 bins)",
-            "confidence": f"{right} where right, {wrong} where wrong",
-        }
-    rows |= {f"{name} shot": percent(share) for name, share in result.get("groups", {}).items()}
+    from maxsup.lab.tasks import task_of_numbers
+
+    rows = task_of_numbers(result).describe(result)
     if result["missing"]:
         rows["missing"] = f"{result['missing']} images could not be read"
     what = f"{result['data']}, {result['split']} split, {result['n']} images, {result['weights']} weights"

@@ -16,8 +16,9 @@ from maxsup.lab.cli.options import (
     with_data_root,
     with_names,
 )
-from maxsup.lab.cli.printing import miou_text, percent, show
+from maxsup.lab.cli.printing import show
 from maxsup.lab.cli.shorthands import option
+from maxsup.lab.core.display import percent
 
 if TYPE_CHECKING:
     from maxsup.lab.training import TrainingSummary
@@ -48,6 +49,8 @@ def train(
 
 
 def _lines(summary: TrainingSummary) -> list[str]:
+    from maxsup.lab.tasks import task_of_numbers
+
     shares = summary["time_shares"]
     parts = ", ".join(f"{name} {percent(shares[name])}" for name in ("data", "log", "checkpoint", "validation"))
     lines = [
@@ -59,10 +62,6 @@ def _lines(summary: TrainingSummary) -> list[str]:
             numbers = found[which]
             if numbers is None:
                 continue
-            accuracy, nll = f"accuracy {percent(numbers['accuracy'])}", f"nll {numbers['nll']:.4f}"
-            if "miou" in numbers:
-                shown = f"mIoU {miou_text(numbers)}, pixel {accuracy}, {nll}"
-            else:
-                shown = f"{accuracy}, {nll}, ece {numbers['ece']:.4f}"
+            shown = ", ".join(f"{name} {text}" for name, text in task_of_numbers(numbers).summarise(numbers).items())
             lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
     return [*lines, f"run directory: {summary['run']}"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from maxsup.core.registry import Registry
 from maxsup.lab.data.bundle import IGNORED_LABEL, FileSplit
-from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
+from maxsup.lab.data.registry import DATASETS, TASK_PACKAGE, DataRequest, RawData, local_path, missing_data
 from maxsup.lab.data.sets.arrays import read_npz
 from maxsup.lab.data.sets.class_folders import read_tree
 
 _CUB_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 
-FOLDERS: Registry[Callable[..., RawData]] = Registry("kind of folder", package="maxsup.lab.segmentation")
+FOLDERS: Registry[Callable[..., RawData]] = Registry("kind of folder", package=TASK_PACKAGE)
 """Readers of trees that are no folders of classes."""
 
 

@@ -18,7 +18,7 @@ from maxsup.lab.data import DATASETS
 from maxsup.lab.experiments.entries import DataChoice
 from maxsup.lab.experiments.expansion import expand, planned_analyses
 from maxsup.lab.experiments.schema import ScaleName, Study
-from maxsup.lab.segmentation import create_network
+from maxsup.lab.tasks import task_of_model
 
 OPERATIONS_PER_SECOND = 30e12
 """What a data-centre GPU sustains on large convolutions and matrix products in half precision."""
@@ -101,9 +101,8 @@ def _run_cost(text: str) -> tuple[float, float] | None:
     num_classes, channels = int(classes[1].replace(",", "")), int(shape[1]) if shape else 3
     try:
         with device("meta"):
-            model = create_network(
-                recipe.model.name, num_classes, in_channels=channels, image_size=size, **recipe.model.options
-            ).eval()
+            task = task_of_model(recipe.model.name)
+            model = task.create_network(recipe.model, num_classes, in_channels=channels, image_size=size).eval()
             with FlopCounterMode(display=False) as counter:
                 model(zeros(1, channels, size, size))
     except (ImportError, NotImplementedError, RuntimeError):  # not installed, or a network that looks at values

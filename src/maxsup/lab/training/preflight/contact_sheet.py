@@ -12,7 +12,7 @@ from torch import Tensor
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.files.storage import failed_write
-from maxsup.lab.data import DataBundle, FileSplit, MaskSplit, MemorySplit
+from maxsup.lab.data import DataBundle, LabelledSplit, MemorySplit
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
 from maxsup.lab.training.builders import split_pipeline
 from maxsup.lab.training.preprocessing import resolve_preprocessing, visible_pixels
@@ -28,8 +28,8 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
 
     if path.suffix.lower() != ".png":
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
-    if isinstance(bundle.train, MaskSplit):
-        raise DataError("a sheet shows images with one label each, and these have masks. Leave the sheet out.")
+    if not isinstance(bundle.train, LabelledSplit):
+        raise DataError(f"a sheet shows images with one label each; got {bundle.train.describe()}. Leave it out.")
     recipe = resolve_preprocessing(recipe)
     split = bundle.train.subset(_chosen(bundle.train))
     in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}
@@ -59,7 +59,7 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
         raise failed_write(path, width * height, 0, error) from error
 
 
-def _chosen(split: MemorySplit | FileSplit) -> Tensor:
+def _chosen(split: LabelledSplit) -> Tensor:
     """Indices of some images, from as many classes as possible."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     labels = split.labels[order].tolist()
@@ -68,7 +68,7 @@ def _chosen(split: MemorySplit | FileSplit) -> Tensor:
     return order[torch.tensor(sorted(first, key=lambda index: labels[index]), dtype=torch.int64)]
 
 
-def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, epoch: int | None) -> dict[int, Any]:
+def _seen(recipe: Recipe, bundle: DataBundle, split: LabelledSplit, epoch: int | None) -> dict[int, Any]:
     """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
@@ -81,7 +81,7 @@ def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, ep
     return found
 
 
-def _original(split: MemorySplit | FileSplit, index: int) -> Any:
+def _original(split: LabelledSplit, index: int) -> Any:
     if isinstance(split, MemorySplit):
         return _picture(split.images[index])
     source = split.samples[index][0]
