@@ -144,7 +144,7 @@ def test_an_interrupted_comparison_tells_what_is_saved(images: Path, tmp_path: P
     output = tmp_path / "compared"
     choice = ["--data", f"folder:{images}", "--recipe", "folder_finetune", "--losses", "ce,maxsup", "--seeds", "1"]
     words = ["model.name=small_cnn", "model.pretrained=false", "data.image_size=10", "epochs=4", LOADED]
-    command = [sys.executable, "-m", "maxsup.lab.cli", "compare", *choice, "--output", str(output), *words]
+    command = [sys.executable, "-m", "maxsup", "compare", *choice, "--output", str(output), *words]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         # It imports torch three times and tries a few steps before.

@@ -62,6 +62,6 @@ def test_the_documented_command_of_torchrun_runs_no_file_of_the_current_folder(p
 
 def test_with_python_m_only_a_maxsup_of_the_current_folder_is_run(planted: Path) -> None:
     Path("maxsup.py").unlink()
-    done = run_python("-m", "maxsup.lab.cli", "validate", "digits_cnn")
+    done = run_python("-m", "maxsup", "validate", "digits_cnn")
     assert not (planted / "executed").exists(), (planted / "executed").read_text()
     assert done.code == 0, done.err
