@@ -192,7 +192,7 @@ class DataBundle:
         return "\n".join([f"{self.name}: {self.num_classes} classes", *lines])
 
 
-def joined(first: Split, second: Split) -> Split:
+def join_splits(first: Split, second: Split) -> Split:
     """Two splits of one kind, one behind the other."""
     if isinstance(first, MemorySplit):
         assert isinstance(second, MemorySplit)

@@ -79,9 +79,9 @@ def log_probabilities(
         for is_mirrored in (False, True)[: 1 + views.has_flip]:
             # Only the total has a name here: with many classes, a view that lives on takes a gigabyte.
             if total is None:
-                total = _seen(model, scaled, size, views, is_mirrored)
+                total = _view_log_probabilities(model, scaled, size, views, is_mirrored)
             else:
-                torch.logaddexp(total, _seen(model, scaled, size, views, is_mirrored), out=total)
+                torch.logaddexp(total, _view_log_probabilities(model, scaled, size, views, is_mirrored), out=total)
     assert total is not None
     return total.sub_(math.log(len(views))) if len(views) > 1 else total
 
@@ -161,7 +161,7 @@ def evaluate_masks(
     return result, sums
 
 
-def _seen(
+def _view_log_probabilities(
     model: Callable[[Tensor], Tensor], images: Tensor, size: Sequence[int], views: Views, is_mirrored: bool
 ) -> Tensor:
     """Log-probabilities of one view on the grid of the masks."""

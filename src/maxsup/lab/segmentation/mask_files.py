@@ -68,7 +68,7 @@ class MaskFileReader:
         )
 
 
-def paired_files(images: Path, masks: Path) -> list[tuple[str, str]]:
+def pair_files(images: Path, masks: Path) -> list[tuple[str, str]]:
     """Paths of images and masks whose names differ only in the ending, from two folders or trees, sorted by name."""
     known_images, known_masks = _by_name(images), _by_name(masks)
     alone = [

@@ -11,7 +11,7 @@ from maxsup.core.installation import imported
 from maxsup.lab.data.bundle import IGNORED_LABEL, MaskSplit
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.lab.data.sets.folder import FOLDERS, has_masks
-from maxsup.lab.segmentation.mask_files import MaskFileReader, Palette, paired_files
+from maxsup.lab.segmentation.mask_files import MaskFileReader, Palette, pair_files
 
 # Published masks are read by index: what a label means is known, whether a copy of the set has a palette or not.
 _ADE20K_CLASSES = 150
@@ -114,7 +114,7 @@ def _identity_reader(num_classes: int, ignored: int, palette: Palette) -> MaskFi
 
 
 def _splits(request: DataRequest, pairs: list[tuple[Path, Path]], reader: MaskFileReader) -> list[MaskSplit]:
-    splits = [MaskSplit(paired_files(*pair), reader) for pair in pairs]
+    splits = [MaskSplit(pair_files(*pair), reader) for pair in pairs]
     for split, (images, masks) in zip(splits, pairs, strict=True):
         if not len(split):
             raise missing_data(request, f"{images} and {masks}", "Both folders are empty. Put the files there.")

@@ -93,7 +93,7 @@ def cub200(request: DataRequest) -> RawData:
     if not all((home / name).is_file() for name in _CUB_LISTS):
         files = f"{stored} or {home}/{{{', '.join(_CUB_LISTS)}, images/}}"
         raise missing_data(request, files, "Unpack CUB_200_2011.tgz of https://data.caltech.edu/records/65de6-vp158.")
-    paths, labels, parts, names = (_listed(home / name) for name in _CUB_LISTS)
+    paths, labels, parts, names = (_read_list(home / name) for name in _CUB_LISTS)
     samples: dict[str, list[tuple[str, int]]] = {"1": [], "0": []}
     for number, path in paths.items():
         samples[parts[number]].append((str(home / "images" / path), int(labels[number]) - 1))
@@ -101,7 +101,7 @@ def cub200(request: DataRequest) -> RawData:
     return RawData(FileSplit(samples["1"]), FileSplit(samples["0"]), class_names)
 
 
-def _listed(path: Path) -> dict[str, str]:
+def _read_list(path: Path) -> dict[str, str]:
     """Lines of ``number value``."""
     pairs = (line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip())
     return {number: value.strip() for number, value in pairs}

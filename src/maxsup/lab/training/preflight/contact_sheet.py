@@ -31,10 +31,10 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
     if not isinstance(bundle.train, LabelledSplit):
         raise DataError(f"a sheet shows images with one label each; got {bundle.train.describe()}. Leave it out.")
     recipe = resolve_preprocessing(recipe)
-    split = bundle.train.subset(_chosen(bundle.train))
+    split = bundle.train.subset(_choose_images(bundle.train))
     in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}
     alone = recipe.changed(batch_size=len(split), iterations=None, data=in_data)
-    rounds = [_seen(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
+    rounds = [_prepare_images(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
     titles = ["file", *["training"] * _NUM_DRAWS, "evaluation"]
     width, height = _NAME + len(titles) * (_CELL + _GAP), _HEAD + len(split) * (_CELL + _GAP)
     sheet = Image.new("RGB", (width, height), "white")
@@ -52,14 +52,14 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
             if image is None:
                 draw.text(place, "unreadable", fill="red")
             else:
-                sheet.paste(_scaled(image), place)
+                sheet.paste(_scale(image), place)
     try:
         sheet.save(path)
     except OSError as error:
         raise failed_write(path, width * height, 0, error) from error
 
 
-def _chosen(split: LabelledSplit) -> Tensor:
+def _choose_images(split: LabelledSplit) -> Tensor:
     """Indices of some images, from as many classes as possible."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     labels = split.labels[order].tolist()
@@ -68,7 +68,7 @@ def _chosen(split: LabelledSplit) -> Tensor:
     return order[torch.tensor(sorted(first, key=lambda index: labels[index]), dtype=torch.int64)]
 
 
-def _seen(recipe: Recipe, bundle: DataBundle, split: LabelledSplit, epoch: int | None) -> dict[int, Any]:
+def _prepare_images(recipe: Recipe, bundle: DataBundle, split: LabelledSplit, epoch: int | None) -> dict[int, Any]:
     """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
@@ -97,7 +97,7 @@ def _picture(pixels: Tensor) -> Any:
     return Image.fromarray(pixels.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
 
 
-def _scaled(image: Any) -> Any:
+def _scale(image: Any) -> Any:
     """The image scaled to a cell with its proportions; small ones show their pixels."""
     from PIL import Image
 

@@ -47,7 +47,7 @@ def unpack_checkpoint(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
 
 def checkpoint_values(folder: Path) -> dict[str, Any]:
     """Numbers and names of a checkpoint."""
-    return read_json(_checked(folder / "state.json"))
+    return read_json(_check_file(folder / "state.json"))
 
 
 def read_trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
@@ -71,7 +71,7 @@ def read_tensors(path: Path) -> Tensors:
     from safetensors import SafetensorError
     from safetensors.torch import load, load_file
 
-    _checked(path)
+    _check_file(path)
     try:
         # The library only takes names in UTF-8.
         tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
@@ -126,5 +126,5 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
         ) from error
 
 
-def _checked(path: Path) -> Path:
+def _check_file(path: Path) -> Path:
     return RunDir(path.parent.parent.parent).check(path)
