@@ -64,7 +64,7 @@ class MaskPipeline(Pipeline):
             self.num_batches -= own.start == own.stop
 
     def at_scales(self, scales: Sequence[float]) -> MaskPipeline:
-        """The same evaluation with batches that are :class:`ScaledBatch`; scales are relative to the size here."""
+        """Return the same evaluation with batches that are :class:`ScaledBatch`, at scales relative to this size."""
         if self._plan.is_training:
             raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
         scaled = copy.copy(self)

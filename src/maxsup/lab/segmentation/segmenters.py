@@ -40,7 +40,7 @@ class Segmenter(nn.Module):
         self.patch = patch
 
     def forward(self, images: Tensor, *, with_auxiliary: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
+        """Return logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
         if len(images) == 1 and self._normalises_over_images:
             raise ValueError(
                 "a segmenter must train on two images or more at a time, because it normalises over them; got 1. "
@@ -82,7 +82,7 @@ def create_segmenter(
     pretrained: bool | str | Path = False,
     **options: Any,
 ) -> Segmenter:
-    """The segmenter registered under ``name``, for instance ``upernet``, with its own ``options``.
+    """Create the segmenter registered under ``name``, for instance ``upernet``, with its own ``options``.
 
     ``image_size`` is the side of the training images, for backbones with position embeddings. ``pretrained`` is a file
     of weights of the backbone (from a run of ours or from timm), or True for timm's published ones.

@@ -140,7 +140,7 @@ def _official_trimaps(request: DataRequest, packed: Path) -> list[list[tuple[str
 
 
 def _ade20k_names(path: Path) -> tuple[str, ...]:
-    """The first of the names that each class has, from a table with one class a line."""
+    """Return the first of the names that each class has, from a table with one class a line."""
     if not path.is_file():
         return tuple(map(str, range(_ADE20K_CLASSES)))
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]

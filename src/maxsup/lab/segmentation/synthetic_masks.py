@@ -77,7 +77,7 @@ def _drawn_image(sample: tuple[str, NDArray[np.uint8], NDArray[np.uint8]]) -> Ma
 
 
 def _scene(glyphs: Tensor, labels: Tensor, size: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """An image ``(H, W, 3)`` and its mask; later digits cover earlier ones."""
+    """Draw an image ``(H, W, 3)`` and its mask; later digits cover earlier ones."""
     generator = torch.Generator().manual_seed(seed)
     # Patches of colour, so that no threshold tells a digit from its background.
     canvas = F.interpolate(torch.rand(1, 3, 5, 5, generator=generator) * _BACKGROUND, size, mode="bilinear")[0]

@@ -60,7 +60,7 @@ class TrainingCutout:
 
 
 def scale_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0) -> tuple[int, int]:
-    """Width and height with the shorter side at ``resize`` and the longer at most 4 times that, both times ``ratio``.
+    """Return width and height: the shorter at ``resize``, the longer at most 4 times that, both times ``ratio``.
 
     Example:
         >>> scale_sides((640, 480), 240), scale_sides((1000, 100), 240), scale_sides((640, 480), None, 0.5)
@@ -74,14 +74,14 @@ def scale_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0) 
 
 
 def resize_image(image: Any, sides: tuple[int, int]) -> Bytes:
-    """An RGB image of Pillow, bilinearly scaled to width and height, as ``(H, W, 3)``."""
+    """Scale an RGB image of Pillow bilinearly to width and height; return it as ``(H, W, 3)``."""
     if image.size != sides:
         image = image.resize(sides, imported("PIL.Image").Resampling.BILINEAR)
     return np.asarray(image)
 
 
 def resize_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
-    """Labels scaled to width and height by the nearest pixel, so that no new label appears.
+    """Scale labels to width and height by the nearest pixel, so that no new label appears.
 
     Example:
         >>> resize_mask(np.array([[7, 255]], dtype=np.uint8), (4, 2)).tolist()
@@ -95,7 +95,7 @@ def resize_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
 
 
 def draw_crop(mask: Bytes, size: int, max_share: float, random: np.random.Generator) -> tuple[slice, slice]:
-    """Rows and columns of a random square, or of as much of one as there is.
+    """Draw rows and columns of a random square, or of as much of one as there is.
 
     With ``max_share`` below 1 it is drawn again, up to 10 times, while one class has this share of its labelled pixels
     or more, or it holds fewer than two classes. The last draw is taken as it is.
@@ -115,7 +115,7 @@ def _random_crop(mask: Bytes, size: int, random: np.random.Generator) -> tuple[s
 
 
 def distort_colours(pixels: Bytes, random: np.random.Generator) -> Bytes:
-    """The same scene in other light: brightness, contrast, saturation and hue change with a chance of 1/2 each.
+    """Change brightness, contrast, saturation and hue, with a chance of 1/2 each.
 
     A coin decides whether contrast changes before saturation and hue or after them.
     """
@@ -148,7 +148,7 @@ def _round_pixels(values: NDArray[np.floating[Any]]) -> Bytes:
 
 
 def fill_up(pixels: Bytes, mask: Bytes, size: int) -> Cutout:
-    """A square, padded on the right and at the bottom with 0 and the ignored label.
+    """Pad to a square, on the right and at the bottom, with 0 and the ignored label.
 
     Example:
         >>> cutout = fill_up(np.full((1, 2, 3), 9, np.uint8), np.full((1, 2), 4, np.uint8), 2)

@@ -31,7 +31,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def build_data(recipe: Recipe) -> DataBundle:
-    """The data set with its three splits, normalised as the network expects."""
+    """Load the data set with its three splits, normalised as the network expects."""
     raise_if_noted()  # before a download
     data = recipe.data
     bundle = load_data(
@@ -100,7 +100,7 @@ def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False)
 
 
 def build_loss(config: LossConfig) -> RegularizedLoss:
-    """The loss, with schedules and class weights built from the values of YAML.
+    """Build the loss, with schedules and class weights from the values of YAML.
 
     Example:
         >>> build_loss(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
@@ -116,7 +116,7 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
 
 
 def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossConfig:
-    """The section of a recipe for a loss object, or for a mapping with its ``name`` and options.
+    """Return the section of a recipe for a loss object, or for a mapping with its ``name`` and options.
 
     Example:
         >>> loss_config({"name": "maxsup", "alpha": 0.2}).options
@@ -164,7 +164,7 @@ def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> 
 
 
 def synchronise_norms(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
-    """The model, with batch norms that see the batches of all processes if the recipe says so."""
+    """Return the model; its batch norms see the batches of all processes if the recipe says so."""
     if recipe.batchnorm != "sync" or num_processes == 1:
         return model
     if device.type == "cpu":
@@ -182,7 +182,7 @@ def freeze_statistics(model: nn.Module) -> None:
 
 
 def _strength(name: str, value: Any) -> Any:
-    """The number, the schedule of the paper of that name, or the schedule written out in a mapping."""
+    """Return the number, the schedule of the paper of that name, or the schedule written out in a mapping."""
     if isinstance(value, str):
         if value in PAPER_SCHEDULES:
             return PAPER_SCHEDULES[value]

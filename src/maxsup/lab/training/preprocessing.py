@@ -62,7 +62,7 @@ def normalise_data(bundle: DataBundle, recipe: Recipe) -> DataBundle:
 
 
 def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
-    """How the pretrained network of a recipe expects images; None if it starts untrained or nothing is known."""
+    """Return how the pretrained network of a recipe expects images; None if untrained or unknown."""
     if not model.pretrained or AUTO in (model.name, model.pretrained):
         return None
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
@@ -70,7 +70,7 @@ def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
 
 
 def visible_pixels(images: Tensor, bundle: DataBundle) -> Tensor:
-    """Normalised images as the bytes that they were."""
+    """Return normalised images as the bytes that they were."""
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (bundle.mean, bundle.std))
     return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
 
@@ -91,7 +91,7 @@ def describe_transform(recipe: Recipe, bundle: DataBundle) -> str:
 
 
 def _of_run(file: Path) -> Preprocessing | None:
-    """How a run of ours prepared images, if a file of weights is one of its checkpoints."""
+    """Return how a run of ours prepared images, if a file of weights is one of its checkpoints."""
     run = RunDir(file.parent.parent.parent)
     if not ((file.parent / "state.json").is_file() and run.config.is_file()):
         return None

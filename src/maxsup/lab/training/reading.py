@@ -38,7 +38,7 @@ EVALUATED = (
 def load_run(
     path: str | Path, *, weights: str = "last", overrides: Iterable[str] = ()
 ) -> tuple[Recipe, DataBundle, nn.Module]:
-    """Recipe, data and trained model of a run directory.
+    """Load recipe, data and trained model of a run directory.
 
     ``weights`` are the ``last``, or the ``best`` on the validation split; ``overrides`` are ``key.sub=value`` each, for
     instance another ``data.root``. Images are normalised as in training, even if an override names other data, unless
@@ -65,7 +65,7 @@ def load_run(
 
 
 def load_teacher(path: str | Path, bundle: DataBundle) -> nn.Module:
-    """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
+    """Load the network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
     num_classes, mean, std = read_trained_on(file)

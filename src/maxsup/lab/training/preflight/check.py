@@ -18,7 +18,7 @@ from maxsup.lab.training.preflight.defaults import MAX_SIDE, network_for
 
 
 def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
-    """Facts of a recipe; raises if a name or option does not exist. No data is read and no weights are fetched.
+    """Return facts of a recipe; raise if a name or option does not exist. Neither data nor weights are read.
 
     ``data_missing_at`` lists the places that lack its data, and is empty if the data is found or generated.
     ``num_classes`` only matters for the number of parameters.
@@ -64,7 +64,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
 
 
 def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
-    """Images of each split and class, and a survey of the files; raises if too many files are unreadable."""
+    """Count images of each split and class and look at the files; raise if too many are unreadable."""
     splits = {"train": bundle.train, "val": bundle.val, "test": bundle.test}
     found = survey(bundle)
     num_bad, tolerance = len(found.unreadable), recipe.data.tolerance
@@ -91,7 +91,7 @@ def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
 
 
 def _counts(split: Split, class_names: tuple[str, ...]) -> dict[str, Any]:
-    """The number of images, and those of the classes with the fewest and the most."""
+    """Count the images, and those of the classes with the fewest and the most."""
     if not isinstance(split, LabelledSplit) or not len(split):
         return {"images": len(split)}
     counts = torch.bincount(split.labels, minlength=len(class_names))

@@ -60,7 +60,7 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
 
 
 def _choose_images(split: LabelledSplit) -> Tensor:
-    """Indices of some images, from as many classes as possible."""
+    """Choose some images, from as many classes as possible; return their indices."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     labels = split.labels[order].tolist()
     rank = {index: labels[:index].count(labels[index]) for index in range(min(len(labels), 50 * _NUM_IMAGES))}
@@ -69,7 +69,7 @@ def _choose_images(split: LabelledSplit) -> Tensor:
 
 
 def _prepare_images(recipe: Recipe, bundle: DataBundle, split: LabelledSplit, epoch: int | None) -> dict[int, Any]:
-    """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
+    """Return the images that the network gets, by index: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
     with warnings.catch_warnings():
@@ -98,7 +98,7 @@ def _picture(pixels: Tensor) -> Any:
 
 
 def _scale(image: Any) -> Any:
-    """The image scaled to a cell with its proportions; small ones show their pixels."""
+    """Scale an image to a cell, with its proportions; small ones show their pixels."""
     from PIL import Image
 
     factor = _CELL / max(image.size)

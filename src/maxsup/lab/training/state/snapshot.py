@@ -98,14 +98,14 @@ def _undo_lines(trainer: Trainer, run: RunDir) -> None:
 
 
 def _other_model(trainer: Trainer) -> nn.Module | None:
-    """The one of model and moving average that is not evaluated."""
+    """Return the one of model and moving average that is not evaluated."""
     if trainer.ema is None:
         return None
     return trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
 
 
 def _fingerprint(trainer: Trainer) -> dict[str, Any]:
-    """Size and normalisation of the data; evaluation on other data needs the latter."""
+    """Return size and normalisation of the data; evaluation on other data needs the latter."""
     bundle = trainer.bundle
     return {
         "num_train": len(bundle.train),
