@@ -11,12 +11,12 @@ from maxsup.lab.data import (
     IGNORED_LABEL,
     DataBundle,
     FileSplit,
-    MaskSplit,
     MemorySplit,
     build_pipeline,
     load_data,
 )
 from maxsup.lab.data.registry import missing_places
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
-from maxsup.lab.data.bundle import MaskedImage
 from maxsup.lab.data.pipelines.decoding import FORMATS, BadImageError, read_image
+from maxsup.lab.segmentation.masks import MaskedImage
 
 Palette = Literal["refuse", "index"]
 

@@ -14,10 +14,10 @@ from torch.utils.data import Dataset
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.bundle import MaskSplit
 from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.lab.data.pipelines.streaming import stream_batches
 from maxsup.lab.segmentation.checks import check_dense
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.transforms import Bytes, Cutout, TrainingCutout, resize_image, scale_sides
 
 if TYPE_CHECKING:

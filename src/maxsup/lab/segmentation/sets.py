@@ -8,10 +8,11 @@ from pathlib import Path
 
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
-from maxsup.lab.data.bundle import IGNORED_LABEL, MaskSplit
+from maxsup.lab.data.bundle import IGNORED_LABEL
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.lab.data.sets.folder import FOLDERS, has_masks
 from maxsup.lab.segmentation.mask_files import MaskFileReader, Palette, pair_files
+from maxsup.lab.segmentation.masks import MaskSplit
 
 # Published masks are read by index: what a label means is known, whether a copy of the set has a palette or not.
 _ADE20K_CLASSES = 150

@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 from maxsup.core.installation import imported
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.bundle import IGNORED_LABEL, MaskedImage, MaskSplit, stratified_split
+from maxsup.lab.data.bundle import IGNORED_LABEL, stratified_split
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData
 from maxsup.lab.data.sets.digits import digit_images, hue_to_rgb
+from maxsup.lab.segmentation.masks import MaskedImage, MaskSplit
 
 # Sides of a digit relative to the canvas.
 _SIDES = (0.3, 0.45)

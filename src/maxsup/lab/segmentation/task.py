@@ -10,9 +10,10 @@ from torch import nn
 
 from maxsup.lab.core.config import ModelConfig, Recipe
 from maxsup.lab.core.display import percent
-from maxsup.lab.data import BatchPlan, DataBundle, MaskSplit, Pipeline, Split
+from maxsup.lab.data import BatchPlan, DataBundle, Pipeline, Split
 from maxsup.lab.segmentation.checks import check_dense, check_not_dense, check_segmenter, prepare_for_masks
 from maxsup.lab.segmentation.evaluation import evaluate_masks, recipe_views
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from maxsup.lab.segmentation.segmenters import SEGMENTERS, create_segmenter
 from maxsup.lab.tasks.base import TASKS, Groups, Task

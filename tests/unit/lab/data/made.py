@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from maxsup.lab.data import MaskSplit
+from maxsup.lab.segmentation.masks import MaskSplit
 
 
 def pictures(count: int, height: int = 32, width: int = 32, seed: int = 0) -> np.ndarray:

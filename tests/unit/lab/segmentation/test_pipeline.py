@@ -9,8 +9,9 @@ from PIL import Image
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import AugmentConfig, DenseConfig
-from maxsup.lab.data import IGNORED_LABEL, FileSplit, MaskSplit, build_pipeline, load_data
+from maxsup.lab.data import IGNORED_LABEL, FileSplit, build_pipeline, load_data
 from maxsup.lab.data.bundle import join_splits
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from maxsup.lab.segmentation.transforms import resize_image, scale_sides
 from tests.unit.lab.data import made

@@ -8,8 +8,9 @@ from PIL import Image
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import DenseConfig
-from maxsup.lab.data import IGNORED_LABEL, DataBundle, MaskSplit, load_data
+from maxsup.lab.data import IGNORED_LABEL, DataBundle, load_data
 from maxsup.lab.data.registry import IMAGENET_MEAN, IMAGENET_STD
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for
