@@ -58,6 +58,12 @@ Z_LOSS_GOALS = {
     "peak_ratio": ("peak memory of the head with a z-loss against without", 1.02),
 }
 
+# What no shape and no option may cost, against torch's label smoothing.
+GRID_GOALS = {
+    "time_ratio": ("time", 1.1),
+    "memory_ratio": ("peak memory", 1.1),
+}
+
 
 def goals_for(num_classes: int, dtype: str, layout: str, form: str) -> list[Goal]:
     """The goals that our loss has in one case; of two on the same quantity the stricter one."""

@@ -8,7 +8,8 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from maxsup.functional import implementation
-from maxsup.losses.computing import blocks, fused
+from maxsup.losses.computing import blocks, small
+from maxsup.losses.head import blocks as head_blocks
 from tests.reference.cases import CASE_OF
 
 torch.set_num_threads(1)
@@ -70,10 +71,13 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     A process that interprets Triton, started by ``tests/contract/test_triton.py``, goes through the kernels alone.
     """
     if request.param == "blocks":
-        monkeypatch.setattr(fused, "SMALL_NUMEL", 0)
+        monkeypatch.setattr(small, "SMALL_NUMEL", 0)
+        monkeypatch.setattr(small, "SMALL_NARROW_NUMEL", 0)
         monkeypatch.setattr(blocks, "HAS_NUMPY", False)
         monkeypatch.setattr(blocks, "CPU_BLOCK_BYTES", (48, 48))
         monkeypatch.setattr(blocks, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(blocks, "NARROW_PLANE", 2)
         monkeypatch.setattr(blocks, "PLAIN_MAX_LENGTH", 2)
+        monkeypatch.setattr(head_blocks, "SMALL_BYTES", 0)
     with implementation("fused" if request.param == "blocks" else request.param):
         yield request.param

@@ -30,15 +30,15 @@ def test_the_architecture_page_names_every_part() -> None:
     assert all(f"{module}.py`" in page for module in FACADES)
 
 
-def test_the_architecture_page_has_the_exit_codes_of_the_program() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
+def test_the_laboratory_page_has_the_exit_codes_of_the_program() -> None:
+    page = (ROOT / "docs" / "laboratory.md").read_text()
     rows = "".join(f"| {int(code)} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
-    assert f"| exit code | meaning |\n|---|---|\n{rows}\n" in page
+    assert f"| exit code | meaning |\n|---|---|\n{rows}" in page
     assert set(EXIT_CODES) == set(ExitCode)
 
 
-def test_the_tests_that_the_architecture_page_names_exist() -> None:
-    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "architecture.md").read_text())
+def test_the_tests_that_the_page_on_semantics_names_exist() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "semantics.md").read_text())
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(named) > 10
     assert [(file, test) for file, test in named if f"def {test}(" not in files.get(file, "")] == []

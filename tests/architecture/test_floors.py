@@ -71,7 +71,7 @@ def names_above(path: Path, value: object) -> bool:
         ("integrations/hf.py", "from maxsup.schedules import Linear", False),
         ("lab/reports/html.py", "from maxsup.lab.cli import main", True),
         ("lab/reports/html.py", "from maxsup.lab.experiments import compare", True),
-        ("lab/experiments/outcome.py", "from maxsup.lab.reports import write_report", False),
+        ("lab/experiments/result.py", "from maxsup.lab.reports import write_report", False),
         ("lab/cli/verbs/train.py", "from maxsup.lab.experiments import grid", False),
         ("functional.py", "from maxsup.lab.training import fit", True),
         ("functional.py", "from maxsup.losses.maxsup import maxsup_penalty", False),

@@ -69,6 +69,7 @@ def test_an_ignored_row_stays_at_zero_when_what_comes_back_is_not_finite(name: s
         assert torch.equal(gradient(loss, logits, upstream)[2], torch.zeros(4, dtype=torch.float64))
 
 
+@pytest.mark.usefixtures("each_implementation")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_a_head_on_which_nothing_counts_has_gradient_zero(dtype: torch.dtype):
     hidden, weight, bias = (torch.randn(*shape).to(dtype).requires_grad_() for shape in [(3, 5), (4, 5), (4,)])

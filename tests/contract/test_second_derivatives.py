@@ -38,6 +38,7 @@ def head_tensors() -> list[torch.Tensor]:
     return [torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in [(5, 3), (4, 3), (4,)]]
 
 
+@pytest.mark.usefixtures("each_implementation")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_a_gradient_penalty_on_a_head_is_that_of_its_logits(reduction: str):
     tensors, target = head_tensors(), torch.tensor([0, 1, -100, 3, 2])
@@ -49,6 +50,7 @@ def test_a_gradient_penalty_on_a_head_is_that_of_its_logits(reduction: str):
         assert torch.allclose(own, other, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.usefixtures("each_implementation")
 def test_second_derivatives_of_a_head_are_finite_differences_of_the_first():
     hidden, weight, bias = head_tensors()
     target = torch.tensor([0, 1, -100, 3, 2])
@@ -59,6 +61,7 @@ def test_second_derivatives_of_a_head_are_finite_differences_of_the_first():
     assert gradgradcheck(loss, (hidden, weight, bias))
 
 
+@pytest.mark.usefixtures("each_implementation")
 def test_tied_embeddings_have_the_second_derivatives_of_their_logits():
     _, weight, _ = head_tensors()
     tokens, target = torch.tensor([3, 0, 0, 2, 1]), torch.tensor([0, 1, -100, 3, 2])
@@ -68,6 +71,7 @@ def test_tied_embeddings_have_the_second_derivatives_of_their_logits():
     assert torch.allclose(found, expected, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.usefixtures("each_implementation")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_a_vectorised_jacobian_of_a_head_is_that_of_its_logits(reduction: str):
     tensors, target = head_tensors(), torch.tensor([0, 1, -100, 3, 2])

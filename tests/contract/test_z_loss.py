@@ -93,6 +93,7 @@ def test_the_term_is_for_training_alone_and_is_printed(name: str):
 HEADS = [{}, {"margin": 1.0}, {"soft_cap": 3.0}, {"margin": 1.0, "soft_cap": 3.0}]
 
 
+@pytest.mark.usefixtures("each_implementation")
 @pytest.mark.parametrize("terms", HEADS, ids=str)
 @pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"num_items": 40}], ids=str)
 def test_a_head_gives_the_loss_and_gradients_of_its_logits(options: dict, terms: dict):
@@ -120,6 +121,7 @@ def test_a_head_gives_the_loss_and_gradients_of_its_logits(options: dict, terms:
             assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.usefixtures("each_implementation")
 def test_an_ignored_row_of_a_capped_head_may_hold_anything():
     hidden, weight = torch.randn(5, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
     target = torch.tensor([0, 1, -100, 3, 2])

@@ -153,8 +153,20 @@ def test_the_quick_benchmarks_run_and_write_where_they_are_told(tmp_path: Path, 
     monkeypatch.chdir(ROOT)
     done = run_python("-m", "benchmarks", "--quick", "--rounds", "1", "--output", str(tmp_path))
     assert done.code == 0, done.err
-    parts = ("catalogue", "device", "head", "launch", "lm_head", "losses", "metrics", "probe", "train_loop", "z_loss")
-    assert {path.name for path in tmp_path.iterdir()} == {"losses.png", *(f"{part}.json" for part in parts)}
+    parts = (
+        "catalogue",
+        "device",
+        "grid",
+        "head",
+        "launch",
+        "lm_head",
+        "losses",
+        "metrics",
+        "probe",
+        "train_loop",
+        "z_loss",
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"losses.png", "grid.txt", *(f"{part}.json" for part in parts)}
     assert done.out.count(" met\n") >= 2
     for name in parts:
         result = json.loads((tmp_path / f"{name}.json").read_text())

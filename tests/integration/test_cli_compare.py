@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from maxsup.lab.cli import main
-from maxsup.lab.experiments.evidence import pools
 from maxsup.lab.experiments.study_files import study_names
 from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
@@ -157,12 +156,9 @@ def test_a_mistake_on_the_command_line_is_one_sentence_and_nothing_is_trained(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_and_collecting_count_one_epoch_and_one_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_counts_one_epoch(cli: Cli) -> None:
     outcome = cli("compare", *QUICK, "--losses", "ce,ls", "--seeds", "1", "--dry-run")
     assert [line.partition("digits, ")[2] for line in outcome.out.splitlines()[:2]] == ["1 epoch", "1 epoch"]
-    monkeypatch.setattr(pools, "collect", lambda runs, output, *, keep: {"c10": 1, "c100": 6})
-    collected = cli("study", "collect", "runs", "--output", "results").out
-    assert collected.splitlines() == ["results/c10.csv: 1 run", "results/c100.csv: 6 runs"]
 
 
 def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
@@ -172,5 +168,4 @@ def test_study_ls_names_every_study_and_show_says_what_one_trains() -> None:
     assert shown.code == 0
     assert "left open, and done here:" in shown.out
     assert "maxsup alpha=0.1" in shown.out
-    assert "GPU-hours of training: an estimate" in shown.out
-    assert "data: imagenet (145 GB)" in shown.out
+    assert "data: imagenet" in shown.out.splitlines()

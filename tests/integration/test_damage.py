@@ -23,7 +23,7 @@ from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.execution.launch import Job, read_state
 from maxsup.lab.experiments.execution.study_folder import read_folder
 from maxsup.lab.experiments.execution.worker import attempt
-from maxsup.lab.experiments.results import summarize
+from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.folders import read_view
 from maxsup.lab.training import evaluate_run
 from maxsup.lab.training.state.checkpoint import checkpoint_values, read_tensors
@@ -160,7 +160,9 @@ def _reported(path: Path, left_out: list[str]) -> object:
     summary = summarize(folder)
     # All that a report reads, without the time that its figures take.
     view = read_view(path)
-    read = [[run.recipe, run.epochs, run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs]
+    read = [
+        [run.recipe, [*run.epochs()], run.test, *(run.result(name) for name in ANALYSES.names())] for run in view.runs
+    ]
     left_out += view.complaints
     return [summary.table, summary.losses, summary.environment, read]
 

@@ -1,9 +1,13 @@
 """`maxsup export --to card`: a run on somebody's photos as a folder that a model hub takes."""
 
+import errno
 import json
+import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -149,3 +153,46 @@ def test_options_that_make_no_sense_exit_with_2(
     assert exported(run, *words, "--output", str(tmp_path / "out")) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("function", ["write", "fsync", "replace", "rename", "mkdir"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_disk_that_fills_at_any_moment_leaves_nothing_and_the_next_try_succeeds(
+    function: str, is_new: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, num_faults = tmp_path / "shared", 0
+    words = ["--dataset", "someone/photos", "--output"]
+    assert exported(run, *words, str(tmp_path / "whole")) == 0
+    if not is_new:
+        target.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    while True:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, full_disk(getattr(os, function), num_faults, tmp_path))
+            code = exported(run, *words, str(target))
+        if code == 0:
+            break
+        assert code == 5
+        assert sorted(tmp_path.rglob("*")) == before
+        num_faults += 1
+    assert contents(target) == contents(tmp_path / "whole")
+    assert num_faults >= (1 if function in ("rename", "mkdir") else 7) or (function == "rename" and not is_new)
+
+
+def full_disk(function: Callable[..., Any], num_good: int, folder: Path) -> Callable[..., Any]:
+    """The same function, until the disk of ``folder`` is full after so many calls."""
+
+    def call(place: Any, *others: Any, **settings: Any) -> Any:
+        nonlocal num_good
+        path = os.readlink(f"/proc/self/fd/{place}") if isinstance(place, int) else os.path.abspath(place)
+        if path.startswith(str(folder)):
+            num_good -= 1
+            if num_good < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return function(place, *others, **settings)
+
+    return call
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +30,22 @@ class Outputs:
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """What is kept of every test image: whether it is right, and three probabilities as codes of one byte."""
+    """What is kept of every test image: whether it is right, and three probabilities as codes of one byte.
+
+    In translation a token takes the place of an image; ``lengths`` says how many tokens every sentence has, and
+    ``bleu`` holds what a corpus score is the sum of, for every sentence.
+    """
 
     is_right: NDArray[np.bool_]
     confidence: NDArray[np.uint8]
     cooled_confidence: NDArray[np.uint8]
     cooled_truth: NDArray[np.uint8]
+    lengths: NDArray[np.uint8] | None = None
+    bleu: NDArray[np.uint8] | None = None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The fields that it has, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def measure(outputs: Outputs) -> tuple[dict[str, float], ImageRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -122,6 +122,15 @@ class Plan(_Entry):
         }
 
 
+class Run(NamedTuple):
+    """What names one training."""
+
+    pool: str
+    head: str | None
+    arm: str
+    seed: int
+
+
 @dataclass(frozen=True)
 class Task:
     """What one process does: one run, or for heads one capacity with all arms of a stage and a block of seeds."""
@@ -138,6 +147,12 @@ class Task:
         stage = "" if self.head is None else f"-{self.arms[0].name.replace(' ', '_')}"
         return f"{self.pool}-{what}{stage}-s{self.seeds[0]}"
 
+    @property
+    def runs(self) -> list[Run]:
+        """Its runs, arm by arm."""
+        head = self.head.name if self.head else None
+        return [Run(self.pool, head, arm.name, seed) for arm in self.arms for seed in self.seeds]
+
 
 def load_plan(path: Path = SECOND / "experiments.yaml") -> Plan:
     """The plan, checked."""
@@ -148,15 +163,24 @@ def load_plan(path: Path = SECOND / "experiments.yaml") -> Plan:
     return plan
 
 
-def tasks(plan: Plan) -> Iterator[Task]:
-    """Everything, in the order in which it is to be run."""
+def blocks(plan: Plan) -> Iterator[Task]:
+    """Everything in order, all arms of a stage together: what one file of the collected results holds."""
     for stage in plan.stages:
-        arms, (first, last) = plan.stage_arms(stage), stage.seeds
+        arms, (first, last) = tuple(plan.stage_arms(stage)), stage.seeds
         heads = [name for name in stage.pools if plan.pools[name].kind == "heads"]
         runs = [name for name in stage.pools if plan.pools[name].kind != "heads"]
         for start in range(first, last + 1, SEEDS_AT_ONCE):
             seeds = tuple(range(start, min(start + SEEDS_AT_ONCE, last + 1)))
             for pool in heads:
-                yield from (Task(pool, seeds, tuple(arms), head) for head in plan.heads)
+                yield from (Task(pool, seeds, arms, head) for head in plan.heads)
             for seed in seeds:
-                yield from (Task(pool, (seed,), (arm,)) for pool in runs for arm in arms)
+                yield from (Task(pool, (seed,), arms) for pool in runs)
+
+
+def tasks(plan: Plan) -> Iterator[Task]:
+    """Everything, in the order in which it is to be run."""
+    for block in blocks(plan):
+        if block.head is not None:
+            yield block
+        else:
+            yield from (Task(block.pool, block.seeds, (arm,)) for arm in block.arms)

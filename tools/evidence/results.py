@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tools.evidence.measures import ImageRecord
+from tools.evidence.plan import Run
 
 RESULT, RECORDS = "result.json", "records.npz"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one run; ``curve`` is its accuracy by epoch, on validation, or while training for heads."""
+    """The numbers of one run; ``curve`` is its accuracy by epoch, on validation, or while training for heads.
+
+    A number that a run does not have is None.
+    """
 
     pool: str
     arm: str
     seed: int
-    numbers: dict[str, float]
-    curve: list[float]
+    numbers: Mapping[str, float | None]
+    curve: Sequence[float | None]
     head: str | None
+
+    @property
+    def run(self) -> Run:
+        """What names it."""
+        return Run(self.pool, self.head, self.arm, self.seed)
 
 
 def write_result(folder: Path, rows: Sequence[Row], records: Sequence[ImageRecord]) -> None:
     """Write all of a task; the file of rows comes last and says that the task is done."""
-    names = [field.name for field in fields(ImageRecord)]
-    np.savez_compressed(folder / RECORDS, **{name: np.stack([getattr(r, name) for r in records]) for name in names})
+    arrays = [record.arrays() for record in records]
+    np.savez_compressed(folder / RECORDS, **{name: np.stack([each[name] for each in arrays]) for name in arrays[0]})
     temporary = folder / f"{RESULT}.tmp"
     temporary.write_text(json.dumps([_plain(row) for row in rows]))
     temporary.rename(folder / RESULT)
@@ -45,7 +54,7 @@ def read_result(folder: Path) -> tuple[list[Row], list[ImageRecord]]:
     """What :func:`write_result` wrote."""
     rows = [Row(**row) for row in json.loads((folder / RESULT).read_text())]
     stored = np.load(folder / RECORDS)
-    arrays = {field.name: stored[field.name] for field in fields(ImageRecord)}
+    arrays = dict(stored.items())
     return rows, [ImageRecord(**{name: part[i] for name, part in arrays.items()}) for i in range(len(rows))]
 
 
@@ -56,5 +65,5 @@ def _plain(row: Row) -> dict[str, object]:
     return values
 
 
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+def _rounded(value: float | None) -> float | None:
+    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None

@@ -2,8 +2,9 @@
 
     python -m tools.evidence.run --data DIR --output DIR [--experiments C A] [--seeds 100 105] [--pause FILE]
 
-The same command goes on after an interruption. Two of them, with different experiments, use two cores. While the pause
-file exists the running task is stopped, and it continues when the file is gone.
+The same command goes on after an interruption, and on another machine where the results were collected. Two of them,
+with different experiments, use two cores. While the pause file exists the running task is stopped, and it continues
+when the file is gone.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from pathlib import Path
 
 from tools.evidence.plan import Plan, Task, load_plan, tasks
 from tools.evidence.results import is_done
+from tools.evidence.store import RESULTS, done_runs
 
 POLL_SECONDS = 0.5
 ATTEMPTS = 2
 
 
-def missing(plan: Plan, output: Path, experiments: set[str], seeds: range) -> Iterator[Task]:
-    """Tasks without a result, in the order of the plan; what others finish meanwhile is left out."""
+def missing(plan: Plan, output: Path, experiments: set[str], seeds: range, results: Path = RESULTS) -> Iterator[Task]:
+    """Tasks whose runs are neither collected nor under ``output``, in the order of the plan."""
+    collected = done_runs(plan, results)
     for task in tasks(plan):
         is_wanted = plan.pools[task.pool].experiment in experiments and set(task.seeds) & set(seeds)
-        if is_wanted and not is_done(output / task.name):
+        if is_wanted and not collected.issuperset(task.runs) and not is_done(output / task.name):
             yield task
 
 

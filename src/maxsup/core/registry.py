@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import EntryPoints, entry_points
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +26,8 @@ class Registry(Generic[T]):
         shared: Options that every member takes by ``**options``.
         reserved: Parameters with a default that are no options, because this package passes them itself.
         package: The package, maybe of a higher floor, whose modules register members; the first look-up imports them.
+        group: The entry points whose modules register members of other packages. They are loaded for a name that is
+            not known without them, and to list all names.
         fix: What to do about an unknown name; where it returns nothing, the nearest known name is given.
 
     Example:
@@ -46,10 +50,11 @@ class Registry(Generic[T]):
         shared: Iterable[str] = (),
         reserved: Iterable[str] = (),
         package: str | None = None,
+        group: str | None = None,
         fix: Callable[[str], str] | None = None,
     ) -> None:
         self.kind = kind
-        self._function, self._package, self._fix = function, package, fix
+        self._function, self._package, self._group, self._fix = function, package, group, fix
         self._shared, self._reserved = tuple(shared), frozenset(reserved)
         self._registered: dict[str, tuple[T, Mapping[str, str]]] = {}
 
@@ -72,8 +77,26 @@ class Registry(Generic[T]):
             import_modules(package)
         return self._registered
 
+    def _load_plugins(self) -> None:
+        """Load the modules of other packages that register members, once; one that fails is left out with a warning."""
+        if self._group is None:
+            return
+        group, self._group = self._group, None
+        for plugin in plugins(group):
+            try:
+                plugin.load()
+            except Exception as error:
+                owner = plugin.dist.name if plugin.dist else "another package"
+                warnings.warn(
+                    f"The {self.kind} {plugin.name!r} of {owner} is left out: loading {plugin.value} raised "
+                    f"{type(error).__name__}: {error}. Repair or uninstall {owner}.",
+                    stacklevel=2,
+                )
+
     def _entry(self, name: str) -> tuple[T, Mapping[str, str]]:
         entries = self._import_members()
+        if name not in entries:
+            self._load_plugins()
         if name not in entries:
             fix = (self._fix(str(name)) if self._fix else "") or hint(str(name), entries)
             raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {fix}")
@@ -103,10 +126,16 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All names, sorted."""
+        self._load_plugins()
         return sorted(self._import_members())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+
+def plugins(group: str) -> EntryPoints:
+    """Return the entry points of installed packages in a group such as ``maxsup.losses``."""
+    return entry_points(group=group)
 
 
 def import_modules(package: str) -> None:

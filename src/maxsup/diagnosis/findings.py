@@ -41,6 +41,13 @@ def smoothing_finding(found: SmoothingEstimate, num_classes: int, recipe: str = 
     if found.alpha is None:
         level, sentence = "unknown", f"Cannot tell whether label smoothing was used: {found.reason}."
         advice = "Give raw logits (no temperature, no averaging) of at least a thousand images, best of training."
+        if found.possible is not None:
+            low, high = found.possible
+            sentence += (
+                f" What leaves such a scale: label smoothing or MaxSup of strength {low:.3f} to {high:.3f}, images "
+                "mixed in training (mixup, CutMix), or a temperature on the logits."
+            )
+            advice += " If no images were mixed, and these logits are raw, smoothing in that range is most likely."
     elif found.verdict == "none":
         level = "good"
         sentence = (

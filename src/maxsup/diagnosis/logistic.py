@@ -52,8 +52,8 @@ class Solution(NamedTuple):
 class LogisticPath:
     """Solutions at one strength after another, each starting where the one before ended.
 
-    Every class must occur in the labels. ``dtype`` is that of matrix products and logits; float64 reaches a tolerance
-    below 1e-7.
+    Every class must occur in the labels. A strength gets ``max_steps`` at most. ``dtype`` is that of matrix products
+    and logits; float64 reaches a tolerance below 1e-7.
 
     Example:
         >>> path = LogisticPath(torch.tensor([[-1.0], [-0.5], [0.5], [1.0]]), torch.tensor([0, 0, 1, 1]), 2)
@@ -62,9 +62,16 @@ class LogisticPath:
     """
 
     def __init__(
-        self, features: Tensor, labels: Tensor, num_classes: int, *, dtype: torch.dtype = torch.float32
+        self,
+        features: Tensor,
+        labels: Tensor,
+        num_classes: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         self._labels = labels
+        self._max_steps = max_steps
         self._rows = torch.arange(len(labels))
         self._mean, self._axes, rotated = _principal(features.detach().cpu().double())
         # A last column of ones carries the bias.
@@ -104,7 +111,7 @@ class LogisticPath:
         scale = self._scale(penalty)
         gradient = self._residual.T @ self._inputs
         num_steps, num_small = 0, 0 if is_jump else 1
-        while num_steps < MAX_STEPS:
+        while num_steps < self._max_steps:
             direction, slope = self._direction(gradient + penalty * self._weights, penalty, scale)
             num_small = num_small + 1 if -slope / 2 <= tolerance * objective else 0
             if num_small == NUM_SMALL or not slope < 0:

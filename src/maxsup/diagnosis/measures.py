@@ -31,6 +31,7 @@ _NUM_POINTS = 200
 _FIT_ELEMENTS = 5_000_000  # more logits do not improve a temperature
 _PROBE_SAMPLES = 4000
 _PROBE_CLASSES = 100
+_PROBE_STEPS = 400  # features of networks need fewer; those of a damaged file would take minutes
 _PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
 
 
@@ -149,7 +150,8 @@ def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tens
     half = min(len(chosen) // 2, _PROBE_SAMPLES)
     fitted, judged = chosen[:half], chosen[-half:]
     train, val = fitted[: half // 2], fitted[half // 2 :]
-    probe = fit_probe(features[train], targets[train], features[val], targets[val], strengths=_PROBE_STRENGTHS)
+    samples = features[train], targets[train], features[val], targets[val]
+    probe = fit_probe(*samples, strengths=_PROBE_STRENGTHS, max_steps=_PROBE_STEPS)
     own = logits[judged][:, classes].argmax(dim=1) == targets[judged]
     return {
         "probe_accuracy": probe.accuracy(features[judged], targets[judged]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maxsup.diagnosis.logistic import LogisticPath, Solution
+from maxsup.diagnosis.logistic import MAX_STEPS, LogisticPath, Solution
 from maxsup.metrics.predictions import check_matrix, labels_of_features, not_finite
 
 DEFAULT_STRENGTHS = tuple(10.0 ** (-6.0 + 0.25 * index) for index in range(45))
@@ -60,13 +60,15 @@ def fit_probe(
     val_labels: Tensor,
     strengths: Sequence[float] | None = None,
     *,
+    max_steps: int = MAX_STEPS,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Probe:
     """The linear probe whose strength is best on validation data, fitted on training and validation data.
 
     The objective is ``sum CE + strength / 2 |W|^2`` with a free bias, so ``strength`` is ``1 / C`` of scikit-learn.
     Ties go to the strongest penalty. A class that is missing from the data is never predicted. ``strengths`` are 45
-    from 1e-6 to 1e5 if None; ``on_step`` is called after each with how many are done and how many there are.
+    from 1e-6 to 1e5 if None, and each gets ``max_steps`` of the solver at most; ``on_step`` is called after each with
+    how many are done and how many there are.
 
     Example:
         >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
@@ -83,7 +85,7 @@ def fit_probe(
     for strength in strengths:
         if isinstance(strength, bool) or not isinstance(strength, float | int) or not 0.0 < strength < math.inf:
             raise ValueError(f"strengths must be numbers above 0; got {strength!r}. Use 1e-6 for next to no penalty.")
-    path = _ClassPath(train_features, train_labels)
+    path = _ClassPath(train_features, train_labels, max_steps)
     accuracies, objectives = [0.0] * len(strengths), [0.0] * len(strengths)
     best: tuple[float, Solution] | None = None
     for done, index in enumerate(sorted(range(len(strengths)), key=lambda index: -strengths[index]), start=1):
@@ -95,7 +97,7 @@ def fit_probe(
         if on_step is not None:
             on_step(done, len(strengths))
     assert best is not None
-    both = _ClassPath(torch.cat([train_features, val_features]), torch.cat([train_labels, val_labels]))
+    both = _ClassPath(torch.cat([train_features, val_features]), torch.cat([train_labels, val_labels]), max_steps)
     refitted = both.solve_from(best[1])
     weights = refitted.weight.float(), refitted.bias.float()
     return Probe(refitted.strength, strengths, tuple(accuracies), tuple(objectives), *weights)
@@ -104,14 +106,14 @@ def fit_probe(
 class _ClassPath:
     """A path over the classes that occur; the others have a weight of 0 and a bias of ``-inf``."""
 
-    def __init__(self, features: Tensor, labels: Tensor) -> None:
+    def __init__(self, features: Tensor, labels: Tensor, max_steps: int) -> None:
         self._classes, place = labels.unique(return_inverse=True)
         if len(self._classes) < 2:
             raise ValueError(
                 f"train_labels must hold at least two classes; got only class {int(self._classes[0])}. "
                 "Add samples of another class."
             )
-        self._path = LogisticPath(features, place, len(self._classes))
+        self._path = LogisticPath(features, place, len(self._classes), max_steps=max_steps)
 
     def solve(self, strength: float) -> Solution:
         """The best weights, a row for every class up to the last that occurs."""

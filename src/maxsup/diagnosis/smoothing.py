@@ -62,6 +62,8 @@ class SmoothingEstimate:
         by_scale: The estimate from the scale of the logits.
         by_gap: The estimate from the gap of the top logit.
         unevenness: How unevenly the leftover probability is shared, as a logarithm; ``nan`` below five classes.
+        possible: Where the verdict is ``cannot tell``: the strengths that label smoothing has if that is what the scale
+            of the logits comes from, which holds long before the end of training; None where even that is unknown.
     """
 
     alpha: float | None
@@ -72,6 +74,7 @@ class SmoothingEstimate:
     by_scale: float
     by_gap: float
     unevenness: float
+    possible: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_choice("verdict", self.verdict, VERDICTS)
@@ -174,13 +177,15 @@ def estimate_from(traces: LogitTraces, *, seed: int = 0) -> SmoothingEstimate:
     unevenness = float(logs[len(logs) // 2] - logs[len(logs) // 10]) if has_pairs else math.nan
     scale = by_scale, scale_low, scale_high
     verdict, reason = _verdict_and_reason(num_classes, len(right), scale, by_gap, unevenness)
-    alpha, low, high = None, None, None
+    alpha, low, high, possible = None, None, None, None
     if verdict == "none":
         alpha, low, high = 0.0, 0.0, max(scale_high, 0.0)
     elif verdict == "smoothed":
         alpha = by_scale
         low, high = (1 - SYSTEMATIC_ERROR) * min(scale_low, gap_low), (1 + SYSTEMATIC_ERROR) * max(scale_high, gap_high)
-    return SmoothingEstimate(alpha, low, high, verdict, reason, by_scale, by_gap, unevenness)
+    elif len(right) >= MIN_SAMPLES and scale_high >= SMALLEST_ALPHA and by_scale <= LARGEST_ALPHA:
+        possible = (1 - SYSTEMATIC_ERROR) * max(scale_low, 0.0), (1 + SYSTEMATIC_ERROR) * scale_high
+    return SmoothingEstimate(alpha, low, high, verdict, reason, by_scale, by_gap, unevenness, possible)
 
 
 def _verdict_and_reason(

@@ -261,4 +261,4 @@ def _strength_tensor(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64, device="cpu")
 
 
-LOSSES: Registry[type[RegularizedLoss]] = Registry("loss", shared=LossOptions.__annotations__)
+LOSSES: Registry[type[RegularizedLoss]] = Registry("loss", shared=LossOptions.__annotations__, group="maxsup.losses")

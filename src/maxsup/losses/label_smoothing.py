@@ -87,8 +87,25 @@ def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None
         add_at(grad, block.axis, block.target, push)
 
 
+def _raise_target(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
+    if target.is_floating_point():
+        signed.add_(target, alpha=alpha)
+    else:
+        add_at(signed, 1, target, alpha)
+
+
+def _gap(block: Block) -> Tensor:
+    gap = target_logit(block) - block.mean
+    # The offset cancels unless probabilities do not sum to 1.
+    return gap if not isinstance(block.mass, Tensor) else gap + (block.mass - 1) * block.offset
+
+
 FUSED = FusedPenalty(
-    value=lambda block: target_logit(block) - block.mean, add_gradient=_add_target, is_centred=True, kernel="ls"
+    value=_gap,
+    add_gradient=_add_target,
+    is_centred=True,
+    signed=_raise_target,
+    kernel="ls",
 )
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
+from maxsup.losses.computing.blocks import first_max
 from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean, per_sample
@@ -44,24 +44,21 @@ def top_gap(rows: Tensor) -> Tensor:
     return rows.max(dim=-1).values - finite_mean(rows)
 
 
-def _small_loss(rows: Tensor, labels: Tensor, alpha: float, factor: float) -> Tensor:
-    """The paper's own form (``app:grad``): cross-entropy to the signed target ``y + alpha/K - alpha 1_argmax``."""
-    index = rows.detach().argmax(dim=1, keepdim=True)
-    target = rows.new_full(rows.shape, -factor * alpha / rows.shape[1])
-    target.scatter_(1, labels.unsqueeze(1), -factor, reduce="add").scatter_(1, index, factor * alpha, reduce="add")
-    return (F.log_softmax(rows, dim=1) * target).sum()
+def _raise_top(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
+    """Make the paper's own form (``app:grad``) of a signed target: add alpha at the top class."""
+    add_at(signed, 1, first_max(logits, 1)[1], alpha)
 
 
 def _few_calls(surprise: Tensor, block: Block, label_logits: Tensor, alpha: float) -> Tensor:
-    """``-log q_max + (1 + alpha) z_max - z_gt - alpha mean z``, which is cross-entropy and penalty."""
-    return torch.add(surprise, block.top, alpha=1.0 + alpha).sub_(label_logits).sub_(block.mean, alpha=alpha)
+    """``-log q_max + z_max - z_gt + alpha (z_max - mean z)``, which is cross-entropy and penalty."""
+    return torch.sub(block.top, label_logits).add_(surprise).add_(block.top - block.mean, alpha=alpha)
 
 
 FUSED = FusedPenalty(
     value=lambda block: block.top - block.mean,
     add_gradient=lambda block, value, grad, push: add_at(grad, block.axis, block.top_index, push),
     is_centred=True,
-    small_loss=_small_loss,
+    signed=_raise_top,
     few_calls=_few_calls,
     kernel="maxsup",
 )

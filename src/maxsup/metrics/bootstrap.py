@@ -39,11 +39,6 @@ _FROM_TALLY: dict[str, Callable[..., Any]] = {
 }
 _FROM_TABLE = SCORES | RANKINGS | {"ece": calibration.calibration_gaps, "adaptive_ece": calibration.adaptive_gaps}
 _NAMES = (*_FROM_TALLY, "classwise_calibration_error", "class_separation", "neural_collapse")
-# Classwise calibration needs the probabilities of all classes, so at most this many groups of samples are drawn instead
-# of single samples. Their number, not their size, determines how well the spread of the resamples is known: to 2 %.
-MAX_GROUPS = 1000
-# Resamples at a time.
-BATCH = 50
 
 
 class Interval(NamedTuple):
@@ -94,16 +89,14 @@ def bootstrap_interval(
         statistic = partial(_FROM_TALLY[name], **options)
         drawn = counts(len(inputs), num_resamples, seed)
         return _interval(statistic(samples), (statistic(replace(samples, count=count)) for count in drawn), level)
-    if name == "classwise_calibration_error":
-        sums = calibration.ClasswiseSums(**options)
-        sums.update(inputs, labels)
-        return _interval(sums.gaps, classwise_gaps(inputs, labels, num_resamples, seed, sums.num_bins), level)
     if name == "class_separation":
         separation = class_separation(inputs, labels, **options)
         from_counts = separation_statistic(inputs, labels, separation, **options)
         return _interval(separation, map(from_counts, class_counts(labels, num_resamples, seed)), level)
     if name == "neural_collapse":
         metric, drawn = neural_collapse, class_counts(labels, num_resamples, seed)
+    elif name == "classwise_calibration_error":
+        metric, drawn = _classwise_gaps, counts(len(inputs), num_resamples, seed)
     elif isinstance(metric, str):
         raise ValueError(f"metric must be a known name, or a function; got {metric!r}. {hint(metric, _NAMES)}")
     else:
@@ -179,6 +172,12 @@ def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored
     return Interval(estimate, min(low, estimate), max(high, estimate))
 
 
+def _classwise_gaps(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    sums = calibration.ClasswiseSums(**options)
+    sums.update(logits, labels)
+    return sums.gaps
+
+
 def _name_of(metric: Callable[..., Any]) -> str | None:
     """The name of a function of this package, None for any other."""
     name = getattr(metric, "__name__", "")
@@ -209,25 +208,6 @@ def class_counts(labels: Tensor, num_resamples: int, seed: int) -> Iterator[Tens
         share = torch.rand(len(order), generator=generator, dtype=torch.float64)
         drawn = (first + (share * size).long()).bincount(minlength=len(order)).double()
         yield torch.zeros_like(drawn).index_copy_(0, order, drawn)
-
-
-def classwise_gaps(logits: Tensor, labels: Tensor, num_resamples: int, seed: int, num_bins: int) -> Iterator[Tensor]:
-    """What each class and bin adds to the error of a resample; above ``MAX_GROUPS`` samples, groups are drawn."""
-    num_samples, num_classes = logits.shape
-    num_groups = min(num_samples, MAX_GROUPS)
-    order = torch.randperm(num_samples, generator=torch.Generator().manual_seed(seed))
-    gaps = torch.zeros(num_groups, num_classes * num_bins)
-    size = torch.zeros(num_groups, dtype=torch.float64)
-    for group, rows in enumerate(order.tensor_split(num_groups)):
-        sums = torch.zeros(num_classes * num_bins, dtype=torch.float64)
-        some = logits[rows.to(logits.device)], labels[rows.to(labels.device)]
-        for cells, gained, _ in calibration.class_gaps(*some, num_bins):
-            sums.index_add_(0, cells, gained)
-        gaps[group] = sums
-        size[group] = len(rows)
-    drawn = torch.stack(list(counts(num_groups, num_resamples, seed)))
-    for batch in drawn.split(BATCH):
-        yield from (batch.float() @ gaps).double() / (num_classes * (batch @ size)).unsqueeze(1)
 
 
 @torch.no_grad()

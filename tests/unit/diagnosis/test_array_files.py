@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,46 @@ def test_a_directory_that_lies_about_a_member_is_refused(tmp_path: Path) -> None
     content[entry + 24 : entry + 28] = (size - 16).to_bytes(4, "little")
     path.write_bytes(bytes(content))
     assert "readable .npz file" in refusal(path, path)
+
+
+def test_a_header_that_declares_to_be_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+    with (
+        zipfile.ZipFile(tmp_path / "l.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("logits.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(b"\x93NUMPY\x02\x00" + (1 << 28).to_bytes(4, "little"))
+        for _ in range(1 << 6):
+            member.write(b" " * (1 << 22))
+    assert (tmp_path / "l.npz").stat().st_size < 1 << 20
+    tracemalloc.start()
+    assert "readable .npz file" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("descr", ["|V0", "<U0", "|S0"])
+def test_any_number_of_entries_of_no_size_is_refused(tmp_path: Path, descr: str) -> None:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": (10**15,)})
+    with zipfile.ZipFile(written(tmp_path, ".npz", logits=LOGITS, labels=LABELS), "a") as archive:
+        archive.writestr("class_names.npy", stream.getvalue())
+    assert "class_names must hold numbers or words" in refusal(archive.filename, None)
+
+
+def test_an_archive_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "l.npz", "w") as archive:
+        for number in range(10_001):
+            archive.writestr(f"{number}.npy", b"")
+    assert "at most 10000 arrays; got 10001" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")
+
+
+def test_a_directory_that_lies_about_what_a_member_takes_on_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxsup.core.npz._RATIO_FROM", 1 << 16)
+    zip_bomb(tmp_path / "l.npz", (1 << 15, 4), bytes(1 << 19))
+    content = bytearray((tmp_path / "l.npz").read_bytes())
+    entry = content.rfind(b"PK\x01\x02")
+    content[entry + 20 : entry + 24] = (1 << 26).to_bytes(4, "little")
+    (tmp_path / "l.npz").write_bytes(bytes(content))
+    assert "compressed more than 100 times" in refusal(tmp_path / "l.npz", tmp_path / "l.npz")

@@ -14,6 +14,7 @@ from maxsup.core.errors import DataError
 from maxsup.core.finding import Finding
 from maxsup.diagnosis.diagnosis import Diagnosis, diagnose
 from maxsup.diagnosis.findings import MIN_ERRORS
+from maxsup.diagnosis.logistic import LogisticPath
 from maxsup.diagnosis.rescaling import normalized_confidence
 from maxsup.diagnosis.smoothing import plateau_gap
 from maxsup.lab.core.files.storage import json_text
@@ -239,3 +240,14 @@ def test_arrays_of_numpy_and_lists_give_what_tensors_give() -> None:
     found = diagnose(logits, labels).as_dict()
     assert json_text(diagnose(logits.numpy(), labels.numpy()).as_dict()) == json_text(found)
     assert json_text(diagnose(logits.tolist(), labels.tolist()).as_dict()) == json_text(found)
+
+
+def test_features_that_no_probe_settles_on_take_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, search = [], LogisticPath._search
+    monkeypatch.setattr(LogisticPath, "_search", lambda self, *a: taken.append(1) or search(self, *a))
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 10
+    features = torch.randint(-(2**31), 2**31, (300, 16), generator=generator).float()
+    diagnosis = diagnose(torch.randn(300, 10, generator=generator), labels, features)
+    assert 0 <= diagnosis.numbers["probe_accuracy"]["value"] <= 0.3
+    assert len(taken) < 5000

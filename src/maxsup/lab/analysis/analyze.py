@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup import __version__
 from maxsup.core.checks import check_choice
-from maxsup.lab.analysis.registry import ANALYSES, Result, check_options
+from maxsup.lab.analysis.registry import ANALYSES, Result, check_options, computed
 from maxsup.lab.analysis.result_files import result_path
 from maxsup.lab.core.display import Display, create_display
 from maxsup.lab.core.files.storage import json_text, kept_if_possible
@@ -199,7 +199,7 @@ def _compute(
             "version": __version__,
             "facts": run.facts(split),
             "options": shared,
-            **analysis.compute(run, split=split, **shared),
+            **computed(name, run, split=split, **shared),
         }
         path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
         with kept_if_possible("these numbers are"):

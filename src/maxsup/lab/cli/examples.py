@@ -52,7 +52,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench": ("maxsup bench", "maxsup bench --classes 32000 --batch 512 --compile"),
     "study": ("maxsup study ls", "maxsup study show tab_alpha", "maxsup study run tab_alpha"),
     "study ls": ("maxsup study ls", "maxsup study ls --json"),
-    "study show": ("maxsup study show tab_alpha", "maxsup study show tab:pre --scale tiny"),
+    "study show": ("maxsup study show tab_alpha", "maxsup study show tab_pre --scale tiny"),
     "study run": (
         "maxsup study run tab_alpha",
         "maxsup study run tab_pre --scale small --tune --data-root data",
@@ -60,7 +60,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study run tab_alpha --scale full --dry-run",
         "maxsup study run tab_pre --launcher slurm --job partition=gpu",
     ),
-    "study collect": ("maxsup study collect studies/runs", "maxsup study collect studies/runs --output results"),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }
 

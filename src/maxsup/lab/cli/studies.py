@@ -13,9 +13,9 @@ from maxsup.lab.cli.printing import create_table, print_json
 from maxsup.lab.cli.shorthands import flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.calls import Order
+    from maxsup.lab.experiments.api import Order
     from maxsup.lab.experiments.execution.launch import Launcher
-    from maxsup.lab.experiments.outcome import StudyResult
+    from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.reports.summary import Summary, SummaryCell
 
 LauncherOption = Annotated[str, option("local|ray|slurm", "Who runs the runs.")]
@@ -79,7 +79,7 @@ def show_result(result: StudyResult, *, as_json: bool) -> None:
 
 def exit_with(results: list[StudyResult]) -> None:
     """Name the runs that failed, if any, and exit with their code."""
-    from maxsup.lab.experiments.outcome import failure_code, failure_text
+    from maxsup.lab.experiments.result import failure_code, failure_text
 
     states = [state for result in results for state in result.failed]
     for state in states:
@@ -93,7 +93,7 @@ def print_summary(summary: Summary, output: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from maxsup.lab.experiments.outcome import heading
+    from maxsup.lab.experiments.result import heading
 
     console = Console(highlight=False)
     rows, columns = summary.table.rows, summary.table.columns

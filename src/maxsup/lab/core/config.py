@@ -133,6 +133,21 @@ class LossConfig(BaseModel):
         """All keys but the name."""
         return dict(self.model_extra or {})
 
+    @property
+    def label(self) -> str:
+        """The loss with its options in one line; a linear schedule by its ends.
+
+        Example:
+            >>> LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}).label
+            'maxsup alpha=0.1..0.2'
+        """
+        words = [self.name]
+        for key, value in self.options.items():
+            if isinstance(value, Mapping) and value.get("schedule") == "linear":
+                value = f"{value['start']}..{value['end']}"
+            words.append(f"{key}={value}")
+        return " ".join(words)
+
 
 # A float32 holds 3e38, and AdamW multiplies a rate by a decay and divides it by 1 - beta.
 _MAX_RATE, _MAX_DECAY = 1e30, 1e6

@@ -58,7 +58,9 @@ def _fix_of_path(name: str) -> str:
     return f"Did you mean 'arrays:{name}'?" if path.suffix == ".npz" and path.is_file() else ""
 
 
-DATASETS: Registry[Callable[..., RawData]] = Registry("data set", package=TASK_PACKAGE, fix=_fix_of_path)
+DATASETS: Registry[Callable[..., RawData]] = Registry(
+    "data set", package=TASK_PACKAGE, group="maxsup.data", fix=_fix_of_path
+)
 
 
 def load_data(

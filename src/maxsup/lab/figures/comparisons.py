@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxsup.lab.figures.charts import flat_panels, name_rows
-from maxsup.lab.figures.style import GREY, INK, SOFT, WIDE, Look, legend_above, loss_look, panels, short_text, styled
+from maxsup.lab.figures.style import GREY, INK, SOFT, WIDE, Look, legend_above, short_text, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,11 +20,6 @@ Curve = Sequence[tuple[int, float, float, float]]
 
 _PER_ROW = 3
 _DASHES: Any = (0, (3, 2))
-_VERDICTS = {
-    "confirmed": Look("confirmed", "#009E73", "o"),
-    "contradicted": Look("contradicted", "#D55E00", "X"),
-    "undecided": Look("undecided", GREY, "|"),
-}
 
 
 class Difference(NamedTuple):
@@ -155,75 +150,6 @@ def sweep_figure(
     return figure
 
 
-@styled()
-def claims_figure(claims: Sequence[Mapping[str, Any]]) -> Figure:
-    """Every claim in units of its margin; the claimed direction is to the right."""
-    # Intervals of fewer seeds are so wide that they would leave no room for the others.
-    shown = [claim for claim in claims if claim["has_enough_seeds"]]
-    figure, [[axes]] = panels(width=WIDE, height=0.6 + 0.28 * max(len(shown), 2))
-    _draw_margin(axes, 1)
-    for place, claim in enumerate(reversed(shown)):
-        unit = claim["margin"] * (-1 if claim["direction"] == "lower" else 1)
-        _draw_interval(axes, place, claim, unit)
-    axes.set_yticks(range(len(shown)), [claim["name"].replace("_", " ") for claim in reversed(shown)])
-    axes.set_xlabel("difference in units of the margin (grey band); to the right as claimed")
-    legend_above(figure, _VERDICTS.values())
-    return figure
-
-
-@styled()
-def claim_figure(claim: Mapping[str, Any]) -> Figure:
-    """The difference of every seed, their mean with its interval, and the margin as a band."""
-    figure, [[axes]] = panels(width=WIDE, height=1.3)
-    _draw_margin(axes, claim["margin"])
-    axes.plot([own - other for _, own, other in claim["values"]], [1] * claim["num_pairs"], "o", color=GREY, alpha=0.7)
-    _draw_interval(axes, 0, claim)
-    axes.set_yticks([0, 1], ["mean", "seeds"])
-    axes.set_ylim(-0.6, 1.6)
-    axes.set_xlabel(f"{claim['claim']} minus {claim['than']}" + (f" ({claim['unit']})" if claim["unit"] else ""))
-    return figure
-
-
-@styled()
-def widths_figure(sweeps: Sequence[Mapping[str, Any]]) -> Figure:
-    """MaxSup minus label smoothing against the share of training images that stay misclassified."""
-    figure, [axes] = panels(1, len(sweeps), width=WIDE, height=2.6)
-    for panel, sweep in zip(axes, sweeps, strict=True):
-        panel.axhline(0, color=GREY, linewidth=0.8, linestyle=_DASHES)
-        for wrong, mean, low, high in sweep["points"]:
-            panel.plot([100 * wrong] * 2, [100 * low, 100 * high], color=INK, linewidth=1.2)
-            panel.plot([100 * wrong], [100 * mean], "o", color=INK, markersize=4)
-        if math.isfinite(sweep["slope"]):
-            wrong = [point[0] for point in sweep["points"]]
-            # The line through the points, and dashed on its way to 0, where nothing was measured.
-            for start, end, dashes in ((0.0, min(wrong), _DASHES), (min(wrong), max(wrong), "-")):
-                heights = [100 * (sweep["intercept"] + sweep["slope"] * place) for place in (start, end)]
-                panel.plot([100 * start, 100 * end], heights, color=GREY, linewidth=1, linestyle=dashes)
-        panel.set(xlim=(0, None), title=sweep["title"], xlabel="training images wrong (%)")
-    axes[0].set_ylabel("accuracy, MaxSup - LS (points)")
-    return figure
-
-
-@styled()
-def strengths_figure(pools: Sequence[Mapping[str, Any]]) -> Figure:
-    """Validation accuracy of every trial of tuning against the multiple of the usual strength, one panel per pool."""
-    figure, grid = flat_panels(len(pools), per_row=4, height=1.9, width=WIDE)
-    losses = list(dict.fromkeys(loss for pool in pools for loss in pool["lines"]))
-    for axes, pool in zip(grid, pools, strict=True):
-        for loss, points in pool["lines"].items():
-            look, usual = loss_look(loss), points[len(points) // 2][0]
-            multiples = [strength / usual for strength, _ in points]
-            axes.plot(multiples, [100 * fmean(seeds) for _, seeds in points], **look.stroke)
-            for multiple, (_, seeds) in zip(multiples, points, strict=True):
-                axes.plot([multiple] * len(seeds), [100 * value for value in seeds], **look.marks)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([0.5, 1, 2], ["1/2", "1", "2"])
-        axes.set(title=pool["pool"], xlabel="strength / usual strength")
-    grid[0].set_ylabel("validation accuracy (%)")
-    legend_above(figure, [loss_look(loss) for loss in losses])
-    return figure
-
-
 def _rows_of_losses(count: int, looks: Mapping[str, Look]) -> tuple[Figure, list[Axes]]:
     """Panels that share their rows, one for each loss."""
     width = WIDE if count >= _PER_ROW else max(3.0, 0.6 + (WIDE - 0.6) * count / _PER_ROW)
@@ -238,15 +164,3 @@ def _name_panel(axes: Axes, title: str) -> None:
     axes.margins(x=0.08)
     axes.spines["left"].set_visible(False)
     axes.locator_params("x", nbins=4)
-
-
-def _draw_margin(axes: Axes, margin: float) -> None:
-    axes.axvspan(-margin, margin, color=GREY, alpha=0.15, linewidth=0)
-    axes.axvline(0, color=GREY, linewidth=0.8)
-
-
-def _draw_interval(axes: Axes, place: int, claim: Mapping[str, Any], unit: float = 1) -> None:
-    """Mean and interval of a claim in its row, with colour and marker of its verdict."""
-    look = _VERDICTS[claim["word"]]
-    axes.plot([claim["low"] / unit, claim["high"] / unit], [place, place], linewidth=1.6, **look.stroke)
-    axes.plot([claim["mean"] / unit], [place], markersize=6, **look.marks)

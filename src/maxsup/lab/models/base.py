@@ -79,7 +79,7 @@ class Classifier(nn.Module):
 
     def cam_layer(self) -> nn.Module:
         """The layer whose output class activation maps weight; ``to_map`` gives that output its shape."""
-        return list(self.body.children())[-1]
+        return [self.body, *self.body.children()][-1]
 
     def feature_map(self, images: Tensor) -> Tensor:
         """Output of the body, in the layout that ``pool`` takes."""
@@ -117,4 +117,4 @@ def check_rgb(name: str, in_channels: int) -> None:
         )
 
 
-MODELS: Registry[Callable[..., Classifier]] = Registry("model")
+MODELS: Registry[Callable[..., Classifier]] = Registry("model", group="maxsup.models")

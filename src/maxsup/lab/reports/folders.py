@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.old_names import with_number_names
-from maxsup.lab.core.files.reading import read_json, read_json_lines
+from maxsup.lab.core.files.reading import as_written, json_lines, read_json
 from maxsup.lab.core.files.records import AnalysisResult, RunSummary, as_record
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.reports.summary import Summary
@@ -56,11 +56,21 @@ class RunView:
             if key != "name"
         )
 
-    @cached_property
-    def epochs(self) -> list[dict[str, Any]]:
-        """The log, one entry per epoch."""
+    def epochs(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Number and line of the log of each epoch; only its numbers are for a page."""
         run = RunDir(self.path)
-        return [cleaned(line) for line in read_json_lines(run.check(run.metrics))]
+        for line in json_lines(run.check(run.metrics)):
+            with as_written(run.metrics):
+                number = int(line["epoch"])
+            yield number, line
+
+    @cached_property
+    def last_strength(self) -> Any:
+        """The strength in the last epoch, if one was logged."""
+        strength = None
+        for _, line in self.epochs():
+            strength = line.get("alpha")
+        return strength
 
     @cached_property
     def test(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -25,6 +26,7 @@ from maxsup.lab.reports.summary import Summary, SummaryMetric
 from maxsup.metrics.facts import fact
 
 _BETTER = {"higher": "right is better", "lower": "left is better"}
+_Row = tuple[int, float, float, float]  # epoch, mean, lowest and highest of the seeds
 # Where an epoch's line of the log has each curve, and the factor of its printed unit.
 _CURVES: dict[str, tuple[float, tuple[str, ...]]] = {
     "training loss": (1.0, ("train", "loss")),
@@ -39,6 +41,13 @@ _TERMS = (
     "above the smaller ones, and how far below the larger ones (0 if the prediction is right), divided by the number "
     "of classes and without the strength."
 )
+_LONG = (
+    " There are too many epochs to draw: each curve has its extremes in short stretches of epochs. All epochs are in "
+    "the file metrics.jsonl of each run."
+)
+_NUM_STRETCHES = 120
+"""A curve of more epochs is drawn by the extremes of so many stretches: a panel is hardly more pixels wide."""
+_EXTREMES = ((min, 1), (max, 1), (min, 2), (max, 3))  # of the mean, and of the band around it
 _SWEPT = ("accuracy", "nll", "ece")
 _SPLITS = {"train": "training images", "val": "validation images", "test": "test images"}
 
@@ -75,7 +84,7 @@ def differences_plot(summary: Summary, prefix: str = "") -> Plot | None:
         differences = {}
         for entry in losses:
             found = entry.number(metric)
-            if found.difference is not None:
+            if not math.isnan(found.difference):
                 mean, low, high = (metric.printed(value) for value in (found.difference, found.low, found.high))
                 differences[entry.loss] = Difference(mean, low, high, found.is_conclusive)
                 rows.append([metric.label, entry.title, mean, low, high, found.p, found.adjusted_p])
@@ -122,15 +131,17 @@ def published_plot(summary: Summary, prefix: str) -> Plot | None:
 
 def training_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot | None:
     """Curves of all runs of one setting: the mean over seeds, and a band from the lowest to the highest."""
-    curves = {title: found for title in _CURVES if (found := _curves(runs, title))}
+    curves = _curves(runs)
     if not curves:
         return None
+    is_long = any(len(own) > _NUM_STRETCHES for found in curves.values() for own in found.values())
+    curves = {title: {label: _thinned(own) for label, own in found.items()} for title, found in curves.items()}
     has_terms = any(title.startswith("LS term") for title in curves)
     return Plot(
         f"{prefix}training",
         f"Training curves{setting}",
         "Mean over seeds, with a band from the lowest to the highest. Training losses of different objectives cannot "
-        f"be compared with one another; validation numbers can.{_TERMS if has_terms else ''}",
+        f"be compared with one another; validation numbers can.{_TERMS if has_terms else ''}{_LONG if is_long else ''}",
         training_figure(curves, label_looks(runs)),
         csv_text(["curve", "loss", "epoch", "mean", "lowest", "highest"], _rows(curves)),
     )
@@ -140,7 +151,7 @@ def sweep_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot | Non
     """Test numbers against strength, for every loss that was trained with several."""
     tests: dict[str, dict[float, list[Mapping[str, Any]]]] = {}
     for run in runs:
-        strength = run.epochs[-1].get("alpha") if run.epochs else None
+        strength = run.last_strength
         if run.test and isinstance(strength, int | float) and run.loss != "ce":
             tests.setdefault(run.loss, {}).setdefault(round(float(strength), 6), []).append(run.test)
     tests = {loss: dict(sorted(found.items())) for loss, found in tests.items() if len(found) > 1}
@@ -224,21 +235,44 @@ def _dots(tests: Mapping[float, list[Mapping[str, Any]]], name: str) -> dict[flo
     return {strength: values for strength, values in found.items() if values}
 
 
-def _curves(runs: Sequence[RunView], title: str) -> dict[str, list[tuple[int, float, float, float]]]:
-    """By label: epoch, mean, lowest and highest value of all seeds; empty if nothing was logged."""
-    factor, keys = _CURVES[title]
-    values: dict[str, dict[int, list[float]]] = {}
+def _curves(runs: Sequence[RunView]) -> dict[str, dict[str, list[_Row]]]:
+    """What was logged of each curve, by label."""
+    values: dict[str, dict[str, dict[int, list[float]]]] = {}
     for run in runs:
-        for line in run.epochs:
-            value: Any = line
-            for key in keys:
-                value = value.get(key) if isinstance(value, Mapping) else None
-            if isinstance(value, int | float) and math.isfinite(value):
-                values.setdefault(run.label, {}).setdefault(int(line["epoch"]) + 1, []).append(factor * value)
+        for epoch, line in run.epochs():
+            for title, (factor, keys) in _CURVES.items():
+                value: Any = line
+                for key in keys:
+                    value = value.get(key) if isinstance(value, Mapping) else None
+                if isinstance(value, int | float) and math.isfinite(value):
+                    own = values.setdefault(title, {}).setdefault(run.label, {})
+                    own.setdefault(epoch + 1, []).append(factor * value)
     return {
-        label: [(epoch, fmean(own), min(own), max(own)) for epoch, own in sorted(found.items())]
-        for label, found in values.items()
+        title: {
+            label: [(epoch, fmean(own), min(own), max(own)) for epoch, own in sorted(found.items())]
+            for label, found in values[title].items()
+        }
+        for title in _CURVES
+        if title in values
     }
+
+
+def _thinned(rows: Sequence[_Row]) -> list[_Row]:
+    """The rows of a curve that can be seen: the ends, and of each stretch those with an extreme value.
+
+    Example:
+        >>> spike = [(epoch, float(epoch == 5001), 0.0, 1.0) for epoch in range(1, 10_001)]
+        >>> thin = _thinned(spike)
+        >>> len(thin) < 500, spike[5000] in thin, thin[0] == spike[0], thin[-1] == spike[-1]
+        (True, True, True, True)
+    """
+    if len(rows) <= _NUM_STRETCHES:
+        return list(rows)
+    kept = {rows[0], rows[-1]}
+    for place in range(_NUM_STRETCHES):
+        stretch = rows[place * len(rows) // _NUM_STRETCHES : (place + 1) * len(rows) // _NUM_STRETCHES]
+        kept |= {choose(stretch, key=itemgetter(column)) for choose, column in _EXTREMES}
+    return sorted(kept)
 
 
 def _rows(values: Any) -> Iterator[list[Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
+from maxsup.lab.core.files.reading import read_words
 from maxsup.lab.data.bundle import IGNORED_LABEL
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.lab.data.sets.folder import FOLDERS, has_masks
@@ -144,7 +145,7 @@ def _ade20k_names(path: Path) -> tuple[str, ...]:
     """Return the first of the names that each class has, from a table with one class a line."""
     if not path.is_file():
         return tuple(map(str, range(_ADE20K_CLASSES)))
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
+    rows = [line.split("\t") for line in read_words(path).splitlines()[1:] if line.strip()]
     names = tuple(re.split("[,;]", row[-1])[0].strip() for row in rows)
     if len(names) != _ADE20K_CLASSES:
         raise DataError(
@@ -159,7 +160,7 @@ def _camvid_names(path: Path) -> tuple[str, ...]:
     count = len(_CAMVID_CLASSES)
     try:
         # The twelfth name is that of the ignored label.
-        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["classes"]][:count]
+        names = [str(name) for name in json.loads(read_words(path))["classes"]][:count]
         got = "" if len(names) == count else str(len(names))
     except (ValueError, KeyError, TypeError) as error:
         got = repr(error)
@@ -172,7 +173,7 @@ def _camvid_names(path: Path) -> tuple[str, ...]:
 
 def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
     if path.is_file():
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+        names = tuple(line.strip() for line in read_words(path).splitlines() if line.strip())
         if num_classes not in (None, len(names)):
             raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
     elif num_classes is None:

@@ -28,7 +28,7 @@ from maxsup.lab.training.loop import Trainer, fit
 from maxsup.lab.training.observers import Progress, RunFiles, StopSignals, Tracker
 from maxsup.lab.training.preflight.defaults import settle_from_run, settle_recipe
 from maxsup.lab.training.preprocessing import resolve_preprocessing
-from maxsup.lab.training.processes import create_accelerator
+from maxsup.lab.training.processes import create_accelerator, lost_processes_named
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
 from maxsup.lab.training.state.snapshot import restore
@@ -105,6 +105,7 @@ def train(
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
         accelerator = create_accelerator(recipe, run.path)
+        stack.enter_context(lost_processes_named(accelerator))
         if accelerator.is_main_process:
             _check_existing(run, recipe, resume)  # so that a run that is there is refused before its data is read
         accelerator.wait_for_everyone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -14,13 +15,20 @@ from maxsup.losses.reduction import class_axis, num_classes, sample_shape
 # A block is a sixteenth of the logits, which keeps its temporary memory small, within these bounds: below the first,
 # calls dominate the time of a CPU; beyond the second, a block leaves the cache. On other devices blocks only bound the
 # memory. Half-precision inputs halve the lower bound, because a block needs a float32 copy; planes stay at the lower
-# bound, because a block is copied to bring its samples together.
+# bound, because finding their top takes memory of its own.
 CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
-# Up to this size all logits are one block.
+# Up to this size all logits are one block; beyond a quarter of it, blocks of half-precision logits are at most half,
+# because copies in float32 take several times their memory.
 WHOLE_BYTES = 1024 * 1024
+# Rows with fewer classes, and planes with fewer positions, do not fill the vector registers.
+NARROW_ROW, NARROW_PLANE = 32, 64
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Below this length torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
+# Up to this number of logits only the number of calls counts.
+FEW = 2048
+# Integers below are exact in float32.
+MAX_EXACT = 2**24
 # torch works without it.
 HAS_NUMPY = find_spec("numpy") is not None
 
@@ -47,29 +55,44 @@ def restored(laid: Tensor, is_rows: bool, input: Tensor) -> Tensor:
     return laid.reshape(input.shape)
 
 
-def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice, int]]:
-    """Index of each block in the logits, positions of its samples, and its class axis."""
+def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice]]:
+    """Index of each block in the logits, and positions of its samples."""
     low, high = CPU_BLOCK_BYTES if laid.device.type == "cpu" else DEVICE_BLOCK_BYTES
     num_bytes = 4 * laid.numel()
     low = low * laid.element_size() // 4
     high = high if is_rows else low
     block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
-    size = max(1, block_bytes // (4 * laid.shape[1]))
-    if is_rows:
-        for start in range(0, len(laid), size):
-            rows = slice(start, min(start + size, len(laid)))
-            yield rows, rows, 1
+    if laid.element_size() < 4 and num_bytes > WHOLE_BYTES // 4:
+        block_bytes = min(block_bytes, num_bytes // 2)
+    size = max(1 if is_rows else NARROW_PLANE, block_bytes // (4 * laid.shape[1]))
+    num_planes, num_positions = len(laid), math.prod(laid.shape[2:])
+    if num_positions <= size:  # whole rows or planes
+        step = size // num_positions
+        for start in range(0, num_planes, step):
+            stop = min(start + step, num_planes)
+            yield slice(start, stop), slice(start * num_positions, stop * num_positions)
         return
-    num_planes, _, num_positions = laid.shape
     for plane in range(num_planes):
         for start in range(0, num_positions, size):
             stop = min(start + size, num_positions)
             first = plane * num_positions
-            yield (plane, slice(None), slice(start, stop)), slice(first + start, first + stop), 0
+            yield (slice(plane, plane + 1), slice(None), slice(start, stop)), slice(first + start, first + stop)
 
 
-def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Largest logit and the first index that holds it, class axis kept.
+def is_narrow(block: Tensor) -> bool:
+    """Whether vector instructions need the samples of a block side by side, which takes a copy."""
+    if len(block) == 1 or block.device.type != "cpu":
+        return False
+    return block.shape[-1] < (NARROW_ROW if block.dim() == 2 else NARROW_PLANE)
+
+
+def side_by_side(block: Tensor) -> Tensor:
+    """Rows ``(M, K)`` or planes ``(N, K, P)`` as one plane ``(K, M)`` or ``(K, N P)``."""
+    return block.movedim(1, 0).flatten(start_dim=1)
+
+
+def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Largest logit and the first index that holds it, class axis kept; may write to ``room``.
 
     Example:
         >>> top, index = first_max(torch.tensor([[1.0, 3.0, 3.0]]), 1)
@@ -82,6 +105,16 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
         top = logits.amax(axis, keepdim=True)
         index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
+    if logits.numel() <= FEW and logits.device.type == "cpu":
+        index = logits.argmax(axis, keepdim=True)
+        return logits.gather(axis, index), index
+    if axis < logits.dim() - 1 and length < MAX_EXACT:
+        # The class numbers from the last to the first, where a logit is the largest: of these, the largest.
+        top = logits.amax(axis, keepdim=True)
+        numbers = _along(torch.arange(length, 0, -1, dtype=logits.dtype, device=logits.device), logits, axis)
+        marked = torch.eq(logits, top, out=torch.empty_like(logits) if room is None else room).mul_(numbers)
+        # No number is left where the top is nan.
+        return top, (length - marked.amax(axis, keepdim=True)).clamp_(max=length - 1).long()
     if HAS_NUMPY and logits.device.type == "cpu":
         # numpy's argmax uses vector instructions, torch's does not.
         index = torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
@@ -107,7 +140,7 @@ def first_max(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 def positions(logits: Tensor, axis: int) -> Tensor:
     """Class indices along their axis, in a type that vector instructions compare with float32."""
     length = logits.shape[axis]
-    exact = torch.float32 if length < 2**24 else torch.int64
+    exact = torch.float32 if length < MAX_EXACT else torch.int64
     numbers = torch.arange(length, dtype=exact, device=logits.device)
     # Writing a 0 where a 0 is makes the compiler load the numbers instead of counting again in every row.
     first = torch.zeros(1, dtype=torch.int64, device=logits.device)

@@ -14,6 +14,12 @@ import torch
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import first_max, positions
+from maxsup.losses.reduction import weighted_values
+
+# Where the mean or the top of the logits is further from 0, rounding it would be seen in the loss.
+NEAR, FAR = 64.0, 1e30
+# A CPU adds one number at this many indices as fast as numbers of their own, which take two more calls.
+FEW = 512
 
 Factor = float | Tensor
 """One number for all samples, or a tensor with one for each."""
@@ -23,20 +29,28 @@ class Block(NamedTuple):
     """Some samples of a batch with the statistics that penalties use; reduced tensors keep the class axis.
 
     Masked classes (``-inf``) are 0 in ``logits`` and marked in ``masked`` if there are any; ``num_present`` counts the
-    other classes.
+    other classes. ``offset`` was subtracted from the logits of every sample; ``surprise`` is ``-log`` of the top
+    probability; ``mass`` is the sum of the target.
     """
 
     logits: Tensor
     exponentials: Tensor
     norm: Factor
-    log_norm: Tensor
+    surprise: Tensor
     top: Tensor
     top_index: Tensor
     mean: Tensor
     num_present: Factor
     masked: Tensor | None
     target: Tensor
+    mass: Factor
     axis: int
+    offset: Factor = 0.0
+
+    @property
+    def log_norm(self) -> Tensor:
+        """``log sum_k exp`` of the logits."""
+        return self.top + self.surprise
 
 
 def probabilities(block: Block) -> Tensor:
@@ -60,20 +74,22 @@ class FusedPenalty(NamedTuple):
             ``-push/K`` on every class where the penalty ``is_centred``.
         is_centred: Whether R pushes every class by ``-1/K``.
         kernel: Name of the penalty in the device kernels.
-        small_loss: ``(rows, labels, strength, factor)``: ``factor`` times the summed loss in few calls into torch,
-            which count most in a small batch; for labels that all count and finite logits.
+        signed: ``(signed, logits, target, strength)``: adds ``strength dR/dz``, without the push on every class, to the
+            signed target of a small batch, in place; for finite logits, with their class axis at 1.
         few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels, for
             devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability.
         margin: A number that some penalties take.
+        is_invariant: Whether a number added to all logits changes R for no target that sums to 1.
     """
 
     value: Callable[[Block], Tensor]
     add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
     is_centred: bool
     kernel: str
-    small_loss: Callable[[Tensor, Tensor, float, float], Tensor] | None = None
+    signed: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
     few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0
+    is_invariant: bool = True
 
 
 class Job(NamedTuple):
@@ -103,46 +119,82 @@ def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -
 
 def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
     """The statistics of a block, the penalty of its samples, and their values."""
+    masked = None
+    offset: Factor = 0.0
     count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
-    present, masked = logits, None
-    is_finite = job.may_look and math.isfinite(float(total.sum()))
+    top, top_index = first_max(logits, axis, room)
+    is_finite = is_near = False
+    if job.may_look:
+        largest = float(total.abs().amax()) / logits.shape[axis]
+        is_finite = math.isfinite(largest)
+        is_near = (largest if is_finite else largest_top(top)) <= NEAR
+    if job.penalty.is_invariant and not is_near:
+        offset = top_offset(top)
+        logits, top = logits - offset, top - offset
+        total = logits.sum(axis, keepdim=True)
+    mean = total / count
+    present = logits
     if not is_finite:
-        masked = logits == -math.inf
-        present = logits.masked_fill(masked, 0.0)
-        total = present.sum(axis, keepdim=True)
-        count = torch.where(masked, 0.0, torch.ones_like(logits)).sum(axis, keepdim=True)
-    top, top_index = first_max(logits, axis)
+        present, masked = _without_masked(logits, as_numbers=job.may_look and job.penalty.is_centred)
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean = (present / count).sum(axis, keepdim=True)
+        num_present = count - masked.sum(axis, keepdim=True, dtype=logits.dtype)
+        mean, count = mean * (count / num_present), num_present
     norm: Factor = 1.0
-    if axis == logits.dim() - 1 and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():
         is_writable = room is not None and room.is_contiguous()
         exponentials = torch.softmax(logits, axis, out=room if is_writable else None)
         # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
-        log_norm = top - exponentials.gather(axis, top_index).log()
+        surprise = exponentials.gather(axis, top_index).log_().neg_()
     else:
         exponentials = torch.sub(logits, top, out=room).exp_()
         norm = exponentials.sum(axis, keepdim=True)
-        log_norm = top + norm.log()
-    mean = total / count
-    block = Block(present, exponentials, norm, log_norm, top, top_index, mean, count, masked, job.target, axis)
+        surprise = norm.log()
+    mass: Factor = job.target.sum(axis, keepdim=True) if job.target.is_floating_point() else 1.0
+    block = Block(
+        present, exponentials, norm, surprise, top, top_index, mean, count, masked, job.target, mass, axis, offset
+    )
     penalty, values = penalty_and_values(block, logits, job)
     if isinstance(job.scale, Tensor):
-        values = job.scale * values
+        values = weighted_values(values, job.scale) if job.target.is_floating_point() else job.scale * values
     if job.valid is not None and not is_finite:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = torch.where(job.valid, values, 0)
     return block, penalty, values
+
+
+def top_offset(top: Tensor) -> Tensor:
+    """What to subtract from logits whose top is far from 0; nothing where the difference may overflow."""
+    return top.where(top.abs() < FAR, 0)
+
+
+def largest_top(top: Tensor) -> float:
+    """Largest distance of the tops from 0, without those of ignored rows that hold nan or inf."""
+    return float(torch.nan_to_num(top, nan=0.0, posinf=0.0, neginf=0.0).abs().amax())
+
+
+def _without_masked(logits: Tensor, *, as_numbers: bool) -> tuple[Tensor, Tensor]:
+    """Logits with 0 in place of ``-inf``, and a mark where that was: 1 if ``as_numbers``, which is faster on a CPU."""
+    if not as_numbers:
+        masked = logits == -math.inf
+        return logits.masked_fill(masked, 0.0), masked
+    present = torch.nan_to_num(logits, nan=math.nan, posinf=math.inf, neginf=0.0)
+    return present, torch.eq(logits, -math.inf, out=torch.empty_like(logits))
 
 
 def penalty_and_values(block: Block, logits: Tensor, job: Job) -> tuple[Tensor, Tensor]:
     """Penalty of the samples of a block, and their values before any weight."""
     penalty = job.penalty.value(block)
     if job.target.is_floating_point():
-        data = job.target.sum(block.axis, keepdim=True) * block.log_norm - target_logit(block)
+        values = block.mass * block.log_norm - target_logit(block)
+        if block.masked is not None:  # a masked class costs inf where its target is not 0
+            costs_inf = (block.masked * (job.target != 0)).any(block.axis, keepdim=True)
+            values = values.masked_fill(costs_inf, math.inf)
     else:
-        # From the original logits: a masked true class costs inf.
-        data = block.log_norm - logits.gather(block.axis, job.target)
-    values = data + job.strength * penalty
-    return penalty, values if job.z_loss == 0 else values + job.z_loss * block.log_norm.square()
+        # From the logits with -inf: a masked true class costs inf. The difference is exact, as the logarithm is not.
+        values = block.top - logits.gather(block.axis, job.target) + block.surprise
+    values = values + job.strength * penalty
+    return penalty, values if job.z_loss == 0 else values + job.z_loss * (block.log_norm + block.offset).square()
 
 
 def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None = None) -> Tensor:
@@ -155,9 +207,15 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
     share = probability_share(block, job.z_loss)
     grad = _scaled_and_shifted(block.exponentials, share * pull / block.norm, shift, out)
     if block.masked is not None:
-        grad = grad.masked_fill_(block.masked, 0.0)
+        if block.masked.dtype == torch.bool:
+            grad.masked_fill_(block.masked, 0.0)
+        else:  # a masked class has probability 0
+            grad.sub_(block.masked.mul_(shift))
     if block.target.is_floating_point():
-        grad.sub_(block.target * pull)
+        if isinstance(pull, Tensor):
+            grad.sub_(block.target * pull)
+        else:
+            grad.sub_(block.target, alpha=pull)
     else:
         add_at(grad, block.axis, block.target, -pull)
     job.penalty.add_gradient(block, penalty, grad, push)
@@ -168,9 +226,8 @@ def block_gradient(block: Block, penalty: Tensor, job: Job, out: Tensor | None =
 
 def probability_share(block: Block, z_loss: float) -> Factor:
     """The factor of the probabilities in the gradient, before the penalty."""
-    share: Factor = block.target.sum(block.axis, keepdim=True) if block.target.is_floating_point() else 1.0
     # The gradient of log-sum-exp is the probabilities, as in cross-entropy.
-    return share if z_loss == 0 else share + 2 * z_loss * block.log_norm
+    return block.mass if z_loss == 0 else block.mass + 2 * z_loss * (block.log_norm + block.offset)
 
 
 def working_dtype(input: Tensor) -> torch.dtype:
@@ -191,8 +248,9 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
         # A GPU refuses to add at indices, since their order is not fixed; one index per sample can be overwritten.
         grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
-    elif isinstance(push, Tensor):
-        grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
+    elif isinstance(push, Tensor) or (grad.device.type == "cpu" and index.numel() > FEW):
+        pushes = push.to(grad.dtype) if isinstance(push, Tensor) else grad.new_full((), push)
+        grad.scatter_add_(axis, index, pushes.expand(index.shape))
     else:
         grad.scatter_(axis, index, push, reduce="add")
 
@@ -200,11 +258,11 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
 def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tensor | None) -> Tensor:
     if out is None:
         return probs * factor + shift
-    if not isinstance(factor, Tensor) and not isinstance(shift, Tensor):
-        return torch.add(probs.new_tensor(shift), probs, alpha=factor, out=out)
-    shift = shift if isinstance(shift, Tensor) else probs.new_tensor(shift)
-    factor = factor if isinstance(factor, Tensor) else probs.new_tensor(factor)
-    return torch.addcmul(shift, probs, factor, out=out)
+    if isinstance(factor, Tensor):
+        # Not addcmul, which does not use vector instructions for a factor per sample.
+        return torch.mul(probs, factor, out=out).add_(shift)
+    shift = shift if isinstance(shift, Tensor) else probs.new_full((), shift)
+    return torch.add(shift, probs, alpha=factor, out=out)
 
 
 def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:

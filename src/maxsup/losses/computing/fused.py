@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from maxsup.losses.computing.blocks import blocks, laid_as, laid_out, restored
+from maxsup.losses.computing.blocks import blocks, is_narrow, laid_as, laid_out, restored, side_by_side
 from maxsup.losses.computing.closed_form import (
     Factor,
     FusedPenalty,
@@ -28,11 +28,10 @@ from maxsup.losses.computing.closed_form import (
     tensors_of,
     working_dtype,
 )
+from maxsup.losses.computing.small import all_count, is_small, small_loss
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
-# Batches up to this number of logits are small.
-SMALL_NUMEL = 16 * 1024
 # Older compilers cannot tell whether a transform or an export is under way.
 _KNOWS_TRANSFORMS = torch.__version__ >= "2.7"
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -106,10 +105,9 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
         return reduced(traced_values(input, job), denominator, input, call.reduction)
     if _may_look(input):
         call = call.with_numbers_now()
-        if call.weight is None and call.num_items is None and call.z_loss == 0:
-            loss = _small_loss(input, call, penalty)
-            if loss is not None:
-                return loss
+        loss = small_loss(input, call, penalty) if is_small(input) else None
+        if loss is not None:
+            return loss
     return _BlockLoss.apply(input, call, penalty, formula)
 
 
@@ -133,43 +131,33 @@ def _may_look(input: Tensor) -> bool:
     return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
-    """The loss in few calls if the batch is small and every sample and class counts, else None."""
-    if penalty.small_loss is None or input.dim() != 2 or input.numel() > SMALL_NUMEL:
-        return None
-    target, ignore_index = call.target, call.ignore_index
-    if call.reduction == "none" or target.dtype != torch.int64:
-        return None
-    is_counted = int(target.min()) >= 0 if ignore_index < 0 else bool((target != ignore_index).all())
-    if not is_counted:
-        return None
-    factor = 1.0 / len(input) if call.reduction == "mean" else 1.0
-    loss = penalty.small_loss(input.to(working_dtype(input)), target, float(call.strength), factor)
-    return loss if math.isfinite(float(loss.detach())) else None
+def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool = True) -> tuple[Job, Factor]:
+    """The job of a call without the factor of its reduction, and the denominator of its mean.
 
-
-def job_of(input: Tensor, call: Call, penalty: FusedPenalty) -> tuple[Job, Factor]:
-    """The job of a call without the factor of its reduction, and the denominator of its mean."""
+    Where the job is not done as a whole, probabilities stay as they are until :func:`_part` takes some of them.
+    """
     may_look, dtype = _may_look(input), working_dtype(input)
     valid = None
     scale: Factor = 1.0
     denominator: Factor = input.numel() // num_classes(input)
-    if call.target.is_floating_point():
-        target, scale = weighted_target(call.target.to(dtype), call.weight, class_axis(input))
-        scale = scale.reshape(-1)
+    target = call.target
+    if target.is_floating_point():
+        if is_whole:
+            target, scale = weighted_target(target.to(dtype), call.weight, class_axis(input))
+            scale = scale.reshape(-1)
     else:
-        target = call.target.reshape(-1).long()
-        valid = target != call.ignore_index
-        if may_look and bool(valid.all()):
-            valid = None
-        else:
+        target = target.reshape(-1).long()
+        if not (may_look and all_count(target, call.ignore_index)):
+            valid = target != call.ignore_index
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
-        elif call.weight is not None or valid is not None:
-            ones = torch.ones(target.shape[0], dtype=dtype, device=input.device)
-            scale = ones if call.weight is None else call.weight.to(dtype)[target]
+        elif call.weight is not None:
+            scale = call.weight.to(dtype)[target]
             scale = scale if valid is None else scale.where(valid, 0)
+            denominator = scale.sum()
+        elif valid is not None:
+            scale = valid.to(dtype)
             denominator = scale.sum()
     if call.num_items is not None:
         denominator = single(call.num_items)
@@ -182,7 +170,7 @@ def _values_and_grad(
     input: Tensor, call: Call, penalty: FusedPenalty, needs_grad: bool
 ) -> tuple[Tensor, Tensor | None, Job]:
     """Values of all samples, the gradient of ``factor`` times their sum in the shape of the input, and the job."""
-    job, denominator = job_of(input, call, penalty)
+    job, denominator = job_of(input, call, penalty, is_whole=False)
     if call.reduction == "mean":
         if isinstance(denominator, Tensor):
             inverse = 1.0 / denominator.to(working_dtype(input))
@@ -193,30 +181,38 @@ def _values_and_grad(
     soft = laid_as(job.target, is_rows) if job.target.is_floating_point() else None
     dtype = working_dtype(input)
     grad = torch.empty_like(laid, dtype=stored_dtype(input)) if needs_grad else None
-    values = torch.empty(input.numel() // num_classes(input), dtype=dtype, device=input.device)
-    for index, samples, axis in blocks(laid, is_rows):
-        part = _part(job, samples, axis, None if soft is None else soft[index])
-        logits = laid[index].to(dtype).contiguous()
-        out = None
-        if grad is not None and grad.dtype == dtype:
-            out = grad[index]
-        elif logits.dtype != laid.dtype and job.penalty.is_centred:
-            out = logits  # our own copy, which the gradient of a centred penalty does not read
-        block_values, block_grad = block_loss(logits, part, axis, out)
-        values[samples] = block_values.squeeze(axis)
-        if grad is not None and grad.dtype != dtype:
-            grad[index] = block_grad
-    return values, None if grad is None else restored(grad, is_rows, input), job
+    values = []
+    for index, samples in blocks(laid, is_rows):
+        own, place = laid[index], None if grad is None else grad[index]
+        axis = 0 if is_narrow(own) else 1
+        logits = (own if axis == 1 else side_by_side(own)).to(dtype).contiguous()
+        part = _part(job, call, logits, axis, samples, None if soft is None else soft[index])
+        # The gradient of a centred penalty does not read the logits, so it may take the place of a copy of ours.
+        is_free = job.penalty.is_centred and logits.data_ptr() != own.data_ptr()
+        is_direct = place is not None and place.dtype == dtype and axis == 1
+        block_values, block_grad = block_loss(logits, part, axis, place if is_direct else logits if is_free else None)
+        values.append(block_values.reshape(-1))
+        if place is not None and not is_direct:
+            place.copy_(block_grad if axis == 1 else block_grad.unflatten(1, own[:, 0].shape).movedim(0, 1))
+    all_values = values[0] if len(values) == 1 else torch.cat(values)
+    return all_values, None if grad is None else restored(grad, is_rows, input), job
 
 
-def _part(job: Job, samples: slice, axis: int, soft: Tensor | None) -> Job:
-    """The job of some samples."""
+def _part(job: Job, call: Call, logits: Tensor, axis: int, samples: slice, soft: Tensor | None) -> Job:
+    """The job of a block of logits."""
+    shape = list(logits.shape)
+    shape[axis] = 1
 
     def cut(value: Any) -> Any:
-        return value[samples].unsqueeze(axis) if isinstance(value, Tensor) else value
+        return value[samples].view(shape) if isinstance(value, Tensor) else value
 
-    target = cut(job.target) if soft is None else soft
-    return job._replace(target=target, valid=cut(job.valid), scale=cut(job.scale))
+    if soft is None:
+        return job._replace(target=cut(job.target), valid=cut(job.valid), scale=cut(job.scale))
+    target = (soft if axis == 1 else side_by_side(soft)).to(logits.dtype)
+    if call.weight is None and job.may_look and bool(target.sum(axis).all()):
+        return job._replace(target=target)  # every sample counts 1
+    target, scale = weighted_target(target, call.weight, axis)
+    return job._replace(target=target, scale=scale)
 
 
 class _BlockLoss(torch.autograd.Function):
@@ -237,10 +233,12 @@ class _BlockLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             return gradient_by_formula(ctx, upstream)
-        input, call, (grad,) = saved_call(ctx)
+        saved = ctx.saved_tensors
+        input, target, grad = saved[0], saved[1], saved[-1]
         # The first backward gives the buffer away and may scale it in place; a later one computes it again.
         address, ctx.address = ctx.address, None
         if address is None:
+            _, call, _ = saved_call(ctx)
             _, grad, _ = _values_and_grad(input, call, ctx.penalty, needs_grad=True)
             address = address_of(grad)
         axis = class_axis(grad)
@@ -250,7 +248,7 @@ class _BlockLoss(torch.autograd.Function):
         if upstream.dim() == 0 and upstream.device.type == "cpu" and float(upstream) == 1.0:
             scale = None
         elif ctx.ignores and scale is not None:  # 0 times an infinite upstream gradient would be nan
-            scale = scale.where((call.target.long() != call.ignore_index).unsqueeze(axis), 0)
+            scale = scale.where((target.long() != ctx.call[3]).unsqueeze(axis), 0)
         return scaled(grad, scale, address_of(grad) == address).to(input.dtype), None, None, None
 
 

@@ -61,25 +61,27 @@ class _TracedValues(torch.autograd.Function):
         kept = kept.to(stored_dtype(input))
         if input.dim() <= 2:
             kept = kept.scatter(1, block.top_index, 1.0)
-        small = (block.norm, block.log_norm, block.top, block.top_index, block.mean, block.num_present)
-        numbers = (scale, strength)
+        small = (block.norm, block.surprise, block.top, block.top_index, block.mean, block.num_present)
+        numbers = (scale, strength, block.mass, block.offset)
         ctx.save_for_backward(input, target, valid, *tensors_of(numbers), kept, penalties, *small)
         ctx.numbers, ctx.penalty, ctx.z_loss = others_of(numbers), penalty, z_loss
         return values.reshape(-1)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        input, target, valid, *numbers, kept, penalties, norm, log_norm, top, top_index, mean, present = (
+        input, target, valid, *numbers, kept, penalties, norm, surprise, top, top_index, mean, present = (
             ctx.saved_tensors
         )
-        scale, strength = joined(numbers, ctx.numbers)
+        scale, strength, mass, offset = joined(numbers, ctx.numbers)
         masked, exponentials = kept == MASKED, kept.to(working_dtype(input))
         logits = exponentials
         if not ctx.penalty.is_centred:  # it reads both again
-            logits = _logits(input)
+            logits = _logits(input) - offset
             logits = logits.masked_fill(logits == -math.inf, 0.0)
             exponentials = exponentials.clamp(min=0.0)
-        block = Block(logits, exponentials, norm, log_norm, top, top_index, mean, present, masked, target, axis=1)
+        block = Block(
+            logits, exponentials, norm, surprise, top, top_index, mean, present, masked, target, mass, 1, offset
+        )
         scale = scale * upstream.reshape(penalties.shape)
         job = Job(ctx.penalty, strength, ctx.z_loss, target, valid, scale, 1.0, may_look=False)
         grad = block_gradient(block, penalties, job).to(input.dtype).reshape(input.shape)

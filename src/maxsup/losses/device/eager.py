@@ -15,14 +15,18 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import laid_as, laid_out, restored
 from maxsup.losses.computing.closed_form import (
+    NEAR,
     Block,
     Factor,
     Job,
     add_at,
+    largest_top,
     penalty_and_values,
     probability_share,
+    top_offset,
     working_dtype,
 )
+from maxsup.losses.reduction import weighted_values
 
 # Older versions compute a float32 softmax of bfloat16 on a GPU only, not on meta.
 WIDENS_ON_META = torch.__version__ >= "2.7"
@@ -47,7 +51,7 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
     )
     block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
-        values = job.scale * values
+        values = weighted_values(values, job.scale) if is_soft else job.scale * values
     if job.valid is not None:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = values * job.valid if block.masked is None else torch.where(job.valid, values, 0)
     return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
@@ -79,15 +83,24 @@ def _beside(value: Any, laid: Tensor) -> Any:
 def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     """The statistics of all samples, their penalty, and their values before any weight."""
     dtype = working_dtype(laid)
-    present, masked = laid, None
+    masked = None
+    offset: Factor = 0.0
     count: Factor = laid.shape[1]
     mean = laid.mean(1, keepdim=True, dtype=dtype)
-    if not _is_finite(mean):
+    top, top_index = laid.max(1, keepdim=True)
+    top = top.to(dtype)
+    is_finite, is_near = _is_ordinary(mean, top)
+    if job.penalty.is_invariant and not is_near:
+        offset = top_offset(top)
+        laid, top = laid - offset, top - offset
+        mean = laid.mean(1, keepdim=True)
+    present = laid
+    if not is_finite:
         masked = laid == -math.inf
         count = laid.shape[1] - masked.sum(1, keepdim=True, dtype=dtype)
         present = torch.nan_to_num(laid, nan=math.nan, posinf=math.inf, neginf=0.0)
-        mean = present.sum(1, keepdim=True, dtype=dtype) / count
-    top, top_index = laid.max(1, keepdim=True)
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean = (present / count).sum(1, keepdim=True, dtype=dtype)
     probs = _softmax(laid, dtype)
     # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
     surprise = torch.xlogy(-1.0, probs.gather(1, top_index))
@@ -95,22 +108,28 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
         present = present.to(dtype)
     is_soft = job.target.is_floating_point()
     in_few_calls = None if is_soft or job.z_loss != 0 or isinstance(job.strength, Tensor) else job.penalty.few_calls
-    # Not computed where nothing needs it.
-    log_norm = top + surprise if in_few_calls is None else surprise.new_empty(0)
-    block = Block(present, probs, 1.0, log_norm, top, top_index, mean, count, masked, job.target, axis=1)
+    mass: Factor = job.target.sum(1, keepdim=True) if is_soft else 1.0
+    block = Block(present, probs, 1.0, surprise, top, top_index, mean, count, masked, job.target, mass, 1, offset)
     if in_few_calls is not None:
         return block, surprise, in_few_calls(surprise, block, laid.gather(1, job.target), float(job.strength))
     return block, *penalty_and_values(block, laid, job)
 
 
-def _is_finite(means: Tensor) -> bool:
-    """Whether no logit is masked, judged by the means; False where they must not be read, True on ``meta``."""
+def _is_ordinary(means: Tensor, tops: Tensor) -> tuple[bool, bool]:
+    """Whether no logit is masked and whether none is far from 0, judged by means and tops; True, True on ``meta``.
+
+    Where the means must not be read, the first is False, and the second is True to spare a pass.
+    """
     kind = means.device.type
     # Elsewhere reading may cost more than the extra passes: a lazy device would compile what it has recorded so far.
     may_look = kind in ("cpu", "mps", "cuda")
     if kind == "cuda":  # the user may have forbidden the host to wait for the device
         may_look = not torch.cuda.is_current_stream_capturing() and torch.cuda.get_sync_debug_mode() == 0
-    return kind == "meta" or (may_look and math.isfinite(float(means.sum())))
+    if not may_look:
+        return kind == "meta", True
+    largest = float(means.abs().amax())
+    is_finite = math.isfinite(largest)
+    return is_finite, (largest if is_finite else largest_top(tops)) <= NEAR
 
 
 def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:

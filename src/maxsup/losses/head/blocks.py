@@ -18,8 +18,12 @@ from maxsup.losses.head.rows import Objective, Rows, overwritten
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.reduction import raise_if_out_of_range
 
-# Smaller blocks slow the matrix products down, larger ones only cost memory.
+# A block has at least so many rows, since fewer slow the matrix products down, and at least so many bytes, since calls
+# dominate the time of smaller ones; more of either only costs memory.
 BLOCK_ROWS = 256
+BLOCK_BYTES = 1024 * 1024
+# Up to this size a CPU holds the logits, which is faster than blocks; one block of a vocabulary takes more.
+SMALL_BYTES = 4 * 1024 * 1024
 # On a device a block of this size keeps the products busy; its memory does not depend on the number of rows.
 DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
 
@@ -63,6 +67,34 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
             plan.target, plan.ignore_index, plan.shard.num_classes if plan.shard else len(head.weight)
         )
     return _HeadLoss.apply(*head, plan)
+
+
+def is_small(head: Head) -> bool:
+    """Whether the logits are better held, on a CPU."""
+    num_bytes = head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize
+    return num_bytes <= SMALL_BYTES and not torch.compiler.is_compiling() and form_for(head.hidden) == "fused"
+
+
+def held_loss(head: Head, plan: Plan) -> Tensor:
+    """The loss from logits in memory, for autograd."""
+    hidden, weight, bias = head
+    dtype = working_dtype(hidden)
+    bias = None if bias is None else bias.to(dtype)
+    if plan.products == dtype == hidden.dtype == weight.dtype:
+        logits = F.linear(hidden, weight, bias)
+    else:
+        logits = F.linear(hidden.to(plan.products), weight.to(plan.products)).to(dtype)
+        logits = logits if bias is None else logits + bias
+    if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
+        logits = logits.where(_valid(plan).unsqueeze(1), 0)
+    return plan.objective.of_logits(
+        logits,
+        plan.target,
+        plan.alpha,
+        ignore_index=plan.ignore_index,
+        reduction=plan.reduction,
+        num_items=plan.num_items,
+    )
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -138,12 +170,10 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
     is_kept = torch.is_grad_enabled()
     with torch.enable_grad(), _without_autocast(head.hidden.device.type):
         # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
-        own = [torch.empty(0) if parameter is None else parameter.view_as(parameter) for parameter in head]
-        hidden, weight, bias = (parameter.to(plan.products) for parameter in own)
-        logits = F.linear(hidden, weight, None if head.bias is None else bias)
-        reduction = {name: getattr(plan, name) for name in ("ignore_index", "reduction", "num_items")}
-        loss = plan.objective.of_logits(logits, plan.target, plan.alpha, **reduction)
-    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
+        hidden, weight, bias = head
+        own = Head(hidden.view_as(hidden), weight.view_as(weight), None if bias is None else bias.view_as(bias))
+        loss = held_loss(own, plan)
+    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted and parameter is not None]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 
@@ -182,9 +212,8 @@ def _by_blocks(
     # On a device logits stay in the precision of the products; elsewhere a block is in float32.
     form = form_for(hidden) if shard is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
-    size = BLOCK_ROWS
-    if hidden.device.type != "cpu":
-        size = max(size, DEVICE_BLOCK_BYTES // (len(weight) * kept.itemsize))
+    num_bytes = BLOCK_BYTES if hidden.device.type == "cpu" else DEVICE_BLOCK_BYTES
+    size = max(BLOCK_ROWS, num_bytes // max(len(weight) * kept.itemsize, 1))
     buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
     with _without_autocast(hidden.device.type):
         matrix = weight.to(products)
@@ -235,8 +264,8 @@ def _(
 
 def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """Products in the precision of the plan; some kinds of device, such as ``meta``, have no autocast."""
-    is_known = torch.amp.is_autocast_available(device_type)
-    return torch.autocast(device_type, enabled=False) if is_known else nullcontext()
+    is_on = torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+    return torch.autocast(device_type, enabled=False) if is_on else nullcontext()
 
 
 def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:

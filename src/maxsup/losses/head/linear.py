@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Never
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss, Strength
 from maxsup.losses.computing.fused import is_ordinary
-from maxsup.losses.head.blocks import Head, Plan, head_loss
+from maxsup.losses.head.blocks import Head, Plan, head_loss, held_loss, is_small
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
@@ -68,7 +67,7 @@ def linear_maxsup_cross_entropy(
         tensor(1.5076)
     """
     check_strength("alpha", alpha)
-    hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
+    hidden, weight, target, bias = whole(hidden), whole(weight), whole(target), whole(bias)
     check_head(hidden, weight, target, bias, reduction, num_items)
     num_items = single(num_items)
     objective = checked_objective(margin, z_loss, soft_cap)
@@ -77,6 +76,12 @@ def linear_maxsup_cross_entropy(
             f"margin must be 0 on a head that is split over processes; got {margin!r}. Gather the logits of all "
             "processes and use mbls_cross_entropy."
         )
+    device = hidden.device.type
+    products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    head = Head(hidden, weight, bias)
+    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
+    if group is None and is_small(head):
+        return held_loss(head, plan)
     is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
     if is_learnt or hidden.is_meta or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
         if group is not None:
@@ -84,14 +89,7 @@ def linear_maxsup_cross_entropy(
                 "A head that is split over processes needs ordinary tensors and an alpha without gradient. Gather the "
                 "logits of all processes and use maxsup_cross_entropy."
             )
-        logits = F.linear(hidden, weight, bias)
-        return objective.of_logits(
-            logits, target, alpha, ignore_index=ignore_index, reduction=reduction, num_items=num_items
-        )
-    device = hidden.device.type
-    products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
-    head = Head(hidden, weight, bias)
+        return held_loss(head, plan)
     return head_loss(head, plan) if group is None else _split_head_loss(head, plan, group)
 
 

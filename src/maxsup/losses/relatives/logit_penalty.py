@@ -30,6 +30,7 @@ FUSED = FusedPenalty(
     value=lambda block: block.logits.square().sum(block.axis, keepdim=True) / 2,
     add_gradient=_add_logits,
     is_centred=False,
+    is_invariant=False,
     kernel="logit_penalty",
 )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import random
 import re
 from pathlib import Path
 
@@ -216,3 +219,24 @@ def test_what_cannot_be_concluded_is_said_once(tmp_path: Path) -> None:
     assert short_verdicts(read_view(folder).summary) == [
         ("accuracy and NLL", "Nothing can be concluded about ce and maxsup.")
     ]
+
+
+def test_a_run_of_ten_thousand_epochs_has_a_page_of_a_usual_size_with_its_spikes(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "long", arms=("ce", "ls"), seeds=(0,), has_analyses=False)
+    dice = random.Random(0)
+    for run in read_view(folder).runs:
+        lines = (
+            {"epoch": epoch, "train": {"loss": 70.5 if epoch == 5000 else dice.random()}, "val": {"nll": dice.random()}}
+            for epoch in range(10_000)
+        )
+        (run.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    [page, *_] = write_report(folder)
+    assert page.stat().st_size < 1_000_000
+    encoded = re.findall(r'"data:text/csv[^,]*,([^"]*)"', page.read_text())
+    downloads = [base64.b64decode(text).decode() for text in encoded]
+    [rows] = [text for text in downloads if text.startswith("curve,loss,epoch")]
+    assert "training loss,ce,5001,70.5,70.5,70.5" in rows.splitlines()
+    epochs = [int(row.split(",")[2]) for row in rows.splitlines()[1:] if row.startswith("training loss,ce")]
+    assert (epochs[0], epochs[-1]) == (1, 10_000)
+    assert 200 < len(epochs) < 1000
+    assert len((read_view(folder).runs[0].path / "metrics.jsonl").read_text().splitlines()) == 10_000

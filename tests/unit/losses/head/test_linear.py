@@ -10,10 +10,12 @@ from maxsup.losses.head import blocks as head_blocks
 from maxsup.schedules import Linear
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
-    # Several blocks, the last one shorter, at sizes a test can afford.
-    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)
+@pytest.fixture(autouse=True, params=["blocks", "held"])
+def _way(request, monkeypatch):
+    if request.param == "blocks":  # several, the last one shorter, at sizes a test can afford
+        monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)
+        monkeypatch.setattr(head_blocks, "BLOCK_BYTES", 0)
+        monkeypatch.setattr(head_blocks, "SMALL_BYTES", 0)
 
 
 def case(dtype=torch.float64, scale=1.0, num_rows=11):

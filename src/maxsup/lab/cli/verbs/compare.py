@@ -7,7 +7,15 @@ from typing import Annotated
 
 from maxsup.lab.cli import studies
 from maxsup.lab.cli.listings import complete_loss, complete_losses, complete_recipe
-from maxsup.lab.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments
+from maxsup.lab.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    NoLockOption,
+    OverrideArguments,
+    work_without_locks,
+)
 from maxsup.lab.cli.shorthands import option
 
 _LOSSES = (
@@ -35,14 +43,16 @@ def compare(
     workers: studies.WorkersOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare losses over paired seeds.
 
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
+    work_without_locks(no_lock)
     chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
-    from maxsup.lab.experiments.calls import carry_out, comparison_order
+    from maxsup.lab.experiments.api import carry_out, comparison_order
 
     order = comparison_order(
         data,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -46,44 +48,53 @@ def export(
         from maxsup.lab.reports.export.card import write_card
 
         _require_empty(target, force=force)
-        written = write_card(folders[0], target, weights=weights or "last", dataset=dataset, licence=licence)
+
+        def write(place: Path) -> list[Path]:
+            return write_card(folders[0], place, weights=weights or "last", dataset=dataset, licence=licence)
+
     else:
         of_card = {"--weights": weights, "--dataset": dataset, "--license": licence}
         refuse_strangers(of_card, "--to card", has_needed=False, found="with a logbook")
         from maxsup.lab.experiments.comparison import command_of
         from maxsup.lab.experiments.execution.study_folder import read_folder
-        from maxsup.lab.experiments.results import summarize
+        from maxsup.lab.experiments.summarize import summarize
         from maxsup.lab.reports.export.logbook import write_logbook
 
         found = [read_folder(folder) for folder in folders]
         _require_empty(target, force=force)
         for folder in found:
             summarize(folder)
-        written = write_logbook({folder.path: command_of(folder.study, folder.scale) for folder in found}, target)
-    _remove_earlier_export(target, written)
-    files = [str(path) for path in written]
+        commands = {folder.path: command_of(folder.design) for folder in found}
+        write = partial(write_logbook, commands)
+    files = [str(path) for path in _in_place_of_earlier(target, write)]
     advice = [f"Nothing was uploaded. To do so: hf upload OWNER/NAME {target}"] if to == "card" else []
     show({"files": files}, [*files, *advice], as_json=as_json)
 
 
 def _require_empty(folder: Path, *, force: bool) -> None:
     """Raise where files of others would be overwritten."""
-    if not force and folder.is_dir() and any(folder.iterdir()):
+    from maxsup.lab.core.files.storage import UNFINISHED
+
+    if not force and folder.is_dir() and any(entry.name != UNFINISHED for entry in folder.iterdir()):
         raise ValueError(
             f"output must be new or empty; got {str(folder)!r}, which holds something. "
             "Choose another --output, or add --force to write into it."
         )
 
 
-def _remove_earlier_export(folder: Path, written: list[Path]) -> None:
-    """Remove what an earlier export left in the folder and this one did not write; files of others stay."""
+def _in_place_of_earlier(folder: Path, write: Callable[[Path], list[Path]]) -> list[Path]:
+    """Write all files, then remove what an earlier export left and this one did not write; files of others stay."""
     from maxsup.lab.core.files.reading import read_json
-    from maxsup.lab.core.files.storage import replace_bytes
+    from maxsup.lab.core.files.storage import filled_at_once, replace_bytes
 
-    listing, kept = folder / _LISTING, sorted(path.relative_to(folder).as_posix() for path in written)
+    listing = folder / _LISTING
     earlier = read_json(listing).get("files", ()) if listing.is_file() else ()
+    with filled_at_once(folder) as parts:
+        names = [path.relative_to(parts) for path in write(parts)]
+        kept = sorted(name.as_posix() for name in names)
+        replace_bytes(parts / _LISTING, json.dumps({"files": kept}, indent=2).encode() + b"\n")
     for name in set(earlier) - set(kept):
         stale = folder / str(name)
         if stale.is_file() and folder.resolve() in stale.resolve().parents:
             stale.unlink()
-    replace_bytes(listing, json.dumps({"files": kept}, indent=2).encode() + b"\n")
+    return [folder / name for name in names]

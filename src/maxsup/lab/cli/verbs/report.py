@@ -10,7 +10,7 @@ from maxsup.lab.cli.options import JsonOption
 from maxsup.lab.cli.printing import show
 from maxsup.lab.cli.shorthands import argument, option
 
-_FOLDERS = "Comparisons or studies; or run directories, which become one table; or a folder of evidence."
+_FOLDERS = "Comparisons or studies; or run directories, which become one table."
 
 
 def report(
@@ -23,14 +23,9 @@ def report(
 
     The tables are HTML, Markdown, LaTeX, CSV and JSON. Nothing is trained.
     """
-    from maxsup.lab.experiments.evidence.claims import CLAIMS
-
-    if len(folders) == 1 and (folders[0] / CLAIMS).is_file():
-        _report_evidence(folders[0], as_json=as_json)
-        return
     from maxsup.lab.experiments.execution.study_folder import STUDY_FILE, read_folder
     from maxsup.lab.experiments.loose_runs import folder_of_runs
-    from maxsup.lab.experiments.results import summarize
+    from maxsup.lab.experiments.summarize import summarize
     from maxsup.lab.reports import write_report
 
     if any((folder / STUDY_FILE).is_file() for folder in folders):
@@ -41,17 +36,3 @@ def report(
     written = write_report(*(folder.path for folder in found), output=output, on_left_out=say)
     files = [str(path) for path in written]
     show({"files": files, "summaries": summaries}, files, as_json=as_json)
-
-
-def _report_evidence(folder: Path, *, as_json: bool) -> None:
-    """Judge the claims of a folder of evidence again, and write its pages."""
-    from maxsup.lab.experiments.evidence.claims import RESULTS, claim_entries, pool_entries, sweep_entries
-    from maxsup.lab.experiments.evidence.pools import strength_entries
-    from maxsup.lab.reports.export.evidence import difference_text, write_evidence
-
-    claims = claim_entries(folder)
-    others = {"sweeps": sweep_entries(folder), "pools": pool_entries(folder)}
-    others["strengths"] = strength_entries(folder / RESULTS)
-    files = [str(path) for path in write_evidence(folder, claims, **others)]
-    lines = [f"{each['name']}: {each['word']}, {each['reason']} ({difference_text(each)})" for each in claims]
-    show({"files": files, "claims": claims, **others}, [*lines, *files], as_json=as_json)

@@ -11,10 +11,12 @@ from maxsup.lab.cli.options import (
     DataRootOption,
     JsonOption,
     ModelOption,
+    NoLockOption,
     OverrideArguments,
     RecipeArgument,
     with_data_root,
     with_names,
+    work_without_locks,
 )
 from maxsup.lab.cli.printing import show
 from maxsup.lab.cli.shorthands import option
@@ -32,9 +34,11 @@ def train(
     output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
     resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe. After an interruption the same command goes on where it stopped."""
+    work_without_locks(no_lock)
     from maxsup.lab.core.recipes import load_recipe, recipe_path
 
     parsed = load_recipe(recipe, with_data_root(with_names(overrides, data, model), data_root))

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from maxsup.core.errors import StorageError
+from maxsup.core.errors import DataError, StorageError
 from maxsup.lab.core.files.storage import json_text
 
 _CHECKSUM = "checksum"
@@ -35,6 +35,19 @@ def read_plain(path: Path) -> bytes:
         raise damaged(path, error.strerror or str(error)) from error
 
 
+def read_words(path: Path) -> str:
+    """The text of a list that a person wrote, of classes for instance.
+
+    Raises:
+        DataError: It is no UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise DataError(f"{path} must be UTF-8 text; got {reason}. Save it as UTF-8.") from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file, without its checksum."""
     value = _parsed(path, read_plain(path))
@@ -44,11 +57,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file with one a line, one at a time; none where there is no file."""
+    if os.path.lexists(path):
+        for line in read_plain(path).splitlines():
+            yield _parsed(path, line)
+
+
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file with one a line; none where there is no file."""
-    if not os.path.lexists(path):
-        return []
-    return [_parsed(path, line) for line in read_plain(path).splitlines()]
+    """All that :func:`json_lines` gives."""
+    return list(json_lines(path))
 
 
 def whole_lines(path: Path) -> list[bytes]:

@@ -9,11 +9,14 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import StorageError
+
+UNFINISHED = ".unfinished"
+"""Where files are, inside of an existing folder, until all of them are written."""
 
 _CHUNK = 1 << 24
 
@@ -51,18 +54,64 @@ def _write(path: Path, content: memoryview, mode: int) -> None:
 def replace_bytes(path: Path, content: bytes) -> None:
     """Put ``content`` in the place of a file: a temporary name, fsync, rename."""
     temporary = path.with_name(f".{path.name}.tmp")
-    write_bytes(temporary, content)
     try:
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise failed_write(path, len(content), 0, error) from error
+        write_bytes(temporary, content)
+        try:
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise failed_write(path, len(content), 0, error) from error
+    except StorageError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def write_file(path: Path, content: bytes, *, fix: str = "Choose another output.") -> None:
     """Put ``content`` in the place of a file, whose folder is made if need be."""
     make_folder(path.parent, fix=fix)
     replace_bytes(path, content)
+
+
+@contextmanager
+def filled_at_once(folder: Path) -> Iterator[Path]:
+    """A new folder for files, which take their places in ``folder`` when the block ends; if it fails, none does."""
+    is_new = not folder.exists()
+    if not is_new:
+        make_folder(folder)
+    # An existing folder may be a mounted disk: renames work inside of it alone.
+    parts = folder.with_name(f".{folder.name}.tmp") if is_new else folder / UNFINISHED
+    shutil.rmtree(parts, ignore_errors=True)
+    make_folder(parts)
+    placed = list[Path]()
+    try:
+        yield parts
+        if is_new:
+            parts.rename(folder)
+            placed.append(folder)
+        for part in [] if is_new else sorted(parts.rglob("*")):
+            place = folder / part.relative_to(parts)
+            if not place.exists():
+                placed.append(place)
+            if part.is_dir():
+                make_folder(place)
+            else:
+                os.replace(part, place)
+        sync_folder(folder)
+    except BaseException as error:
+        for place in reversed(placed):
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise StorageError(
+                f"{folder} must be writable; got {error.strerror or error}. Make room or choose another output; "
+                "nothing of it was written."
+            ) from error
+        raise
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
 
 
 def replace_link(link: Path, target: str) -> None:

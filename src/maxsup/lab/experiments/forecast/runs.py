@@ -10,6 +10,7 @@ from typing import Any
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.analysis import ANALYSES, RunOutputs
+from maxsup.lab.analysis.registry import computed
 from maxsup.lab.core.config import Recipe, differing_keys
 from maxsup.lab.core.recipes import load_recipe
 from maxsup.lab.data import DataBundle, Split
@@ -96,14 +97,14 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     Raises:
         Exception: What the first step raised, if no missing run can be made.
     """
-    open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
+    open_runs, num_seeds = folder.open_runs(), len(folder.design.seeds)
     text = f"{counted(len(folder.runs), 'run')} ({counted(num_seeds, 'seed')})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
-        return "\n".join([text, *folder.missing])
+        return "\n".join([text, *folder.design.missing])
     # An analysis with a recipe of its own is a training, which a few images cannot try.
-    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
+    tried = [plan for plan in folder.design.analyses if plan.data is None and "recipe" not in plan.options]
     found = preview(
         {name: run.recipe for name, run in open_runs.items()},
         analyses={plan.what: plan.options for plan in tried},
@@ -120,14 +121,14 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
             text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"
     for analysis, sentence in found.analyses.items():
         text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
-    return "\n".join([text, *folder.missing])
+    return "\n".join([text, *folder.design.missing])
 
 
 def power_text(folder: StudyFolder) -> str:
     """What so many seeds can show."""
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    num_seeds = len(folder.design.seeds)
     if num_seeds < MIN_SEEDS:
-        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.design.kind == "comparison" else ""
         return (
             f"{counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
             f"0.05.{fix}"
@@ -176,7 +177,7 @@ def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str,
             try:
                 if analysis.obstacle(outputs, split="test", **options) is None:
                     shared = {**options, **analysis.agree([outputs], split="test", **options)}
-                    analysis.compute(outputs, split="test", **shared)
+                    computed(name, outputs, split="test", **shared)
             except Exception as error:
                 problems[name] = f"{type(error).__name__}: {error}"
     return problems

@@ -1,0 +1,76 @@
+"""Small batches in few calls into torch, which count more there than the passes over the logits.
+
+This is the paper's own form (``app:grad``): cross-entropy to a signed target, ``y + alpha/K - alpha 1_argmax`` for
+MaxSup, which autograd differentiates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maxsup.losses.computing.blocks import NARROW_ROW
+from maxsup.losses.computing.closed_form import FusedPenalty, add_at, working_dtype
+from maxsup.losses.reduction import num_classes
+
+if TYPE_CHECKING:
+    from maxsup.losses.computing.fused import Call
+
+# Batches up to this number of logits are small; fewer of them in narrow rows, of which torch's softmax is slow.
+SMALL_NUMEL, SMALL_NARROW_NUMEL = 64 * 1024, 8 * 1024
+# Label smoothing of a target that does not sum to 1 is not cross-entropy to a smoothed target.
+MASS_ERROR = 1e-6
+
+
+def is_small(input: Tensor) -> bool:
+    """Whether calls take more time than passes over the logits."""
+    is_narrow = input.dim() == 2 and input.shape[1] < NARROW_ROW
+    return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
+
+
+def all_count(labels: Tensor, ignore_index: int) -> bool:
+    """Whether no label is ignored; may be False if some label is out of range."""
+    return int(labels.min()) >= 0 if ignore_index < 0 else bool((labels != ignore_index).all())
+
+
+def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
+    """The loss of a small batch; None where this form does not serve it."""
+    if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
+        return None
+    logits, target, scale = input.to(working_dtype(input)), call.target, None
+    is_soft = target.is_floating_point()
+    if is_soft:
+        target = target.to(logits.dtype)
+        low, high = target.sum(1).aminmax()
+        if call.weight is not None or not max(1 - float(low), float(high) - 1) <= MASS_ERROR:  # true of nan too
+            return None
+    else:
+        target = target.long().unsqueeze(1)
+        if not all_count(target, call.ignore_index):
+            valid = target != call.ignore_index
+            target, scale = target * valid, valid.to(logits.dtype)
+        if call.weight is not None:
+            weight = call.weight.to(logits.dtype)[target]
+            scale = weight if scale is None else weight * scale
+    is_mean = call.reduction == "mean"
+    unit = num_classes(logits) / logits.numel() if is_mean and scale is None else 1.0
+    strength = float(call.strength) * unit
+    share = -strength / num_classes(logits)
+    if is_soft:
+        signed = torch.rsub(target, share, alpha=unit)
+    else:
+        signed = torch.full_like(logits, share)
+        add_at(signed, 1, target, -unit)
+    penalty.signed(signed, logits.detach(), target, strength)
+    products = F.log_softmax(logits, 1) * signed
+    if scale is not None:
+        loss = products.sum(1) * (scale / scale.sum() if is_mean else scale).squeeze(1)
+        loss = loss if call.reduction == "none" else loss.sum()
+    else:
+        loss = products.sum(1) if call.reduction == "none" else products.sum()
+    total = loss if loss.dim() == 0 else loss.detach().sum()
+    return loss if math.isfinite(total.item()) else None
