@@ -165,15 +165,16 @@ def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
 
 def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Errors of analyses that raise after one step on a few images."""
-    able = {name: options for name, options in analyses.items() if not ANALYSES[name].trains}
-    if not able or any(bundle.task not in ANALYSES[name].tasks for name in able):
+    kinds = {name: ANALYSES[name] for name in analyses}
+    able = [name for name, kind in kinds.items() if not kind.trains and bundle.task in kind.tasks]
+    if not able:
         return {}
     few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
     problems = {}
     with rehearse_run(recipe, few) as (run, model):
         outputs = RunOutputs(run.path, loaded=(few, model))
-        for name, options in able.items():
-            analysis = ANALYSES[name]
+        for name in able:
+            analysis, options = kinds[name], analyses[name]
             try:
                 if analysis.obstacle(outputs, split="test", **options) is None:
                     shared = {**options, **analysis.agree([outputs], split="test", **options)}
