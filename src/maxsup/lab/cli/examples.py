@@ -33,7 +33,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": (
         "maxsup export runs/first --to card",
         "maxsup export runs/first --to card --dataset uoft-cs/cifar10 --output model",
-        "maxsup export comparison --to logbook",
     ),
     "diagnose": (
         "maxsup diagnose runs/first",

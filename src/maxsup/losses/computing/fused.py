@@ -194,6 +194,7 @@ def _values_and_grad(
         values.append(block_values.reshape(-1))
         if place is not None and not is_direct:
             place.copy_(block_grad if axis == 1 else block_grad.unflatten(1, own[:, 0].shape).movedim(0, 1))
+        del logits, block_grad, part  # their memory serves the next block
     all_values = values[0] if len(values) == 1 else torch.cat(values)
     return all_values, None if grad is None else restored(grad, is_rows, input), job
 

@@ -41,7 +41,9 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
     """The loss of a small batch; None where this form does not serve it."""
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
         return None
-    logits, target, scale = input.to(working_dtype(input)), call.target, None
+    logits, target = input.to(working_dtype(input)), call.target
+    valid: Tensor | None = None
+    scale: Tensor | None = None
     is_soft = target.is_floating_point()
     if is_soft:
         target = target.to(logits.dtype)
@@ -55,7 +57,7 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
             target, scale = target * valid, valid.to(logits.dtype)
         if call.weight is not None:
             weight = call.weight.to(logits.dtype)[target]
-            scale = weight if scale is None else weight * scale
+            scale = weight if valid is None else weight.where(valid, 0)
     is_mean = call.reduction == "mean"
     unit = num_classes(logits) / logits.numel() if is_mean and scale is None else 1.0
     strength = float(call.strength) * unit
@@ -67,10 +69,15 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         add_at(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
-    if scale is not None:
-        loss = products.sum(1) * (scale / scale.sum() if is_mean else scale).squeeze(1)
-        loss = loss if call.reduction == "none" else loss.sum()
+    if scale is None:
+        loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
     else:
-        loss = products.sum(1) if call.reduction == "none" else products.sum()
-    total = loss if loss.dim() == 0 else loss.detach().sum()
-    return loss if math.isfinite(total.item()) else None
+        loss = probe = products.sum(1)  # also of ignored samples, which may hold anything
+        loss = loss * scale.squeeze(1)
+        if valid is not None:  # 0 times an infinite upstream gradient would be nan
+            loss = loss.where(valid.squeeze(1), 0)
+        loss = loss if call.reduction == "none" else loss.sum()
+        if is_mean:
+            denominator = scale.sum()
+            probe, loss = probe.detach() / denominator, loss / denominator
+    return loss if math.isfinite(probe.detach().sum().item()) else None
