@@ -25,8 +25,8 @@ def test_one_line_of_the_laboratory_names_a_package_of_a_higher_floor() -> None:
 
 
 def names_above(path: Path, value: object) -> bool:
-    """Whether a string is the dotted name of something that the file must not import."""
-    if not isinstance(value, str) or not re.fullmatch(r"maxsup(\.\w+)+", value):
+    """Whether a string is the dotted name of a part of the laboratory that the file must not import."""
+    if not isinstance(value, str) or not re.fullmatch(r"maxsup\.lab(\.\w+)+", value):
         return False
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     owner = owner_of(parts)
