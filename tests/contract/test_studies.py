@@ -17,9 +17,9 @@ from maxsup.lab.experiments.statistics import MIN_SEEDS
 from maxsup.lab.experiments.study_format import SCALES, ScaleName
 from maxsup.lab.training import train
 from maxsup.lab.training.builders import build_loss
-from maxsup.lab.training.evaluate import PredictionSums
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.lab.training.progress import Reporter
+from maxsup.metrics import PredictionSums
 
 pytestmark = pytest.mark.slow
 
