@@ -3,8 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -42,44 +40,6 @@ def test_the_tests_that_the_page_on_semantics_names_exist() -> None:
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(named) > 10
     assert [(file, test) for file, test in named if f"def {test}(" not in files.get(file, "")] == []
-
-
-# Every way to the loss of CONTRIBUTING.md, in a package that has its one file more.
-USE = """
-import maxsup, torch
-from maxsup.lab.cli.listings import loss_table, read_rows
-from maxsup.functional import centre_cross_entropy
-from maxsup.losses import CentreLoss
-from tests.contract.calls import NAMES, SCHEDULED, SWITCHABLE, call_function, make_loss
-from tests.reference.cases import CASE_OF
-
-assert maxsup.__file__.startswith(HOME), maxsup.__file__
-assert [row["formula"] for row in read_rows("losses") if row["name"] == "centre"] == ["CE + alpha (mean z)^2"]
-assert "| `centre` | mean of the logits near 0 | `alpha=0.1` |" in loss_table(read_rows("losses"))
-assert "centre" in NAMES and "centre" in SWITCHABLE and SCHEDULED["centre"] == "alpha"
-assert (CASE_OF["centre"].class_name, CASE_OF["centre"].function) == ("CentreLoss", "centre_cross_entropy")
-batch = torch.tensor([[2.0, 0.0], [-1.0, -1.0]]), torch.tensor([0, -100])
-assert torch.equal(make_loss("centre")(*batch), call_function("centre", *batch))
-assert type(maxsup.create_loss("centre")) is CentreLoss
-print(maxsup.create_loss("centre", alpha=0.5)(*batch).item(), centre_cross_entropy(*batch, 0.5).item())
-"""
-
-
-def test_the_loss_that_contributing_shows_is_known_everywhere_from_its_one_file(tmp_path: Path) -> None:
-    [example] = re.findall(r"```python\n(.+?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    package = tmp_path / "maxsup"
-    package.mkdir()
-    for path in (ROOT / "src" / "maxsup").iterdir():
-        (package / path.name).symlink_to(path)
-    (package / "losses").unlink()
-    shutil.copytree(ROOT / "src" / "maxsup" / "losses", package / "losses")
-    (package / "losses" / "relatives" / "centre.py").write_text(textwrap.dedent("   " + example.lstrip()))
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
-    (tmp_path / "use.py").write_text(f"HOME = {str(tmp_path)!r}\n{USE}")
-    done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    # log(1 + exp(-2)) + 0.5 * 1^2; the second row is ignored.
-    assert [float(word) for word in done.stdout.split()] == pytest.approx([0.626928] * 2, abs=1e-6)
 
 
 def test_every_place_promises_the_same_oldest_versions() -> None:

@@ -23,18 +23,18 @@ from tools.site.mathml import formula
 from tools.site.rst import prose
 
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
-# What a reader may rely on: names that are told in the reference, and those that CONTRIBUTING.md shows.
+# What a reader may rely on: names that are told in the reference, and those that docs/contributing shows.
 PUBLIC = {"maxsup", "maxsup.losses.base", "maxsup.losses.penalized"}
 
 
-def test_every_loss_has_a_card_with_formula_gradient_cost_needs_and_source() -> None:
+def test_all_losses_have_a_card_with_formula_gradient_cost_needs_and_source() -> None:
     made = cards.pages(ROOT)
     assert set(made) == {"losses/index.rst", *(f"losses/{name}.rst" for name in maxsup.list_losses())}
     for row in maxsup.losses.describe_losses():
         page = made[f"losses/{row['name']}.rst"]
         assert ".. math:: " in page
         assert page.count("<svg ") == 3
-        assert len(costs.cost_rows(ROOT, row["name"])) == 2
+        assert len(costs.cost_rows(ROOT, row["name"])) in (0, 2)  # not measured yet, or for both sizes
         assert all(need in page for need in row["needs"])
         assert row["source"] in page
 
@@ -85,6 +85,8 @@ def test_hand_written_pages_link_to_files_that_exist() -> None:
     assert "(figures/claims.svg)" in made["evidence/README.md"]
     with pytest.raises(ValueError, match=r"a link must lead to a file; got 'gone\.md' in docs/a\.md"):
         staging.with_links("See [this](gone.md).", "docs/a.md", {}, ROOT)
+    code = "````markdown\n```python\n[0](gone.md)\n```\n[this](gone.md)\n````"
+    assert staging.with_links(code, "docs/a.md", {}, ROOT) == code
     with pytest.raises(ValueError, match=r"a link must lead to a page or file of the site; got '\.\./Makefile'"):
         staging.with_links("See [this](../Makefile).", "docs/a.md", {}, ROOT)
 

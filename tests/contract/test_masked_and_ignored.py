@@ -9,7 +9,7 @@ import maxsup.functional
 from tests.contract.calls import MIXABLE, call_function, make_loss
 from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of, soft_matrix
 from tests.reference.cases import CASE_OF
-from tests.reference.losses import REFERENCES
+from tests.reference.losses import reference_of
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
@@ -60,7 +60,7 @@ def test_a_masked_class_is_absent_from_the_value(name: str):
     needs = masked_needs(name)
     for i, (z, label) in enumerate(zip(logits.tolist(), LABELS.tolist(), strict=True)):
         own = {key: (value if key == "matrix" else value[i]).tolist() for key, value in needs.items()}
-        assert values[i] == pytest.approx(REFERENCES[name](z, label, **CASE_OF[name].strength, **own), abs=1e-12)
+        assert values[i] == pytest.approx(reference_of(name)(z, label, **CASE_OF[name].strength, **own), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in MIXABLE if name != "ce"])

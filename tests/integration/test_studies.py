@@ -31,7 +31,7 @@ class _ThisProcess:
 
 
 def test_there_is_a_study_for_every_table_and_figure() -> None:
-    assert len(NAMES) == 24
+    assert len(NAMES) >= 24
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.conftest import examples
 from tests.properties.batches import Batch, batches, holds_for
 from tests.reference import gradients
 from tests.reference.cases import CASE_OF, CASES, NUM_LOSSES, LossCase
-from tests.reference.losses import REFERENCES, ls_with_torch_weights, sample_weight, squared_log_sum, weighted
+from tests.reference.losses import ls_with_torch_weights, reference_of, sample_weight, squared_log_sum, weighted
 from tests.reference.reduction import reduced
 
 FULL_CASES = 100
@@ -36,7 +36,7 @@ def reference_value(case: LossCase, batch: Batch, z_loss: float) -> float | list
         if options.pop("weight_mode", "sample") == "torch":
             return ls_with_torch_weights(row, target, weight, **options)
         term = z_loss * sample_weight(target, weight) * squared_log_sum(row)
-        return weighted(REFERENCES[case.name], row, target, weight, **options) + term
+        return weighted(reference_of(case.name), row, target, weight, **options) + term
 
     return reduced(value, batch.targets, **batch.shared)
 

@@ -12,6 +12,12 @@ Target = int | Sequence[float]
 Weight = Sequence[float] | None
 
 
+def reference_of(name: str) -> Callable[..., float]:
+    """Return the loop of a registered loss: the function of this file with its name."""
+    assert name in globals(), f"write the loss {name!r} as a loop, in a function of that name, in {__file__}"
+    return globals()[name]
+
+
 def present(z: Sequence[float]) -> list[int]:
     """Classes that are not masked by a logit of minus infinity."""
     return [k for k, value in enumerate(z) if value > -math.inf]
@@ -269,13 +275,3 @@ def focal_ls(
 
 def focal_maxsup(z: Sequence[float], target: Target, *, alpha: float = 0.1, gamma: float = 2.0) -> float:
     return focal(z, target, gamma=gamma) + alpha * (max(z) - mean(z))
-
-
-REFERENCES: dict[str, Callable[..., float]] = {
-    function.__name__: function
-    for function in (
-        ce, ls, maxsup, mbls, reg_only, err_amp_mean, err_amp_max, logit_penalty, logit_norm,
-        confidence_penalty, ols, zipf_ls, adaptive_ls, focal, focal_ls, focal_maxsup,
-        acls, poly1, dual_focal, distillation,
-    )
-}  # fmt: skip

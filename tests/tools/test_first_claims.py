@@ -17,6 +17,7 @@ from maxsup.lab.data.bundle import stratified_split
 from maxsup.lab.experiments.design import PlannedRun
 from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
 from maxsup.lab.experiments.study_files import load_study, study_names
+from maxsup.lab.experiments.study_format import Study
 from maxsup.lab.experiments.tuning import trials_of
 from maxsup.lab.models import create_model
 from tests.unit.lab.experiments.made import finish_run, lay_out
@@ -349,7 +350,11 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def planned() -> list[PlannedRun]:
-    return [run for name in study_names() for run in load_study(name).at("small").runs()]
+    return [run for study in small_studies() for run in study.at("small").runs()]
+
+
+def small_studies() -> list[Study]:
+    return [study for study in map(load_study, study_names()) if "small" in study.scales]
 
 
 def test_every_page_is_what_its_results_make_of_it(entries: list[dict[str, Any]]) -> None:
@@ -421,7 +426,7 @@ def test_the_scale_of_a_setting_has_the_parameters_of_its_network(planned: list[
         counts[setting] = f"{sum(each.numel() for each in network.parameters() if each.requires_grad):,} parameters"
         assert settings[setting]["size"].startswith(counts[setting]), setting
     # The networks of six convolutions differ in their number of classes.
-    notes = [load_study(name).scales["small"].note for name in study_names()]
+    notes = [study.scales["small"].note for study in small_studies()]
     said = {count for note in notes for count in re.findall(r"convolutions \(([\d,]+ parameters)\)", note)}
     assert said == {counts["c10"], counts["c100"]}
 

@@ -18,7 +18,16 @@ from tools.site.rst import INSTALL_LAB, document, hidden_toctree, table, titled
 # Words of the command line, not of Python.
 _LEFT_OUT = ("cli",)
 # Trainers that the site's environment does not install; the reference needs their names only.
-MOCKED = ("jax", "keras", "liger_kernel", "lightning", "optax", "skorch", "transformers", "trl")
+MOCKED = (
+    "jax",
+    "keras",
+    "liger_kernel",
+    "lightning",
+    "optax",
+    "skorch",
+    "transformers",
+    "trl",
+)
 
 
 def public_modules() -> list[ModuleType]:

@@ -16,7 +16,10 @@ _PICTURES = {"benchmarks/results/losses.png": "benchmarks/losses.png"}
 # Folders that have a generated page.
 _FOLDERS = {"docs/evidence/results": "evidence/results.rst"}
 _COPIED = (".csv", ".json", ".md", ".png", ".py", ".rst", ".svg", ".yaml")
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+# A link, or a block of code, in which nothing is a link.
+_LINK = re.compile(
+    r"^(?P<fence>`{3,}).*?^(?P=fence)$|\[(?P<words>[^\]]*)\]\((?P<link>[^)\s]+)\)", re.MULTILINE | re.DOTALL
+)
 _SKIPPED = ("builder", "_build", "_static", "__pycache__")
 
 
@@ -57,11 +60,13 @@ def copied(root: Path) -> dict[str, str | bytes]:
             contents[place] = path.read_bytes()
             continue
         contents[place] = with_links(path.read_text(encoding="utf-8"), name, places, root)
-    for folder, generated_pages in (("evidence", []), ("integrations", ["examples"])):
-        names = "\n".join([*_inside(folder, contents), *generated_pages])
-        contents[f"{folder}/README.md"] = (
-            f"{contents[f'{folder}/README.md']}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
-        )
+    for page, folder, generated_pages in (
+        ("evidence/README.md", "evidence", []),
+        ("integrations/README.md", "integrations", ["examples"]),
+        ("contributing.md", "contributing", []),
+    ):
+        names = "\n".join(f"/{folder}/{name}" for name in [*_inside(folder, contents), *generated_pages])
+        contents[page] = f"{contents[page]}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     return contents
 
 
@@ -83,7 +88,9 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
     here = os.path.dirname(_place(root / name, root)) or "."
 
     def on_the_site(match: re.Match[str]) -> str:
-        words, link = match.groups()
+        if match["fence"]:
+            return match[0]
+        words, link = match["words"], match["link"]
         target, _, anchor = link.partition("#")
         # Generated pages are not here yet; Sphinx and the check of what it built look at links to them.
         if not target or ":" in target or target.endswith(".rst"):

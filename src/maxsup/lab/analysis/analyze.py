@@ -169,8 +169,8 @@ def _compute(
     analysis = ANALYSES[name]
     able, reasons = [], dict[str, list[str]]()
     for run in runs:
-        if run.is_dense and not analysis.takes_masks:
-            reason: str | None = "its data has masks, and this analysis is of images with one label each"
+        if run.task not in analysis.tasks:
+            reason: str | None = f"it is a run of {run.task}, and this analysis is of {' and '.join(analysis.tasks)}"
         else:
             reason = analysis.obstacle(run, split=split, **options)
         if reason is None:

@@ -49,13 +49,13 @@ class Analysis:
     """Numbers of a run, and pictures of several runs drawn from these numbers alone.
 
     Args:
-        compute: ``compute(run, *, split, **options)`` gives ``numbers``, as :func:`maxsup.metrics.facts.numbers` makes
-            them, and ``data``, ready for JSON.
+        compute: ``compute(run, *, split, **options)`` gives ``numbers``, made by
+            :func:`maxsup.metrics.facts.numbers`, and ``data``, ready for JSON.
         draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
         obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
         agree: Options that runs to be compared must share, chosen by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
-        takes_masks: Whether it applies to data with masks; most analyses need one label for each image.
+        tasks: Names of the tasks whose runs it applies to.
         trains: Whether it may train a network; then it is not rehearsed before the runs are made.
         is_on_request: Whether it runs only if it is named, because it takes as long as training.
         counts: Options that are whole numbers of at least 1, or None if their type allows it.
@@ -66,7 +66,7 @@ class Analysis:
     obstacle: Callable[..., str | None] = _none
     agree: Callable[..., dict[str, Any]] = _unchanged
     share: Callable[..., None] = _none
-    takes_masks: bool = False
+    tasks: tuple[str, ...] = ("classification",)
     trains: bool = False
     is_on_request: bool = False
     counts: tuple[str, ...] = ()

@@ -36,14 +36,13 @@ def registry_rows() -> dict[str, Any]:
     """The rows of every kind that is registered in code, from the registries themselves."""
     from maxsup.lab.analysis import describe_analyses
     from maxsup.lab.data import describe_datasets
-    from maxsup.lab.models import describe_models
-    from maxsup.lab.segmentation import SEGMENTERS
+    from maxsup.lab.tasks import TASKS
     from maxsup.losses import describe_losses
 
     rows = {
         "losses": describe_losses(),
         "files": {kind: _files(kind) for kind in _MODULES},
-        "models": [*describe_models(), *({"name": name, **SEGMENTERS.facts(name)} for name in SEGMENTERS)],
+        "models": [row for name in TASKS for row in TASKS[name].describe_models()],
         "data": describe_datasets(),
         "analyses": describe_analyses(),
     }

@@ -13,8 +13,7 @@ from maxsup.lab.experiments.design import Choice, Design
 from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, read_recipe
 from maxsup.lab.experiments.table import Line, Metric, Place, Table
 from maxsup.lab.experiments.tuning import Strengths, strength_of
-from maxsup.lab.segmentation import SEGMENTERS
-from maxsup.lab.segmentation.checks import prepare_for_masks
+from maxsup.lab.tasks import Task, task_of_model
 from maxsup.lab.training.builders import build_loss, loss_config
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.losses import LOSSES, RegularizedLoss
@@ -92,7 +91,7 @@ def comparison(
             raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
     base = read_recipe(str(recipe), words)
     if losses is None:
-        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
+        losses = [loss for loss in LOSS_OPTIONS if _fits(loss, task_of_model(base.model.name))]
     arms: dict[str, Contender] = {}  # by the word for the loss, else by the name of the arm
     for loss in losses:
         arm = _of_word(loss, strengths or {}) if isinstance(loss, str) else _of_object(loss_config(loss), arms)
@@ -158,9 +157,9 @@ def _baseline(word: str | None, arms: Mapping[str, Contender]) -> str:
     return names[0]
 
 
-def _fits_masks(loss: str) -> bool:
+def _fits(loss: str, task: Task) -> bool:
     try:
-        prepare_for_masks(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
+        task.prepare(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
     except ValueError:
         return False
     return True
@@ -174,7 +173,7 @@ def recipe_for(data: str) -> str:
         ('digits_cnn', 'folder_finetune', 'cifar10_quick')
     """
     name = data.partition(":")[0]
-    if name in (special := {"folder": "folder_finetune", "synthetic": "synthetic_compare"}):
+    if name in (special := {"digits": "digits_cnn", "folder": "folder_finetune", "synthetic": "synthetic_compare"}):
         return special[name]
     fitting = [
         (recipe.endswith("_quick"), recipe)
@@ -222,7 +221,7 @@ def _of_object(loss: LossConfig, others: Mapping[str, Contender]) -> Contender:
 
 def usual_numbers(recipe: Recipe) -> tuple[dict[str, Metric], list[Analysis]]:
     """Return the numbers and analyses of a comparison; known factors within classes are probed too."""
-    if recipe.model.name in SEGMENTERS:
+    if task_of_model(recipe.model.name).name == "segmentation":
         return MASK_METRICS, [Analysis(name="segmentation", what="segmentation")]
     names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
     if recipe.data.name == "synthetic":

@@ -17,7 +17,7 @@ from maxsup.lab.experiments.execution.launch_local import num_processors
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.lab.training.builders import build_data
-from maxsup.lab.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
+from maxsup.lab.training.preflight.estimate import estimate_seconds, rehearse_run, try_step
 
 _NUM_CLASSES, _PER_CLASS = 10, 8
 
@@ -56,7 +56,7 @@ def preview(
             try:
                 bundle = bundle or build_data(recipe)
                 if each is None:
-                    each = estimated_seconds(recipe, bundle)
+                    each = estimate_seconds(recipe, bundle)
                 else:
                     try_step(recipe, bundle)
             except Exception as error:  # a run that cannot even begin does not stop the others
@@ -147,16 +147,16 @@ def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
 
 def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Errors of analyses that raise after one step on a few images."""
-    if not analyses or bundle.is_dense:
+    kinds = {name: ANALYSES[name] for name in analyses}
+    able = [name for name, kind in kinds.items() if not kind.trains and bundle.task in kind.tasks]
+    if not able:
         return {}
     few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
     problems = {}
-    with rehearsed_run(recipe, few) as (run, model):
+    with rehearse_run(recipe, few) as (run, model):
         outputs = RunOutputs(run.path, loaded=(few, model))
-        for name, options in analyses.items():
-            analysis = ANALYSES[name]
-            if analysis.trains:
-                continue
+        for name in able:
+            analysis, options = kinds[name], analyses[name]
             try:
                 if analysis.obstacle(outputs, split="test", **options) is None:
                     shared = {**options, **analysis.agree([outputs], split="test", **options)}

@@ -23,7 +23,7 @@ from maxsup.lab.experiments.study_files import load_study
 from maxsup.lab.experiments.study_format import SCALES, ScaleName, Study
 from maxsup.lab.experiments.tuning import Strengths, add_tuned_rows, trials_of
 from maxsup.lab.models import Factory, model_name
-from maxsup.lab.training.preflight.defaults import fitted
+from maxsup.lab.training.preflight.defaults import settle_recipe
 
 Overrides = Iterable[str] | Mapping[str, Any]
 
@@ -130,6 +130,6 @@ def _settle(recipe: str, overrides: Sequence[str], data_root: Path | None = None
     """
     base = read_recipe(recipe, tuple(overrides))
     base = base.changed(data={"root": str(data_root.resolve())}) if data_root else base
-    settled, sentences = fitted(base)
+    settled, sentences = settle_recipe(base)
     chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
     return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences

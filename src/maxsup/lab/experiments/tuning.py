@@ -14,6 +14,7 @@ from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.experiment import Arm, Experiment
 from maxsup.lab.experiments.study_format import Entry, EntryScale, Scale, ScaleName, Study
+from maxsup.lab.tasks import task_of_numbers
 from maxsup.losses import LOSSES
 
 TUNED_FACTORS = (0.5, 1.0, 2.0)
@@ -95,7 +96,7 @@ def validation_score(run: RunDir) -> Score:
     """Accuracy (mIoU for segmentation) and NLL of a finished run on validation images, with the last weights."""
     numbers = read_record(RunSummary, run.summary).val.get("last") or {}
     with as_written(run.summary):
-        return float(numbers.get("miou", numbers["accuracy"])), float(numbers["nll"])
+        return float(numbers[task_of_numbers(numbers).main_number]), float(numbers["nll"])
 
 
 def add_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:

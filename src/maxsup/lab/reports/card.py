@@ -33,13 +33,13 @@ from maxsup.lab.reports.blocks import anchor, shown
 from maxsup.lab.reports.folders import drop_paths
 from maxsup.lab.reports.page import TEMPLATES
 from maxsup.lab.reports.tables import markdown_text
+from maxsup.lab.tasks import Task, task_of_numbers
 from maxsup.lab.training.builders import build_data
 from maxsup.lab.training.reading import WEIGHTS
 from maxsup.lab.training.state.checkpoint import checkpoint_values
 from maxsup.losses import LOSSES
 from maxsup.metrics.facts import fact
 
-_TASKS = {"miou": "image-segmentation", "accuracy": "image-classification"}
 _NUMBERS = (
     "miou", "accuracy", "class_accuracy", "accuracy_top5",
     "nll", "brier", "ece", "confidence_correct", "confidence_wrong",
@@ -61,8 +61,8 @@ class _Shared:
     image_size: int | None
 
     @property
-    def main_number(self) -> str:
-        return "miou" if "miou" in self.numbers else "accuracy"
+    def task(self) -> Task:
+        return task_of_numbers(self.numbers)
 
 
 def write_card(
@@ -132,7 +132,7 @@ def _yaml(value: Any) -> str:
 
 def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict[str, Any]:
     """The metadata that the hub reads above the card."""
-    data, task = shared.recipe["data"]["name"], _TASKS[shared.main_number]
+    data, task = shared.recipe["data"]["name"], shared.task.hub_name
     known = [key for key in _NUMBERS if key in shared.numbers]
     metrics = [{"type": key, "name": fact(key).full_name, "value": shared.numbers[key]} for key in known]
     results = {
@@ -146,13 +146,13 @@ def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict
         "pipeline_tag": task,
         "tags": ["pytorch", "safetensors", shared.recipe["loss"]["name"]],
         **({"datasets": [dataset]} if dataset else {}),
-        "metrics": [shared.main_number],
+        "metrics": [shared.task.main_number],
         "model-index": [{"name": shared.name, "results": [results]}],
     }
 
 
 def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
-    key, num = shared.main_number, shared.numbers["n"]
+    key, num = shared.task.main_number, shared.numbers["n"]
     return {
         "dataset": {"id": dataset, "task_id": "default"},
         "value": round(100 * shared.numbers[key], 2),
@@ -164,7 +164,8 @@ def _card(shared: _Shared) -> str:
     recipe, trained_on = shared.recipe, shared.trained_on
     loss = LossConfig(**recipe["loss"])
     rows = [(fact(key).full_name, shared.numbers[key]) for key in _NUMBERS if key in shared.numbers]
-    given, is_dense = recipe["model"]["pretrained"], shared.main_number == "miou"
+    given, task = recipe["model"]["pretrained"], shared.task
+    package, _, creator = task.creator.rpartition(".")
     template = (TEMPLATES / "card.md").read_text(encoding="utf-8")
     return template.format(
         run=shared,
@@ -182,8 +183,8 @@ def _card(shared: _Shared) -> str:
         **{key: ", ".join(f"{value:.4g}" for value in trained_on[key]) for key in ("mean", "std")},
         num_channels=len(trained_on["mean"]),
         order="`class_names.txt`" if shared.class_names else "the classes of the data",
-        extra="dense" if is_dense else "lab",
-        package="segmentation" if is_dense else "models",
-        create="create_segmenter" if is_dense else "create_model",
-        classifier="" if is_dense else "    classifier=recipe.model.classifier,\n",
+        extra=task.extra,
+        package=package,
+        create=creator,
+        settings="".join(f"    {key}=recipe.model.{key},\n" for key in task.creator_settings),
     )

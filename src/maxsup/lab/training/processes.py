@@ -20,7 +20,6 @@ from accelerate.utils import gather_object
 
 from maxsup.core.errors import LostProcessError, first_line
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.core.files.rundir import RunDir
 
 _PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -47,8 +46,8 @@ class _Peer(NamedTuple):
             return False
 
 
-def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
-    """The accelerator of a recipe, on the available devices."""
+def create_accelerator(recipe: Recipe, folder: Path | None = None) -> Accelerator:
+    """Create the accelerator of a recipe, on the available devices; ``folder`` is where a tracker may write."""
     on_cpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
     if on_cpu and recipe.precision == "float16":
         raise ValueError("precision must be float32 or bfloat16 on a CPU; got 'float16'. Set precision=float32.")
@@ -64,7 +63,7 @@ def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
         cpu=on_cpu,
         mixed_precision=_PRECISIONS[recipe.precision],
         log_with=recipe.tracker,
-        project_dir=str(run.path),
+        project_dir=None if folder is None else str(folder),
         kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
     )
 
@@ -102,7 +101,7 @@ def leave_group() -> None:
 
 
 def largest(accelerator: Accelerator, value: float) -> float:
-    """The largest value in any process, so that all processes decide alike."""
+    """Return the largest value in any process, so that all processes decide alike."""
     if accelerator.num_processes == 1:
         return value
     agreed = torch.tensor(value, device=accelerator.device)

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -5,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from maxsup.core.errors import StorageError
-from maxsup.lab.analysis import RunOutputs, analyze, data_label, draw_figures, label_runs, read_results, result_path
+from maxsup.lab.analysis import (
+    ANALYSES,
+    RunOutputs,
+    analyze,
+    data_label,
+    draw_figures,
+    label_runs,
+    read_results,
+    result_path,
+)
 from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.figures.style import save
 from tests.unit.lab.analysis.made import long_tail, make_run
@@ -135,6 +145,16 @@ def test_a_result_that_is_no_json_is_refused(runs: list[Path]) -> None:
     (runs[0] / "analysis" / "logits-test.json").write_text("{")
     with pytest.raises(StorageError, match=r"logits-test\.json must be as it was written"):
         read_results(runs[0], "logits")
+
+
+@pytest.mark.parametrize("found", [{"numbers": {"margin": 1.0}, "data": {}}, {"numbers": {}, "facts": {}}, None])
+def test_a_result_without_its_two_parts_is_refused(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch, found: object
+) -> None:
+    analysis = dataclasses.replace(ANALYSES["logits"], compute=lambda run, *, split: found)
+    monkeypatch.setitem(ANALYSES._registered, "logits", (analysis, {}))
+    with pytest.raises(TypeError, match=r"result of analysis 'logits' must be \{'numbers': numbers\(\.\.\.\)"):
+        analyze(runs[:1], ["logits"])
 
 
 def test_runs_of_one_loss_are_called_by_what_they_differ_in(tmp_path: Path) -> None:

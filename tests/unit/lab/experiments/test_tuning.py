@@ -46,7 +46,10 @@ def test_every_loss_but_plain_cross_entropy_has_a_strength() -> None:
     assert strength_of("logit_norm") == "tau"
 
 
-@pytest.mark.parametrize("name", [name for name in study_names() if load_study(name).scales["small"].tuned])
+STUDIES = [study for study in map(load_study, study_names()) if "small" in study.scales]
+
+
+@pytest.mark.parametrize("name", [study.name for study in STUDIES if study.scales["small"].tuned])
 def test_the_trials_of_every_study_and_its_tuned_rows_are_valid_as_they_are_stored(name: str) -> None:
     study = load_study(name)
     trials = trials_of(study.at("small"), study.scales["small"].tuned)

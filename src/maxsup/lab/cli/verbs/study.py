@@ -105,6 +105,8 @@ def run(
 
     chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
+    if is_all:
+        found = [each for each in found if scale in each.scales]  # the small scale is optional
     from maxsup.lab.experiments.order import study_order
 
     orders = []

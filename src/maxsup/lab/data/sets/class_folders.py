@@ -191,7 +191,7 @@ def _check_classes(base: Path, files: ClassFiles) -> None:
         if len(inner) > 1:
             raise DataError(
                 f"{base} holds one folder, {folder.name}/, and the folders of classes are in there "
-                f"({_listed(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."
+                f"({_read_list(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."
             )
     if files:
         raise DataError(f"{base} has one class, {next(iter(files))!r}, and needs two. Add a folder of another.")
@@ -207,7 +207,7 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
         close = get_close_matches(unknown[0], files, n=1)
         guess = f"Did you mean {close[0]!r}? " if close else ""
         raise DataError(
-            f"{part} has {_classes(unknown)} that {base} lacks: {_listed(unknown)}. "
+            f"{part} has {_classes(unknown)} that {base} lacks: {_read_list(unknown)}. "
             f"{guess}Rename it, add {base / unknown[0]}, or remove {part / unknown[0]}."
         )
     samples = _samples(found, files)
@@ -215,7 +215,7 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
         raise DataError(f"{part} has no images in the folders of its classes. Add some, or remove the folder {part}.")
     missing = [name for name in files if not found.get(name)]
     if missing:
-        notes.append(f"{part} has no images of {_classes(missing)} {_listed(missing)}, which cannot be evaluated")
+        notes.append(f"{part} has no images of {_classes(missing)} {_read_list(missing)}, which cannot be evaluated")
     untrained = [name for name in files if not files[name]]
     if untrained:
         raise DataError(
@@ -248,7 +248,7 @@ def _split(base: Path, files: ClassFiles, share: Any, seed: Any, notes: list[str
             f"{share:.0%} of each class (test_share={share:g}, test_seed={seed})"
         )
         if alone:
-            notes.append(f"{_classes(alone)} {_listed(alone)} with one image: it is trained on and not evaluated")
+            notes.append(f"{_classes(alone)} {_read_list(alone)} with one image: it is trained on and not evaluated")
     if not test:
         raise DataError(f"{base} has one image of each class and none to test on. Add images, or a folder test/.")
     settled = {"test_share": share, "test_seed": seed}
@@ -289,6 +289,6 @@ def _classes(names: list[str]) -> str:
     return "the class" if len(names) == 1 else f"{len(names)} classes"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _read_list(names: Iterable[str]) -> str:
     every = list(names)
     return ", ".join(repr(name) for name in every[:_NUM_SHOWN]) + (", ..." if len(every) > _NUM_SHOWN else "")
