@@ -5,12 +5,14 @@ A recipe cannot execute anything: it holds numbers and names, and names are look
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from maxsup.lab.core.files.storage import json_text
 from maxsup.lab.core.old_keys import in_new_words
 from maxsup.lab.core.validation import validated
 
@@ -342,6 +344,19 @@ def differing_keys(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
     """Dotted keys in which two recipes differ as experiments, with both values."""
     left, right = experiment_items(first), experiment_items(second)
     return {key: (left.get(key), right.get(key)) for key in left | right if left.get(key) != right.get(key)}
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """Return a short hash that differs between any two experiments; circumstances such as threads do not count.
+
+    Example:
+        >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
+        True
+    """
+    experiment = experiment_items(recipe)
+    if recipe.teacher is None:  # so that runs made before there were teachers keep their names
+        del experiment["teacher"]
+    return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
 
 
 def _override(values: dict[str, Any], text: str) -> None:

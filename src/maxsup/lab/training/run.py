@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -13,12 +12,12 @@ import torch
 
 from maxsup import __version__
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.lab.core.config import Recipe, differing_keys, experiment_items, flat_items, parse_recipe
+from maxsup.lab.core.config import Recipe, differing_keys, flat_items, parse_recipe, recipe_digest
 from maxsup.lab.core.display import create_display
 from maxsup.lab.core.files.reading import read_json, read_json_lines
 from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.core.files.storage import check_folder, json_text
+from maxsup.lab.core.files.storage import check_folder
 from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.core.recipes import load_recipe, override_words, recipe_path, run_recipe, write_recipe
 from maxsup.lab.core.repro import changes_that_matter, environment, set_deterministic
@@ -141,19 +140,6 @@ def train(
 def default_output(recipe: Recipe, name: str) -> Path:
     """Return the directory under ``runs/`` that belongs to this experiment alone."""
     return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{recipe_digest(recipe)}"
-
-
-def recipe_digest(recipe: Recipe) -> str:
-    """Return a short hash that differs between any two experiments; circumstances such as threads do not count.
-
-    Example:
-        >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
-        True
-    """
-    experiment = experiment_items(recipe)
-    if recipe.teacher is None:  # so that runs made before there were teachers keep their names
-        del experiment["teacher"]
-    return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
 
 
 def _asked_recipe(

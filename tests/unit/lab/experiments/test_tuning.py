@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from maxsup.lab.core.config import recipe_digest
 from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.study_files import load_study, study_names
 from maxsup.lab.experiments.study_format import Study
 from maxsup.lab.experiments.tuning import add_tuned_rows, choose_strengths, strength_of, trials_of
-from maxsup.lab.training.run import recipe_digest
 from tests.unit.lab.experiments.made import finish_run, lay_out
 
 RECIPE = "digits_cnn"

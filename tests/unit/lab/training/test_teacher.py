@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from maxsup.core.errors import MaxsupError
-from maxsup.lab.core.config import parse_recipe
+from maxsup.lab.core.config import parse_recipe, recipe_digest
 from maxsup.lab.training import train
 from maxsup.lab.training.builders import build_data
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.reading import load_run, load_teacher
-from maxsup.lab.training.run import recipe_digest
 from tests.unit.lab.analysis.made import make_run
 from tests.unit.lab.data.made import write_npz
 

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
-from maxsup.lab.core.config import Recipe, parse_recipe
+from maxsup.lab.core.config import Recipe, parse_recipe, recipe_digest
 from maxsup.lab.figures.probes import distillation_figures
-from maxsup.lab.training.run import recipe_digest
 from maxsup.metrics import accuracy, negative_log_likelihood
 from maxsup.metrics.facts import numbers
 

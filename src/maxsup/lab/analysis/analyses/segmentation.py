@@ -29,14 +29,13 @@ from maxsup.core.checks import check_count
 from maxsup.core.errors import DataError
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
-from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.config import Recipe, recipe_digest
 from maxsup.lab.core.recipes import load_recipe
 from maxsup.lab.figures.gallery import MAX_SIDE, encoded
 from maxsup.lab.figures.masks import segmentation_figures
 from maxsup.lab.segmentation.evaluation import MULTI_SCALES, Views, evaluate_masks, recipe_views
 from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
-from maxsup.lab.training.run import recipe_digest
 from maxsup.metrics.facts import numbers
 
 _NAMED_SCALES = {"single": (1.0,), "multi": MULTI_SCALES}

@@ -23,7 +23,7 @@ from pydantic import model_validator
 from maxsup import __version__
 from maxsup.core.errors import MaxsupError
 from maxsup.lab.analysis import ANALYSES, data_label, result_path
-from maxsup.lab.core.config import LossConfig, Recipe, differing_keys, parse_recipe
+from maxsup.lab.core.config import LossConfig, Recipe, differing_keys, parse_recipe, recipe_digest
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.records import Record, read_record
 from maxsup.lab.core.files.rundir import RunDir
@@ -35,7 +35,6 @@ from maxsup.lab.experiments.imports import imports_of
 from maxsup.lab.experiments.run import Result, Run
 from maxsup.lab.experiments.study_format import Study
 from maxsup.lab.experiments.table import Cell
-from maxsup.lab.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
 _RUNS, _JOINT = "runs", "joint"
