@@ -123,7 +123,7 @@ def test_a_run_given_twice_is_analysed_once(runs: list[Path]) -> None:
         ),
         (
             {"what": ["logits"], "options": {"probe": {"target": "digits"}}},
-            "options must be of an analysis that is asked for; got 'probe'",
+            "options must be of a requested analysis; got 'probe'",
         ),
     ],
 )
