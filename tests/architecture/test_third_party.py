@@ -88,6 +88,15 @@ def test_a_diagnosis_of_arrays_loads_neither_trainers_nor_networks_nor_data_sets
     assert {name.partition(".")[0] for name in loaded}.isdisjoint(HEAVY)
 
 
+def test_a_dry_run_loads_neither_analyses_nor_figures_nor_pages(tmp_path: Path) -> None:
+    words = ["--losses", "ce,ls,maxsup", "--output", str(tmp_path / "out"), "--dry-run"]
+    loaded = modules_loaded_by(command("compare", *words))
+    assert rooms(loaded).isdisjoint({"diagnosis", "doctor", "integrations", "lab/bench", "lab/figures"})
+    shown = {"maxsup.lab.analysis.analyses", "maxsup.lab.reports.report", "maxsup.lab.experiments.forecast"}
+    assert loaded.isdisjoint(shown)
+    assert len([name for name in loaded if name.startswith("maxsup.")]) <= 210
+
+
 def test_the_doctor_of_a_batch_loads_the_losses_and_no_trainer(tmp_path: Path) -> None:
     loaded = modules_loaded_by(command("doctor", str(arrays(tmp_path))))
     assert rooms(loaded) == {"core", "diagnosis", "doctor", "losses", "metrics", "lab/cli", "lab/core"}

@@ -19,7 +19,7 @@ from maxsup.lab.experiments.execution.launch import JobState, Launcher, create_l
 from maxsup.lab.experiments.execution.launch_display import View, create_view
 from maxsup.lab.experiments.execution.launch_local import HereLauncher
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, write_folder
-from maxsup.lab.experiments.forecast.runs import power_text, runs_text, total_text
+from maxsup.lab.experiments.forecast import power_text, runs_text, total_text
 from maxsup.lab.experiments.imports import parts_only_here
 from maxsup.lab.experiments.order import Order, Overrides, comparison_order, study_order
 from maxsup.lab.experiments.result import FailedRunsError, StudyResult
@@ -143,7 +143,7 @@ def _create_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
 
 
 def _launcher_for(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
-    """The launcher, or one in this process if workers cannot import what is to be trained."""
+    """Return the launcher, or one in this process if workers cannot import what is to be trained."""
     names = sorted({name for run in order.folder.runs.values() for name in parts_only_here(run.recipe)})
     if not names:
         return launcher
@@ -158,7 +158,7 @@ def _launcher_for(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
 
 
 def _tune(order: Order, launcher: Launcher, is_quiet: bool = False) -> StudyFolder:
-    """The folder of a study, after the trials that choose its strengths."""
+    """Run the trials that choose strengths, if there are any, and return the folder of what is then compared."""
     if (trials := order.trials) is None:
         return order.folder
     _say(f"tuning on seeds of its own, judged on validation images: {runs_text(trials, launcher)}", is_quiet)

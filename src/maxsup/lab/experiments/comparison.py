@@ -69,7 +69,7 @@ def comparison(
     overrides: Iterable[str] = (),
     strengths: Strengths | None = None,
 ) -> Design:
-    """The design of a comparison under one recipe; the arguments are those of :func:`maxsup.lab.experiments.compare`.
+    """Design a comparison under one recipe; the arguments are those of :func:`maxsup.lab.experiments.compare`.
 
     ``strengths`` are options of losses by name, as tuning found them.
 
@@ -133,7 +133,7 @@ def one_experiment(
     analyses: Sequence[Analysis] = (),
     **facts: Any,
 ) -> Design:
-    """A design that is not of the paper: one experiment, whose losses are the rows of a table of numbers."""
+    """Return a design that is not of the paper: one experiment, whose losses are the rows of a table of numbers."""
     trained = tuple(Arm(name=arm.name, loss=arm.loss) for arm in arms)
     experiment = Experiment(setting=setting, arms=trained, seeds=tuple(seeds), analyses=tuple(analyses))
     table = Table(
@@ -146,7 +146,7 @@ def one_experiment(
 
 
 def _baseline(word: str | None, arms: Mapping[str, Contender]) -> str:
-    """The arm that others are compared with: the one that was asked for, else label smoothing, else the first."""
+    """Return the arm that others are compared with: what was asked for, else label smoothing, else the first."""
     if word is not None and word in arms:
         return arms[word].name
     names = [arm.name for arm in arms.values() if arm.loss.name == ("ls" if word is None else word)]
@@ -166,7 +166,7 @@ def _fits(loss: str, task: Task) -> bool:
 
 
 def recipe_for(data: str) -> str:
-    """The recipe for a data set: the quickest of the package's for it, else one that takes any images.
+    """Return the recipe for a data set: the quickest of the package's for it, else one that takes any images.
 
     Example:
         >>> recipe_for("digits"), recipe_for("folder:photos"), recipe_for("cifar10")
@@ -184,7 +184,7 @@ def recipe_for(data: str) -> str:
 
 
 def _of_word(word: str, strengths: Strengths) -> Contender:
-    """The arm of a loss that is written ``name`` or ``name:strength``."""
+    """Return the arm of a loss that is written ``name`` or ``name:strength``."""
     name, colon, value = word.partition(":")
     LOSSES[name]  # raises an error with the nearest name if this one is unknown
     options, strength = dict(strengths.get(name, LOSS_OPTIONS.get(name, {}))), strength_of(name)
@@ -204,7 +204,7 @@ def _of_word(word: str, strengths: Strengths) -> Contender:
 
 
 def _of_object(loss: LossConfig, others: Mapping[str, Contender]) -> Contender:
-    """The arm of a loss with options; one without a strength gets the usual one."""
+    """Return the arm of a loss with options; one without a strength gets the usual one."""
     LOSSES[loss.name]  # as above
     usual = LOSS_OPTIONS.get(loss.name, {})
     loss = LossConfig(name=loss.name, **{**usual, **loss.options})
@@ -220,7 +220,7 @@ def _of_object(loss: LossConfig, others: Mapping[str, Contender]) -> Contender:
 
 
 def usual_numbers(recipe: Recipe) -> tuple[dict[str, Metric], list[Analysis]]:
-    """The numbers and analyses of a comparison; known factors within classes are probed too."""
+    """Return the numbers and analyses of a comparison; known factors within classes are probed too."""
     if task_of_model(recipe.model.name).name == "segmentation":
         return MASK_METRICS, [Analysis(name="segmentation", what="segmentation")]
     names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
@@ -232,7 +232,7 @@ def usual_numbers(recipe: Recipe) -> tuple[dict[str, Metric], list[Analysis]]:
 
 
 def _choices(recipe: Recipe) -> tuple[Choice, ...]:
-    """What a reader must know to repeat the comparison."""
+    """Return what a reader must know to repeat the comparison."""
     optimizer, given = recipe.optimizer, recipe.model.pretrained
     weights = given if isinstance(given, str) else "published weights" if given else "from scratch"
     setting = [f"{recipe.model.name} ({weights}) on {recipe.data.name}"]

@@ -60,7 +60,7 @@ class Design(Section):
         return found
 
     def runs(self) -> list[PlannedRun]:
-        """The runs of all experiments, seed by seed; experiments with the same recipe share one run."""
+        """Return the runs of all experiments, seed by seed; experiments with the same recipe share one run."""
         cells: dict[tuple[int, str], list[Cell]] = {}
         for cell in self.table.cells():
             if (place := self.table.place(cell)) is not None:

@@ -57,7 +57,7 @@ class Setting(Section):
     pool: Name | None = None
 
     def shared_recipe(self, seed: int) -> Recipe:
-        """The recipe of a seed, whatever the loss."""
+        """Return the recipe of a seed, whatever the loss."""
         return read_recipe(self.recipe, tuple(word.replace("{seed}", str(seed)) for word in self.overrides))
 
 
@@ -94,7 +94,7 @@ class Experiment(Section):
         return self
 
     def runs(self) -> list[ArmRun]:
-        """Every loss with every seed, seed by seed, so that an interrupted experiment has complete pairs.
+        """Return every loss with every seed, seed by seed, so that an interrupted experiment has complete pairs.
 
         Example:
             >>> arms = [{"name": name, "loss": {"name": name}} for name in ("ce", "ls")]
@@ -110,7 +110,7 @@ class Experiment(Section):
 
 
 def read_recipe(name: str, overrides: tuple[str, ...]) -> Recipe:
-    """The recipe under a name with overrides, validated once as long as its file does not change."""
+    """Return the recipe under a name with overrides, validated once as long as its file does not change."""
     return _checked(name, overrides, recipe_path(name).stat().st_mtime_ns)
 
 

@@ -18,12 +18,12 @@ _OURS = __name__.partition(".")[0]
 
 
 def imports_of(recipe: Recipe) -> list[dict[str, str]]:
-    """What a worker must import for a recipe: the folder of a module, its name, and the object in it."""
+    """Return what a worker must import for a recipe: the folder of a module, its name, and the object in it."""
     return [found for part in _own_parts(recipe).values() if (found := _place(part)) is not None]
 
 
 def parts_only_here(recipe: Recipe) -> list[str]:
-    """Parts of a recipe that no other process can import: lambdas, and what a notebook or script defines."""
+    """Return parts of a recipe that no other process can import: lambdas, and what a notebook or script defines."""
     return [name for name, part in _own_parts(recipe).items() if _place(part) is None]
 
 
@@ -50,7 +50,7 @@ def _module(part: Any) -> str:
 
 
 def _place(part: Any) -> dict[str, str] | None:
-    """Where another process finds the same object; None if it cannot."""
+    """Return where another process finds the same object; None if it cannot."""
     name, module = getattr(part, "__qualname__", ""), sys.modules.get(_module(part))
     file = getattr(sys.modules.get(_module(part).partition(".")[0]), "__file__", None)
     if not name or "<" in name or module is None or file is None or module.__name__ == "__main__":

@@ -13,7 +13,7 @@ from maxsup.lab.experiments.study_format import Obstacle
 
 
 def obstacle_in(root: Path | None) -> Obstacle:
-    """What says why data under a folder cannot be used; "" if it can."""
+    """Return what says why data under a folder cannot be used; "" if it can."""
 
     def obstacle(choice: DataChoice) -> str:
         return _obstacle(choice.name, json.dumps(choice.options), root)

@@ -53,11 +53,11 @@ class Order:
         return plan_folder(trials_of(self.design, self.tuned_rows), self.trials_output, data_root=self.data_root)
 
     def folders(self) -> list[StudyFolder]:
-        """Everything that is planned before tuning."""
+        """Return everything that is planned before tuning."""
         return [folder for folder in (self.trials, self.folder) if folder is not None]
 
     def folder_with(self, strengths: Strengths) -> StudyFolder:
-        """The design laid out with the strengths that trials chose."""
+        """Return the design laid out with the strengths that trials chose."""
         design = self.design if self.tuned is None else self.tuned(strengths)
         return plan_folder(design, self.output, data_root=self.data_root)
 
@@ -107,7 +107,7 @@ def study_order(
     tune: bool = False,
     data_root: str | Path | None = None,
 ) -> Order:
-    """What :func:`run_study` will do; trials are beside the study because studies share them."""
+    """Return what :func:`run_study` will do; trials are beside the study because studies share them."""
     check_choice("scale", scale, SCALES)
     size = cast("ScaleName", scale)
     study = name if isinstance(name, Study) else load_study(name)

@@ -54,7 +54,7 @@ class StudyResult:
         return list(self.summary.conclusions)
 
     def table(self) -> Any:
-        """Means over seeds, a row per loss and a column per number: a pandas DataFrame, or dicts without pandas.
+        """Return means over seeds, a row per loss and a column per number: a pandas DataFrame, or dicts without pandas.
 
         Units are those of ``summary.json``: accuracy is a share, not a percentage.
         """
@@ -84,7 +84,7 @@ class StudyResult:
         )
 
     def compare(self, number: str, experiment: int = 0) -> dict[str, PairedComparison]:
-        """Every loss against the baseline by any number of its runs, also one that the table does not show.
+        """Return every loss against the baseline by any number of its runs, also one that the table does not show.
 
         ``number`` is its source and name: ``test.accuracy_top5``, ``timing.seconds``, ``calibration.aurc``. A study may
         have several experiments.
@@ -105,7 +105,7 @@ class StudyResult:
         return "\n".join([first, *self.conclusions, *(failure_text(state) for state in self.failed)])
 
     def _repr_html_(self) -> str:
-        """The sentences and the table, for notebooks."""
+        """Return the sentences and the table, for notebooks."""
         table, body = self.summary.table, ""
         head = "".join(f"<th>{escape(heading(column))}</th>" for column in table.columns)
         for row in table.rows:
@@ -116,24 +116,24 @@ class StudyResult:
 
 
 def read_result(path: str | Path) -> StudyResult:
-    """The result of a comparison or a study from its folder, summarised again without training."""
+    """Return the result of a comparison or a study from its folder, summarised again without training."""
     folder = read_folder(path)
     return StudyResult(folder, summarize(folder))
 
 
 def failure_text(state: JobState) -> str:
-    """Why a job failed, and where its log is."""
+    """Return why a job failed, and where its log is."""
     return f"{state.job.name} failed: {state.sentence} Log: {state.log}"
 
 
 def failure_code(state: JobState) -> int:
-    """The exit code of a job that failed; 1 if its worker died without a message."""
+    """Return the exit code of a job that failed; 1 if its worker died without a message."""
     path = state.job.folder / FAILURE
     return int(read_json(path).get("exit_code", 1)) if path.is_file() else 1
 
 
 def heading(entry: SummaryEntry | SummaryLoss) -> str:
-    """A title with its group."""
+    """Return a title with its group."""
     return f"{entry.group}, {entry.title}" if entry.group else entry.title
 
 

@@ -33,7 +33,7 @@ class Run:
         return self.recipe.loss
 
     def number(self, name: str, weights: str = "last") -> float:
-        """A number by its source and name, ``test.accuracy``, ``timing.seconds`` or ``collapse.train_within``.
+        """Return a number by its source and name, ``test.accuracy``, ``timing.seconds`` or ``collapse.train_within``.
 
         It is nan if the run or its analysis is missing. Times are means over epochs.
         """
@@ -61,12 +61,12 @@ class Result:
     weights: str = "last"
 
     def numbers(self, arm: str, name: str) -> dict[int, float]:
-        """A number of every seed of an arm; nan where a run is missing."""
+        """Return a number of every seed of an arm; nan where a run is missing."""
         runs = {seed: self.runs.get((arm, seed)) for seed in self.experiment.seeds}
         return {seed: math.nan if run is None else run.number(name, self.weights) for seed, run in runs.items()}
 
     def compare(self, name: str, baseline: str) -> dict[str, PairedComparison]:
-        """Every arm against the baseline by any number that its runs have, ``test.accuracy`` for instance."""
+        """Return every arm against the baseline by any number that its runs have, ``test.accuracy`` for instance."""
         fact = find_fact(name.partition(".")[2])
         values = {arm.name: list(self.numbers(arm.name, name).values()) for arm in self.experiment.arms}
         return compare_losses(values, baseline, direction="none" if fact is None else fact.direction)

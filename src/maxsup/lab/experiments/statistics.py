@@ -123,7 +123,7 @@ def compare_losses(
     direction: Direction = "higher",
     margin: float | None = None,
 ) -> dict[str, PairedComparison]:
-    """Every other loss against the baseline, with p adjusted by Holm over these comparisons.
+    """Return every other loss against the baseline, with p adjusted by Holm over these comparisons.
 
     ``values`` has the numbers of each loss, one per seed; the other arguments are those of :func:`paired_comparison`.
 
@@ -148,7 +148,7 @@ def compare_losses(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted by Holm's step-down method, in the order given; nan stays nan and does not count."""
+    """Return p-values adjusted by Holm's step-down method, in the order given; nan stays nan and does not count."""
     order = sorted((index for index, p in enumerate(p_values) if not math.isnan(p)), key=lambda index: p_values[index])
     adjusted, running = [math.nan] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -158,7 +158,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def smallest_p_value(num_seeds: int) -> float:
-    """The smallest two-sided p of a sign-flip test: all seeds agree.
+    """Return the smallest two-sided p of a sign-flip test: all seeds agree.
 
     Example:
         >>> smallest_p_value(5), smallest_p_value(6)
@@ -168,7 +168,7 @@ def smallest_p_value(num_seeds: int) -> float:
 
 
 def seeds_needed(num_comparisons: int = 1) -> int:
-    """The fewest seeds with which one of so many comparisons can pass 0.05 after Holm's correction.
+    """Return the fewest seeds with which one of so many comparisons can pass 0.05 after Holm's correction.
 
     Example:
         >>> seeds_needed(1), seeds_needed(2), seeds_needed(5)
@@ -182,7 +182,7 @@ def seeds_needed(num_comparisons: int = 1) -> int:
 
 
 def detectable_difference(std_difference: float, num_seeds: int) -> float:
-    """The true difference that so many seeds find (print bold) in 80 % of cases; infinite below 6 seeds.
+    """Return the true difference that so many seeds find (print bold) in 80 % of cases; infinite below 6 seeds.
 
     ``std_difference`` is the standard deviation of the paired differences.
 
@@ -243,7 +243,7 @@ def student_p_value(differences: Sequence[float]) -> float:
 
 
 def _equivalence_p(differences: Sequence[float], margin: float) -> float:
-    """The larger p of two one-sided t tests: that the mean is above -margin, and that it is below margin."""
+    """Return the larger p of two one-sided t tests: that the mean is above -margin, and that it is below margin."""
     from scipy.special import stdtr
 
     if len(differences) < 2:
@@ -256,7 +256,7 @@ def _equivalence_p(differences: Sequence[float], margin: float) -> float:
 
 
 def _sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p: the share of sign flips whose mean is at least as far from 0 as the observed one.
+    """Return two-sided p: the share of sign flips whose mean is at least as far from 0 as the observed one.
 
     Two losses that are equal in distribution give differences symmetric about 0, whatever that distribution is, so p is
     at most a level with at most that probability.

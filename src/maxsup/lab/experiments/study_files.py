@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def study_names() -> list[str]:
-    """Names of the studies that come with the package.
+    """Return names of the studies that come with the package.
 
     Example:
         >>> [name for name in study_names() if name.startswith("fig_")]
@@ -35,7 +35,7 @@ def describe_studies() -> list[dict[str, str]]:
 
 
 def study_path(name: str) -> Path:
-    """The file of a study: one of the package by its name or label, or your own by its path."""
+    """Return the file of a study: one of the package by its name or label, or your own by its path."""
     # A label of the paper, or one of those under ``also``.
     for path in sorted(FOLDER.glob("*.yaml")) if ":" in name else ():
         lines = re.findall(r"^(?:label|also): (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -45,7 +45,7 @@ def study_path(name: str) -> Path:
 
 
 def load_study(name: str | Path) -> Study:
-    """The checked study under a name, under its label in the paper, or in a file.
+    """Return the checked study under a name, under its label in the paper, or in a file.
 
     Example:
         >>> load_study("tab_pre").label, load_study("tab:comparison-new").name, load_study("tab:imagenet_alpha").name

@@ -101,16 +101,16 @@ class Scale(Section):
         return self
 
     def entry(self, cell: Cell) -> tuple[EntryScale, EntryScale]:
-        """What the scale says about the row and the column of a cell."""
+        """Return what the scale says about the row and the column of a cell."""
         return self.rows.get(cell.row, EntryScale()), self.columns.get(cell.column, EntryScale())
 
     def left_out(self, cell: Cell) -> str:
-        """Why a cell stays empty; "" where it does not."""
+        """Return why a cell stays empty; "" where it does not."""
         row, column = self.entry(cell)
         return row.left_out or column.left_out
 
     def choices(self) -> list[tuple[DataChoice, ...]]:
-        """Every list of choices of data."""
+        """Return every list of choices of data."""
         entries = (*self.rows.values(), *self.columns.values())
         return [self.data, *(entry.data for entry in entries), *(each.data for each in self.analyses.values())]
 
@@ -145,7 +145,7 @@ class Study(Layout[Entry]):
     scales: dict[ScaleName, Scale]
 
     def scale(self, name: ScaleName) -> Scale:
-        """The scale of that name, if the study has it."""
+        """Return the scale of that name, if the study has it."""
         if name not in self.scales:
             raise ValueError(
                 f"scale must be one that study {self.name} has; got {name!r}. Use {' or '.join(self.scales)}."
@@ -155,7 +155,7 @@ class Study(Layout[Entry]):
     def at(
         self, scale: ScaleName = "tiny", *, obstacle: Obstacle | None = None, overrides: Iterable[str] = ()
     ) -> Design:
-        """The experiments of a scale, and the table that shows their numbers.
+        """Return the experiments of a scale, and the table that shows their numbers.
 
         ``obstacle`` says why data cannot be used; by default only data that needs no file is used, and no analysis is
         left out. Overrides are for every recipe, after everything else.
@@ -215,7 +215,7 @@ class Study(Layout[Entry]):
     def _find_draft(
         self, drafts: list[_Draft], plan: Scale, cell: Cell, obstacle: Obstacle, words: Sequence[str]
     ) -> tuple[_Draft, str]:
-        """The experiment and the arm that fill a cell; cells that are compared belong to one experiment."""
+        """Return the experiment and the arm that fill a cell; cells that are compared belong to one experiment."""
         by_row, by_column = plan.entry(cell)
         arm = self.row(cell.row) if self.compares_rows else self.column(cell.column)
         other = cell.column if self.compares_rows else cell.row
@@ -242,7 +242,7 @@ class Study(Layout[Entry]):
     def _analyses(
         self, scale: ScaleName, obstacle: Obstacle, *, may_miss: bool
     ) -> tuple[tuple[Analysis, ...], list[str]]:
-        """Every analysis with the options and data of a scale, except those that only left-out cells show.
+        """Return every analysis with the options and data of a scale, except those that only left-out cells show.
 
         Those whose data is not here are named in sentences if they may be missing.
         """
@@ -326,7 +326,7 @@ class Study(Layout[Entry]):
 
 
 def first_usable(choices: Sequence[DataChoice], obstacle: Obstacle) -> DataChoice | None:
-    """The first choice that can be used, else the first of all; None without any choice."""
+    """Return the first choice that can be used, else the first of all; None without any choice."""
     usable = (choice for choice in choices if choice.is_embedded or not obstacle(choice))
     return next(usable, choices[0] if choices else None)
 
@@ -336,7 +336,7 @@ def _not_embedded(choice: DataChoice) -> str:
 
 
 def _data_words(data: DataChoice | None) -> list[str]:
-    """A choice of data as overrides of a recipe."""
+    """Return a choice of data as overrides of a recipe."""
     if data is None:
         return []
     values = {"options": data.options, "image_size": data.image_size}
@@ -344,7 +344,7 @@ def _data_words(data: DataChoice | None) -> list[str]:
 
 
 def _data_of(data: DataChoice | None, options: Mapping[str, Any]) -> DataChoice | None:
-    """The data that an analysis needs besides the run's: its own, or that of the recipe it fine-tunes with."""
+    """Return the data that an analysis needs besides the run's: its own, or that of the recipe it fine-tunes with."""
     if data is None and "recipe" in options:
         own = load_recipe(options["recipe"], options.get("overrides", ())).data
         return DataChoice(name=own.name, options=own.options)

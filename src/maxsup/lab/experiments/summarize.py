@@ -120,7 +120,7 @@ def _table(table: Table, values: Mapping[Cell, Values], compared: Mapping[Cell, 
 def _losses(
     table: Table, values: Mapping[Cell, Values], compared: Mapping[Cell, PairedComparison]
 ) -> list[SummaryLoss]:
-    """One entry per arm, with every number it has in the table."""
+    """Return one entry per arm, with every number it has in the table."""
     losses = []
     for arm in table.arms:
         metrics, loss = {}, arm.arm_name
@@ -142,7 +142,7 @@ def _printed_metric(metric: Metric, **place: Any) -> SummaryMetric:
 
 
 def _verdicts(table: Table, groups: Sequence[_Group]) -> list[SummaryVerdict]:
-    """What each comparison shows, in words."""
+    """Return what each comparison shows, in words."""
     others = {other.name: other for other in table.others}
     shown = [(group.cells.group, group.metric.title) for group in groups]
     verdicts = []
@@ -194,7 +194,7 @@ def _run_entry(folder: StudyFolder, name: str) -> SummaryRun:
 
 
 def _environment(folder: StudyFolder) -> dict[str, Any]:
-    """Where the first finished run ran, as it recorded."""
+    """Return where the first finished run ran, as it recorded."""
     for name in folder.runs:
         path = RunDir(folder.folder(name)).env
         record = read_json(path) if os.path.lexists(path) else {}

@@ -162,11 +162,11 @@ class Layout(Section, Generic[LineKind]):
     published: tuple[PublishedTable, ...] = ()
 
     def row(self, name: str) -> LineKind:
-        """The row of that name."""
+        """Return the row of that name."""
         return look_up(name, {line.name: line for line in self.rows}, "row")
 
     def column(self, name: str) -> LineKind:
-        """The column of that name."""
+        """Return the column of that name."""
         return look_up(name, {line.name: line for line in self.columns}, "column")
 
     def cells(self) -> Iterator[Cell]:
@@ -174,7 +174,7 @@ class Layout(Section, Generic[LineKind]):
         return (Cell(row.name, column.name) for row in self.rows for column in self.columns)
 
     def metric_of(self, cell: Cell) -> Metric:
-        """The number that a cell shows."""
+        """Return the number that a cell shows."""
         return self.row(cell.row).metric or self.column(cell.column).metric or self.metric
 
     def published_numbers(self) -> list[PublishedNumber]:
@@ -202,11 +202,11 @@ class Layout(Section, Generic[LineKind]):
         return self.columns if self.compares_rows else self.rows
 
     def cell(self, arm: Line, other: Line) -> Cell:
-        """The cell of an arm and a line of the other axis."""
+        """Return the cell of an arm and a line of the other axis."""
         return Cell(arm.name, other.name) if self.compares_rows else Cell(other.name, arm.name)
 
     def arm(self, cell: Cell) -> str:
-        """What a cell is compared as."""
+        """Return what a cell is compared as."""
         return (self.row(cell.row) if self.compares_rows else self.column(cell.column)).arm_name
 
 
@@ -216,17 +216,17 @@ class Table(Layout[Line]):
     sources: dict[str, dict[str, Place | str]] = Field(default_factory=dict)
 
     def place(self, cell: Cell) -> Place | None:
-        """Where the number of a cell comes from; None if the cell stays empty."""
+        """Return where the number of a cell comes from; None if the cell stays empty."""
         found = self.sources[cell.row][cell.column]
         return None if isinstance(found, str) else found
 
     def left_out(self, cell: Cell) -> str:
-        """Why a cell stays empty; "" where it does not."""
+        """Return why a cell stays empty; "" where it does not."""
         found = self.sources[cell.row][cell.column]
         return found if isinstance(found, str) else ""
 
     def comparisons(self) -> list[ComparedCells]:
-        """What is compared with what: the arms of each group, for every line of the other axis."""
+        """Return what is compared with what: the arms of each group, for every line of the other axis."""
         found = []
         for group in dict.fromkeys(arm.group for arm in self.arms):
             for other in self.others:
@@ -238,7 +238,7 @@ class Table(Layout[Line]):
 
 
 def look_up(name: str, found: Mapping[str, T], kind: str) -> T:
-    """The entry of that name; a mistake is an error with the nearest one."""
+    """Return the entry of that name; a mistake is an error with the nearest one."""
     if name not in found:
         raise ValueError(f"{kind} must be one that the study has; got {name!r}. {hint(name, found)}")
     return found[name]

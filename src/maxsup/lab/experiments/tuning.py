@@ -31,12 +31,12 @@ Strengths = Mapping[str, Mapping[str, Any]]
 
 
 def strength_of(loss: str) -> str:
-    """The option that is the strength of a loss (``alpha``, ``beta``, ``tau``); "" for plain cross-entropy."""
+    """Return the option that is the strength of a loss (``alpha``, ``beta``, ``tau``); "" for plain cross-entropy."""
     return "" if loss == "ce" else LOSSES[loss].strength or ""
 
 
 def trials_of(design: Design, names: Collection[str] | None = None) -> Design:
-    """The design that chooses strengths: every loss with a few multiples of its strength, on seeds of its own.
+    """Return the design that chooses strengths: every loss with a few multiples of its strength, on seeds of its own.
 
     ``names`` are those of the lines of the table to tune; by default all that have a strength.
     """
@@ -53,7 +53,7 @@ def trials_of(design: Design, names: Collection[str] | None = None) -> Design:
 
 
 def _trials_of(arm: Arm) -> list[Arm]:
-    """A loss with multiples of its strength; none if it has no strength that is a number."""
+    """Return a loss with multiples of its strength; none if it has no strength that is a number."""
     loss, strength = arm.loss, strength_of(arm.loss.name)
     usual = loss.options.get(strength)
     if not isinstance(usual, int | float):
@@ -66,7 +66,7 @@ def _trials_of(arm: Arm) -> list[Arm]:
 
 
 def choose_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """The options of each loss that did best on validation images, from the folder of finished trials."""
+    """Return the options of each loss that did best on validation images, from the folder of finished trials."""
     losses = {run.recipe.loss.label: run.recipe.loss for run in folder.runs.values()}
     scores: dict[str, dict[str, list[Score]]] = {}
     for name, run in folder.runs.items():
@@ -78,7 +78,7 @@ def choose_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
 
 
 def best_trial(trials: Mapping[str, Sequence[Score]]) -> str:
-    """The name whose scores have the highest mean accuracy; ties go to the lower mean NLL.
+    """Return the name whose scores have the highest mean accuracy; ties go to the lower mean NLL.
 
     Example:
         >>> best_trial({"0.05": [(0.8, 0.7), (0.8, 0.7)], "0.1": [(0.7, 0.5), (0.9, 0.5)]})
@@ -100,7 +100,7 @@ def validation_score(run: RunDir) -> Score:
 
 
 def add_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
-    """The study with another row for every tuned loss, after the one with the usual strength."""
+    """Return the study with another row for every tuned loss, after the one with the usual strength."""
     plan = study.scale(scale)
     rows, changes = [], dict(plan.rows)
     for row in study.rows:
@@ -122,6 +122,6 @@ def add_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Stud
 
 
 def _loss_and_change(plan: Scale, row: Entry) -> tuple[LossConfig, EntryScale]:
-    """The loss of a row at a scale, and what else the scale says about the row."""
+    """Return the loss of a row at a scale, and what else the scale says about the row."""
     change = plan.rows.get(row.name, EntryScale())
     return change.loss or row.loss or LossConfig(name="ce"), change.model_copy(update={"loss": None})

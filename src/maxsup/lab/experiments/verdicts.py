@@ -20,7 +20,7 @@ BOLD_RULE = (
 
 
 def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric], baseline: str) -> list[str]:
-    """Sentences for a reader who reads nothing else; MaxSup, which most readers came for, comes first.
+    """Return sentences for a reader who reads nothing else; MaxSup, which most readers came for, comes first.
 
     Example:
         >>> accuracy = SummaryMetric(name="accuracy", title="accuracy", unit="%", digits=1, factor=100.0)
@@ -50,7 +50,7 @@ def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric],
 
 
 def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
-    """What was found about a loss, the surest first."""
+    """Return what was found about a loss, the surest first."""
     held, alone, equal = list[str](), list[str](), list[str]()
     for metric in metrics:
         entry = loss.number(metric)
@@ -73,7 +73,7 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
 
 
 def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, metric: SummaryMetric) -> list[str]:
-    r"""One or two sentences per loss, then what holds for the table as a whole.
+    r"""Return one or two sentences per loss, then what holds for the table as a whole.
 
     Example:
         >>> from maxsup.lab.experiments.statistics import compare_losses
@@ -126,7 +126,7 @@ def _equivalence(found: PairedComparison, metric: SummaryMetric) -> str:
 
 
 def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
-    """What remains when all comparisons of the table are taken together."""
+    """Return what remains when all comparisons of the table are taken together."""
     enough = [found for found in comparisons.values() if found.num_pairs >= MIN_SEEDS]
     if len(enough) < 2:
         return []
@@ -146,7 +146,7 @@ def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
 
 
 def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -> list[str]:
-    """What these seeds would have missed, if something was left open."""
+    """Return what these seeds would have missed, if something was left open."""
     spreads = [
         (found.std_difference, found.num_pairs)
         for found in comparisons.values()

@@ -133,7 +133,7 @@ _SHOWN = {
 
 
 def finding_blocks(view: FolderView, prefix: str) -> Blocks:
-    """The main findings in a few sentences, and the figure that shows them."""
+    """Return the main findings in a few sentences, and the figure that shows them."""
     sentences = view.summary.conclusions
     return [*([Bullets(sentences)] if sentences else []), *_present(plots.differences_plot(view.summary, prefix))]
 
@@ -141,7 +141,7 @@ def finding_blocks(view: FolderView, prefix: str) -> Blocks:
 def _first_figures(
     runs: Sequence[RunView], analysis: str
 ) -> tuple[int | None, dict[str, dict[str, Any]], dict[str, Figure]]:
-    """The lowest seed with results of an analysis, these results by label, and their figures.
+    """Return the lowest seed with results of an analysis, these results by label, and their figures.
 
     A result that cannot be drawn is left out, and its run keeps a sentence about it.
     """
@@ -171,7 +171,7 @@ def _first_figures(
 
 
 def short_labels(labels: Iterable[str], limit: int) -> dict[str, str]:
-    """A unique short name for each label.
+    """Return a unique short name for each label.
 
     Example:
         >>> short_labels(["a very long name", "a very long nose", "ls"], 8)
@@ -188,7 +188,7 @@ def short_labels(labels: Iterable[str], limit: int) -> dict[str, str]:
 
 
 def _figures(analysis: str, results: Mapping[str, Result]) -> dict[str, Figure]:
-    """The figures that an analysis draws of results, whatever characters their names hold."""
+    """Return the figures that an analysis draws of results, whatever characters their names hold."""
     if not results:
         return {}
     from matplotlib.text import Text
@@ -221,7 +221,7 @@ def _where(view: FolderView, runs: Sequence[RunView]) -> str:
 
 
 def _per_setting(plot: Callable[[Sequence[RunView], str, str], Plot | None], view: FolderView, prefix: str) -> Blocks:
-    """A figure for each pair of model and data set."""
+    """Return a figure for each pair of model and data set."""
     settings = enumerate(view.settings.values())
     return _present(*(plot(runs, _where(view, runs), f"{prefix}{place}-") for place, runs in settings))
 

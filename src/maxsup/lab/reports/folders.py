@@ -76,7 +76,7 @@ class RunView:
         return as_record(RunSummary, printable_json(path), path).test.get("last") or {}
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """The result of an analysis; one with pictures comes first, then one for the test split."""
+        """Return the result of an analysis; one with pictures comes first, then one for the test split."""
         run, found = RunDir(self.path), []
         for file in sorted(run.analysis.glob(f"{name}-*.json")) if run.config.is_file() else ():
             try:
@@ -97,7 +97,7 @@ class RunView:
             self.complaints.append(sentence)
 
     def log_end(self) -> str:
-        """The last lines of the log."""
+        """Return the last lines of the log."""
         if self.log is None or not os.path.isfile(self.log):
             return ""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -149,11 +149,11 @@ def read_view(path: Path) -> FolderView:
         log = path / entry.log if entry.log and Path(entry.log).name == _LOG_FILE else None
         recipe = make_printable(run_recipe(run).model_dump(mode="json")) if os.path.lexists(run.config) else {}
         runs.append(RunView(path / entry.folder, title, entry.loss, entry.seed, entry.status, log, recipe))
-    return FolderView(summary, _labelled(runs))
+    return FolderView(summary, _label_runs(runs))
 
 
-def _labelled(runs: Sequence[RunView]) -> list[RunView]:
-    """Runs are labelled with the title of their arm; if options of the loss differ within it, with these too."""
+def _label_runs(runs: Sequence[RunView]) -> list[RunView]:
+    """Label runs with the title of their arm, and with options of the loss if they differ within it."""
     options: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         if run.recipe:
@@ -166,12 +166,12 @@ def _labelled(runs: Sequence[RunView]) -> list[RunView]:
 
 
 def printable_json(path: Path) -> Any:
-    """The JSON object in a file with all its text printable; empty if there is no file."""
+    """Return the JSON object in a file with all its text printable; empty if there is no file."""
     return make_printable(read_json(path)) if os.path.lexists(path) else {}
 
 
 def make_printable(value: Any) -> Any:
-    r"""The same value; a mark replaces every character that a page cannot hold.
+    r"""Return the same value; a mark replaces every character that a page cannot hold.
 
     Example:
         >>> make_printable({"a\x00": ["b\ud800", 1]})
@@ -181,7 +181,7 @@ def make_printable(value: Any) -> Any:
 
 
 def drop_paths(value: Any) -> Any:
-    """The same value; the last name replaces every absolute path at the end of a text.
+    """Return the same value; the last name replaces every absolute path at the end of a text.
 
     Example:
         >>> drop_paths({"data": "folder:/home/me/my photos", "command": ["/usr/bin/maxsup", "train", "hf:a/b"]})
@@ -191,7 +191,7 @@ def drop_paths(value: Any) -> Any:
 
 
 def folders_in(value: Any) -> set[str]:
-    """The folders of all absolute paths at the end of texts of a value.
+    """Return the folders of all absolute paths at the end of texts of a value.
 
     Example:
         >>> folders_in({"data": "folder:/home/me/my photos", "model": "hf:a/b"})
@@ -204,7 +204,7 @@ def folders_in(value: Any) -> set[str]:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The same value with every text in it changed, including keys."""
+    """Return the same value with every text in it changed, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

@@ -53,7 +53,7 @@ _SPLITS = {"train": "training images", "val": "validation images", "test": "test
 
 
 def seeds_plot(summary: Summary, prefix: str = "") -> Plot | None:
-    """Every run as a dot, one panel per metric; lines join runs with the same seed."""
+    """Return every run as a dot, one panel per metric; lines join runs with the same seed."""
     metrics, rows = [], list[list[Any]]()
     for metric in _measured(summary):
         found = {
@@ -168,7 +168,7 @@ def sweep_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot | Non
 
 
 def collapse_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot | None:
-    """The plane of within and r_squared, a dot for each run."""
+    """Return the plane of within and r_squared, a dot for each run."""
     points: dict[str, list[tuple[str, float, float]]] = {}
     rows: list[list[Any]] = []
     for split, words in _SPLITS.items():
@@ -207,18 +207,18 @@ def corruption_plot(runs: Sequence[RunView], setting: str, prefix: str) -> Plot 
 
 
 def arm_looks(summary: Summary) -> dict[str, Look]:
-    """Colour and marker of each arm, which are those of its loss."""
+    """Return colour and marker of each arm, which are those of its loss."""
     losses = {run.arm: run.loss for run in summary.runs}
     return run_looks({arm: losses.get(arm, "") for arm in summary.arm_titles}, summary.arm_titles)
 
 
 def label_looks(runs: Sequence[RunView]) -> dict[str, Look]:
-    """A look for every label, in the order of the runs."""
+    """Return a look for every label, in the order of the runs."""
     return run_looks({run.label: run.loss for run in runs})
 
 
 def _measured(summary: Summary) -> list[SummaryMetric]:
-    """Metrics that at least one loss has."""
+    """Return metrics that at least one loss has."""
     return [each for each in summary.metrics if any(entry.number(each).mean is not None for entry in summary.losses)]
 
 
@@ -227,7 +227,7 @@ def _with_unit(title: str, unit: str) -> str:
 
 
 def _dots(tests: Mapping[float, list[Mapping[str, Any]]], name: str) -> dict[float, list[float]]:
-    """The values of a number, in printed units, by strength."""
+    """Return the values of a number, in printed units, by strength."""
     factor = fact(name).factor
     found = {
         strength: [factor * test[name] for test in own if test.get(name) is not None] for strength, own in tests.items()
@@ -236,7 +236,7 @@ def _dots(tests: Mapping[float, list[Mapping[str, Any]]], name: str) -> dict[flo
 
 
 def _curves(runs: Sequence[RunView]) -> dict[str, dict[str, list[_Row]]]:
-    """What was logged of each curve, by label."""
+    """Return what was logged of each curve, by label."""
     values: dict[str, dict[str, dict[int, list[float]]]] = {}
     for run in runs:
         for epoch, line in run.epochs():
@@ -258,7 +258,7 @@ def _curves(runs: Sequence[RunView]) -> dict[str, dict[str, list[_Row]]]:
 
 
 def _thinned(rows: Sequence[_Row]) -> list[_Row]:
-    """The rows of a curve that can be seen: the ends, and of each stretch those with an extreme value.
+    """Return the rows of a curve that can be seen: the ends, and of each stretch those with an extreme value.
 
     Example:
         >>> spike = [(epoch, float(epoch == 5001), 0.0, 1.0) for epoch in range(1, 10_001)]

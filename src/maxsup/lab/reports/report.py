@@ -63,7 +63,7 @@ def write_report(
 
 
 def report_page(views: Sequence[FolderView]) -> str:
-    """The page as HTML, with a chapter for each folder."""
+    """Return the page as HTML, with a chapter for each folder."""
     with warnings.catch_warnings():
         # The browser has other fonts for characters that the figures' font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
@@ -74,7 +74,7 @@ def report_page(views: Sequence[FolderView]) -> str:
 
 
 def short_verdicts(summary: Summary) -> list[tuple[str, str]]:
-    """A sentence per metric: which losses are better, which are worse, and which are undecided."""
+    """Return a sentence per metric: which losses are better, which are worse, and which are undecided."""
     titles: dict[str, list[str]] = {}
     for group in dict.fromkeys(entry.group for entry in summary.losses):
         losses = [entry for entry in summary.losses if entry.group == group and not entry.is_baseline]
@@ -125,7 +125,7 @@ def _banners(view: FolderView) -> list[Banner]:
 
 
 def _facts(summary: Summary) -> dict[str, str]:
-    """Names and values under the title."""
+    """Return names and values under the title."""
     done, planned = summary.num_done, len(summary.runs)
     found = {
         "Baseline": summary.baseline_title,
@@ -140,7 +140,7 @@ def _facts(summary: Summary) -> dict[str, str]:
 
 
 def _results_blocks(summary: Summary) -> list[Block]:
-    """The main table, how to read its cells, and the rule for bold print."""
+    """Return the main table, how to read its cells, and the rule for bold print."""
     notes = [Text(summary.note)] if summary.note and not summary.is_reduced else []
     whole = MainTable(results_table(summary), (differences_table(summary),))
     has_published = any(cell.published for line in summary.table.cells.values() for cell in line.values())
@@ -171,7 +171,7 @@ def _short_sentence(numbers: Mapping[str, LossNumber], direction: Direction, bas
 
 
 def _choice_blocks(summary: Summary) -> list[Block]:
-    """What the paper states, what it leaves open and what was chosen, and its contradictions."""
+    """Return what the paper states, what it leaves open and what was chosen, and its contradictions."""
     blocks: list[Block] = []
     if summary.stated:
         blocks += [Text("What the paper states:"), Bullets(summary.stated)]
@@ -185,7 +185,7 @@ def _choice_blocks(summary: Summary) -> list[Block]:
 
 
 def _run_blocks(view: FolderView) -> list[Block]:
-    """All runs, and the last lines of the logs of failed runs."""
+    """Return all runs, and the last lines of the logs of failed runs."""
     logs = [
         Log(f"End of the log: {run.title}, seed {run.seed}", text)
         for run in view.runs

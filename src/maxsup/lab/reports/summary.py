@@ -57,19 +57,19 @@ class SummaryMetric(Record):
         return "points" if self.unit == "%" else self.unit
 
     def printed(self, value: float | None) -> float:
-        """A stored number in printed units; ``nan`` for None."""
+        """Return a stored number in printed units; ``nan`` for None."""
         return math.nan if value is None else value * self.factor
 
     def signed(self, value: float) -> str:
-        """A difference with its sign and without unit."""
+        """Return a difference with its sign and without unit."""
         return f"{self.printed(value):+.{self.digits}f}"
 
     def plain(self, value: float) -> str:
-        """A number without unit."""
+        """Return a number without unit."""
         return f"{self.printed(value):.{self.digits}f}"
 
     def size(self, value: float) -> str:
-        """The size of a difference with its unit."""
+        """Return the size of a difference with its unit."""
         return f"{self.plain(abs(value))} {self.difference_unit}".rstrip()
 
 
@@ -150,7 +150,7 @@ class SummaryLoss(Record):
     metrics: dict[str, LossNumber]
 
     def number(self, metric: SummaryMetric) -> LossNumber:
-        """The number of a metric, empty if the loss has none."""
+        """Return the number of a metric, empty if the loss has none."""
         return self.metrics.get(metric.name) or LossNumber()
 
 
@@ -191,7 +191,7 @@ class SummaryTable(Record):
     cells: dict[str, dict[str, SummaryCell]]
 
     def cell(self, row: SummaryEntry, column: SummaryEntry) -> SummaryCell | None:
-        """The cell of a row and a column, None if there is none."""
+        """Return the cell of a row and a column, None if there is none."""
         return self.cells.get(row.name, {}).get(column.name)
 
     def filled(self) -> Iterator[tuple[SummaryEntry, SummaryEntry, SummaryCell]]:
@@ -285,7 +285,7 @@ class Summary(Measured):
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Words joined for a sentence.
+    """Return words joined for a sentence.
 
     Example:
         >>> join_words(["ce"]), join_words(["ce", "ls", "maxsup"])

@@ -114,7 +114,7 @@ class ReportTable(NamedTuple):
         return heads, "".join(sides), list(zip(*columns, strict=True))
 
     def markdown(self) -> str:
-        """A table in GitHub's Markdown."""
+        """Return a table in GitHub's Markdown."""
         heads, sides, lines = self.grid()
         rows = [[markdown_text(head) for head in heads], ["---" if side == "l" else "---:" for side in sides]]
         rows += [
@@ -124,7 +124,7 @@ class ReportTable(NamedTuple):
         return f"{table}\n\n{markdown_text(self.caption)}\n"
 
     def latex(self) -> str:
-        r"""A table for LaTeX; it needs ``\usepackage{booktabs}``."""
+        r"""Return a table for LaTeX; it needs ``\usepackage{booktabs}``."""
         heads, sides, lines = self.grid()
         rows = [[rf"\textbf{{{_latex(text)}}}" if is_bold else _latex(text) for text, is_bold in row] for row in lines]
         body = "\n".join(f"    {' & '.join(row)} \\\\" for row in rows)
@@ -136,17 +136,17 @@ class ReportTable(NamedTuple):
         )
 
     def csv(self) -> str:
-        """One line per record."""
+        """Return one line per record."""
         keys = list(dict.fromkeys(key for record in self.records for key in record))
         return csv_text(keys, [[record.get(key) for key in keys] for record in self.records])
 
     def json(self) -> str:
-        """The records with the table's name and caption."""
+        """Return the records with the table's name and caption."""
         content = {"name": self.name, "caption": self.caption, "records": list(self.records)}
         return json_text(content, indent=2) + "\n"
 
     def files(self) -> dict[str, str]:
-        """Contents by the ending of the file."""
+        """Return contents by the ending of the file."""
         return dict(zip(FORMATS, (self.markdown(), self.latex(), self.csv(), self.json()), strict=True))
 
     def _columns(self) -> list[list[Cell]]:
@@ -175,7 +175,7 @@ class MainTable(NamedTuple):
 
 
 def results_table(summary: Summary) -> ReportTable:
-    """The main table: means, differences to the baseline, published numbers."""
+    """Return the main table: means, differences to the baseline, published numbers."""
     table = summary.table
     factors = {metric.name: metric.factor for metric in summary.metrics}
     rows = [
@@ -213,7 +213,7 @@ def differences_table(summary: Summary) -> ReportTable:
 
 
 def runs_table(summary: Summary) -> ReportTable:
-    """Every planned run and its outcome."""
+    """Return every planned run and its outcome."""
     runs = summary.runs
     columns = {
         Head("seed"): [Cell(str(run.seed), value=float(run.seed)) for run in runs],
@@ -285,7 +285,7 @@ def _scale_words(summary: Summary) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text with all signs of Markdown escaped."""
+    """Return text with all signs of Markdown escaped."""
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 

@@ -6,6 +6,8 @@ from torch import nn
 
 from maxsup.core import schedules
 from maxsup.core.errors import MaxsupError
+from maxsup.lab.core import config
+from maxsup.lab.core.validation import validated
 from maxsup.lab.experiments import Design, compare, run_study
 from maxsup.lab.experiments.execution.launch import create_launcher
 from maxsup.lab.experiments.execution.study_folder import write_folder
@@ -29,6 +31,18 @@ def test_data_and_network_made_in_python_are_names_in_every_recipe(tmp_path: Pat
     assert len(recipes) == 4
     assert {recipe.data.name for recipe in recipes} == {f"arrays:{next(tmp_path.glob('data-*.npz'))}"}
     assert {recipe.model.name.rpartition("-")[0] for recipe in recipes} == {"python:net"}
+
+
+def test_a_comparison_is_planned_once_and_its_recipe_is_validated_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, calls = tmp_path / "own.yaml", list[object]()
+    recipe.write_text("data: {name: digits}")
+    monkeypatch.setattr(config, "validated", lambda *words, **options: calls.append(1) or validated(*words, **options))
+    order = comparison_order("digits", None, ["ce", "ls", "maxsup:0.2"], recipe=recipe, output=tmp_path / "out")
+    assert len(order.folder.runs) == 18
+    assert order.folder is order.folder
+    assert len(calls) == 1
 
 
 def test_seeds_may_be_named(tmp_path: Path) -> None:

@@ -81,19 +81,19 @@ class StudyFolder:
     elsewhere: dict[str, Path] = field(default_factory=dict)
 
     def folder(self, name: str) -> Path:
-        """The directory of a run; runs of a pool are beside the folders of the studies that share them."""
+        """Return the directory of a run; runs of a pool are beside the folders of the studies that share them."""
         if name in self.elsewhere:
             return self.elsewhere[name]
         return (self.path.parent if self.runs[name].pool else self.path) / _RUNS / name
 
     def run(self, name: str) -> Run:
-        """A run with the places of its results."""
+        """Return a run with the places of its results."""
         path, recipe = self.folder(name), self.runs[name].recipe
         requests = {plan.name: analysis_call(plan, recipe, self.design.weights) for plan in self.design.analyses}
         return Run(path, recipe, {plan: request_path(path, request) for plan, request in requests.items()})
 
     def results(self) -> list[Result]:
-        """The experiments of the table with their runs."""
+        """Return the experiments of the table with their runs."""
         found: list[dict[tuple[str, int], Run]] = [{} for _ in self.design.experiments]
         for name, planned in self.runs.items():
             run = self.run(name)
@@ -103,12 +103,12 @@ class StudyFolder:
         return [Result(experiment, runs, self.design.weights) for experiment, runs in pairs]
 
     def job(self, name: str) -> dict[str, Any]:
-        """What a worker is asked to do for a run: the content of its ``job.json``."""
+        """Return what a worker is asked to do for a run: the content of its ``job.json``."""
         run = self.runs[name]
         return self._job_content(run.recipe, run.pool or self.design.name, is_joint=False)
 
     def joint_job(self, names: Sequence[str], folder: Path) -> dict[str, Any]:
-        """What a worker is asked to do for several runs at once; paths are relative to the folder of the job."""
+        """Return what a worker is asked to do for several runs at once; paths are relative to the folder of the job."""
         runs = [os.path.relpath(self.folder(name).resolve(), folder.resolve()) for name in names]
         return {"runs": runs, **self._job_content(self.runs[names[0]].recipe, self.design.name, is_joint=True)}
 
@@ -120,7 +120,7 @@ class StudyFolder:
         return content | ({"imports": imports} if imports else {})
 
     def open_runs(self) -> dict[str, PlannedRun]:
-        """Runs that are not trained yet, or not analysed."""
+        """Return runs that are not trained yet, or not analysed."""
         return {name: run for name, run in self.runs.items() if not self._is_done(name)}
 
     def _is_done(self, name: str) -> bool:
@@ -129,12 +129,12 @@ class StudyFolder:
         return RunDir(folder).summary.exists() and is_done(folder, self.job(name))
 
     def jobs(self) -> list[Job]:
-        """One job per run."""
+        """Return one job per run."""
         return [Job(name, self.folder(name), run.recipe.epochs) for name, run in self.runs.items()]
 
 
 def plan_folder(design: Design, output: str | Path, *, data_root: str | Path | None = None) -> StudyFolder:
-    """What a design needs and where it goes; nothing is written.
+    """Plan what a design needs and where it goes; nothing is written.
 
     A folder that already holds this design is continued: finished runs stay, even if seeds or losses were added. One
     that holds runs with other settings is refused.
@@ -166,7 +166,7 @@ def write_folder(folder: StudyFolder) -> None:
 
 
 def read_folder(path: str | Path) -> StudyFolder:
-    """A folder that :func:`write_folder` made."""
+    """Read a folder that :func:`write_folder` made."""
     file = Path(path) / STUDY_FILE
     if not file.is_file():
         raise MaxsupError(
@@ -191,7 +191,7 @@ def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> lis
 
 
 def analysis_call(analysis: Analysis, recipe: Recipe, weights: str) -> dict[str, Any]:
-    """A planned analysis of a run as ``job.json`` has it."""
+    """Return a planned analysis of a run as ``job.json`` has it."""
     options, data = dict(analysis.options), analysis.data
     if data is not None and "target" in ANALYSES.options(analysis.what):  # other data beside the run's own
         options["target"], data = data.name, None
@@ -208,7 +208,7 @@ def analysis_call(analysis: Analysis, recipe: Recipe, weights: str) -> dict[str,
 
 
 def request_path(run: Path, request: Mapping[str, Any]) -> Path:
-    """The file with the result of a request of ``job.json``."""
+    """Return the file with the result of a request of ``job.json``."""
     data, names = request.get("data"), ("split", "weights", "options")
     label = data_label(data["name"], data["options"]) if data else None
     return result_path(run, request["what"], data=label, **{name: request[name] for name in names})
@@ -263,12 +263,12 @@ def differing_settings(left: Recipe, right: Recipe) -> dict[str, tuple[Any, Any]
 
 
 def _settings(folder: StudyFolder) -> dict[str, Recipe]:
-    """One recipe for every setting, apart from loss and seed, by its digest."""
+    """Return one recipe for every setting, apart from loss and seed, by its digest."""
     recipes, neutral = [run.recipe for run in folder.runs.values()], {"loss": LossConfig(), "seed": 0}
     return {recipe_digest(recipe.model_copy(update=neutral)): recipe for recipe in recipes}
 
 
 def _run_name(run: PlannedRun) -> str:
-    """A run of a pool is named after its loss, because its arm differs between studies."""
+    """Return the name of a run: that of its arm, or in a pool of its loss, because arms differ between studies."""
     name = f"{run.pool}-{run.recipe.loss.name}" if run.pool else run.arm
     return f"{name}-s{run.seed}-{recipe_digest(run.recipe)}"

@@ -5,7 +5,7 @@ import pytest
 from maxsup.core.errors import DataError, StorageError
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.recipes import load_recipe
-from maxsup.lab.experiments.forecast.runs import preview
+from maxsup.lab.experiments.forecast import preview
 from tests.unit.lab.data import made
 
 QUICK = ["model.options.widths=[4, 8]", "batch_size=32"]

@@ -74,7 +74,7 @@ def preview(
 
 
 def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
-    """How many runs there are, how many are done, and how long training the others may take.
+    """Return how many runs there are, how many are done, and how long training the others may take.
 
     Raises:
         Exception: What the first step raised, if no missing run can be made.
@@ -107,7 +107,7 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
 
 
 def power_text(folder: StudyFolder) -> str:
-    """What so many seeds can show."""
+    """Return what so many seeds can show."""
     num_seeds = len(folder.design.seeds)
     if num_seeds < MIN_SEEDS:
         fix = f" Use {MIN_SEEDS} seeds or more." if folder.design.kind == "comparison" else ""
@@ -124,7 +124,7 @@ def power_text(folder: StudyFolder) -> str:
 
 
 def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launcher) -> str:
-    """One sentence on all missing runs of several studies; a run that studies share counts once."""
+    """Return one sentence on all missing runs of several studies; a run that studies share counts once."""
     runs = {str(folder.folder(name)): run.recipe for folder in folders for name, run in folder.open_runs().items()}
     seen = preview(runs, is_elsewhere=True)
     num_workers = launcher.num_workers or num_processors()
@@ -137,7 +137,7 @@ def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launc
 
 
 def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
-    """Names of runs, grouped by everything but loss and seed, then by loss."""
+    """Return names of runs, grouped by everything but loss and seed, then by loss."""
     found: dict[str, Names] = {}
     for name, recipe in recipes.items():
         losses = found.setdefault(recipe.model_dump_json(exclude={"loss", "seed"}), {})

@@ -1,1 +1,0 @@
-"""What is said of runs before they are made: cost, duration, what is missing."""
