@@ -43,6 +43,8 @@ def main() -> None:
             print(f"written: {write_result(folder, name, facts | result)}")
             if name == "losses":
                 draw(result, folder / "losses.png")
+            elif name == "grid":
+                grid.write_tables(result, folder / "grid.txt")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -15,10 +16,10 @@ from benchmarks.goals import GRID_GOALS
 from benchmarks.head import FUSED, HEADS, Head, gradients
 from benchmarks.head import YARDSTICK as UNFUSED
 from benchmarks.peers import YARDSTICK
-from benchmarks.report import judged, lined_up, spread, time_columns
-from maxsup.bench.peak_memory import peak_memory
-from maxsup.bench.timing import interleaved_times
+from benchmarks.report import goal_table, judged, lined_up, spread, time_columns
 from maxsup.functional import label_smoothing_cross_entropy, maxsup_cross_entropy
+from maxsup.lab.bench.peak_memory import peak_memory
+from maxsup.lab.bench.timing import interleaved_times
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     YARDSTICK: partial(F.cross_entropy, label_smoothing=0.1),
@@ -46,7 +47,8 @@ class Row(NamedTuple):
 
     def steps(self) -> dict[str, Callable[[], object]]:
         """Forward and backward of each loss on the same tensors."""
-        logits, target, options = self.case.logits(scale=3.0), self.case.target(), {}
+        logits, target = self.case.logits(scale=3.0), self.case.target()
+        options: dict[str, Any] = {}
         upstream = None
         if self.option == "class weights":
             options["weight"] = torch.linspace(0.5, 1.5, self.case.num_classes, dtype=logits.dtype)
@@ -141,10 +143,9 @@ QUICK_GRID: dict[str, Rows] = {
 def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str, Any]:
     """Measure every row, showing a table of each group, and judge the worst ratios of all."""
     found = []
-    limits = " and ".join(f"{limit:g} of the {text}" for text, limit in GRID_GOALS.values())
     for group, members in (QUICK_GRID if is_quick else GRID).items():
         measured = [{"group": group, **loss} for row in members for loss in measured_row(row, rounds)]
-        show(f"\n{group}; goal: at most {limits}\n{_table(measured)}")
+        show(f"\n{table(group, measured)}")
         found += measured
     goals = []
     for quantity, (text, limit) in GRID_GOALS.items():
@@ -177,8 +178,9 @@ def _value(measured: Any) -> float:
     return measured["median"] if isinstance(measured, dict) else measured
 
 
-def _table(measured: Sequence[Mapping[str, Any]]) -> str:
+def table(group: str, measured: Sequence[Mapping[str, Any]]) -> str:
     """One line a loss, the slowest first."""
+    limits = " and ".join(f"{limit:g} of the {text}" for text, limit in GRID_GOALS.values())
     header = ["", "best ms", "time / LS", "memory / LS", "memory / logits", "LS / logits", "goal"]
     lines = [
         [f"{loss['case']}, {loss['loss']}", f"{loss['milliseconds']:.3f}", spread(loss["time_ratio"]),
@@ -186,4 +188,11 @@ def _table(measured: Sequence[Mapping[str, Any]]) -> str:
          "met" if all(_value(loss[quantity]) <= limit for quantity, (_, limit) in GRID_GOALS.items()) else "missed"]
         for loss in sorted(measured, key=lambda loss: -loss["time_ratio"]["median"])
     ]  # fmt: skip
-    return lined_up(header, lines)
+    return f"{group}; goal: at most {limits}\n{lined_up(header, lines)}"
+
+
+def write_tables(result: Mapping[str, Any], path: Path) -> None:
+    """Write the tables and the worst ratios of what :func:`run` returned, for readers."""
+    groups = dict.fromkeys(loss["group"] for loss in result["losses"])
+    tables = [table(group, [loss for loss in result["losses"] if loss["group"] == group]) for group in groups]
+    path.write_text("\n\n".join([*tables, goal_table(result["goals"])]) + "\n", encoding="utf-8")

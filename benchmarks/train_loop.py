@@ -17,12 +17,8 @@ from torchvision.transforms import v2
 from benchmarks.report import judged, lined_up
 from maxsup.lab.bench.timing import interleaved_times, time_ratio
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.training.builders import build_data, build_loss, build_model, split_pipeline
 from maxsup.lab.training.loop import Trainer
-from maxsup.lab.training.processes import create_accelerator
-from maxsup.lab.training.progress import Reporter
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 BATCH_SIZE = 128
@@ -57,7 +53,10 @@ def endless(epochs: Callable[[int], Iterator[Any]]) -> Iterator[Any]:
 def our_steps(trainer: Trainer) -> Iterator[None]:
     """The steps of our loop, with everything it does in one: monitor, meters, checks before the update."""
     while True:
-        yield from trainer.train_epoch()
+        trainer.start_epoch()
+        for batch in trainer.remaining_batches():
+            trainer.step(batch)
+            yield
         trainer.end_epoch(None)
         trainer.position.epoch = 0
 
@@ -93,7 +92,7 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
                 "batch_size": BATCH_SIZE,
             }
         )
-        times = _times(recipe, RunDir(Path(folder) / "run"), images, labels, 3 if is_quick else rounds)
+        times = _times(recipe, images, labels, 3 if is_quick else rounds)
     data = time_ratio(times, "plain batch", "our batch")
     step = time_ratio(times, "our step", "plain step")
     rows = [[name, f"{1000 * min(seconds):.2f}"] for name, seconds in times.items()]
@@ -107,22 +106,17 @@ def run(*, is_quick: bool, rounds: int, show: Callable[[str], None]) -> dict[str
     return {"milliseconds": {name: 1000 * min(seconds) for name, seconds in times.items()}, "goals": goals}
 
 
-def _times(
-    recipe: Recipe, run_dir: RunDir, images: np.ndarray, labels: np.ndarray, rounds: int
-) -> dict[str, list[float]]:
+def _times(recipe: Recipe, images: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str, list[float]]:
     bundle = build_data(recipe)
     loader = DataLoader(PlainImages(images, labels), BATCH_SIZE, shuffle=True)
-    with SignalGuard() as guard:
-        accelerator, model = create_accelerator(recipe, run_dir), build_model(recipe, bundle)
-        loss = build_loss(recipe.loss)
-        ours = our_steps(Trainer(recipe, run_dir, accelerator, bundle, model, loss, guard, Reporter()))
-        plain = plain_steps(build_model(recipe, bundle), endless(lambda epoch: iter(loader)))
-        our_batches = endless(split_pipeline(recipe, bundle, bundle.train, is_training=True).epoch)
-        plain_batches = endless(lambda epoch: iter(loader))
-        candidates = {
-            "our batch": lambda: next(our_batches),
-            "plain batch": lambda: next(plain_batches),
-            "our step": lambda: next(ours),
-            "plain step": lambda: next(plain),
-        }
-        return interleaved_times(candidates, rounds=rounds, budget=BUDGET)
+    ours = our_steps(Trainer(recipe, bundle, build_model(recipe, bundle), build_loss(recipe.loss)))
+    plain = plain_steps(build_model(recipe, bundle), endless(lambda epoch: iter(loader)))
+    our_batches = endless(split_pipeline(recipe, bundle, bundle.train, is_training=True).epoch)
+    plain_batches = endless(lambda epoch: iter(loader))
+    candidates = {
+        "our batch": lambda: next(our_batches),
+        "plain batch": lambda: next(plain_batches),
+        "our step": lambda: next(ours),
+        "plain step": lambda: next(plain),
+    }
+    return interleaved_times(candidates, rounds=rounds, budget=BUDGET)

@@ -76,6 +76,7 @@ def each_implementation(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(blocks, "HAS_NUMPY", False)
         monkeypatch.setattr(blocks, "CPU_BLOCK_BYTES", (48, 48))
         monkeypatch.setattr(blocks, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(blocks, "NARROW_PLANE", 2)
         monkeypatch.setattr(blocks, "PLAIN_MAX_LENGTH", 2)
         monkeypatch.setattr(head_blocks, "SMALL_BYTES", 0)
     with implementation("fused" if request.param == "blocks" else request.param):

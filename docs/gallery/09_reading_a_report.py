@@ -79,5 +79,5 @@ print(
 )
 
 # %%
-# The page, with every run and its log, is ``comparison/report.html``. ``maxsup export comparison --to logbook``
-# writes the same with one page per question, to show to others; :doc:`/sharing` explains how.
+# The page, with every run and its log, is ``comparison/report.html``. It needs nothing
+# else, so it can be sent as it is; under every figure are its data and the picture as files.

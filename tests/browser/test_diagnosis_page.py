@@ -183,7 +183,7 @@ def test_light_and_dark_differ(browser: Any, path: Path) -> None:
 def test_the_data_behind_a_plot_can_be_downloaded(opened: Any, tmp_path: Path) -> None:
     page, _, _ = opened
     with page.expect_download() as caught:
-        page.locator("figcaption a.download").nth(1).click()
+        page.locator("figcaption a[download='confidence.csv']").click()
     assert caught.value.suggested_filename == "confidence.csv"
     caught.value.save_as(tmp_path / "confidence.csv")
     lines = (tmp_path / "confidence.csv").read_text().splitlines()

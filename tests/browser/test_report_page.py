@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 
@@ -238,6 +239,22 @@ def test_data_behind_a_figure_can_be_downloaded(opened: Any, report: Path) -> No
     lines = Path(download.value.path()).read_text().splitlines()
     assert lines[0] == "metric,loss,seed,value"
     assert len(lines) == 1 + 2 * 3 * 2
+
+
+def test_the_picture_of_a_figure_can_be_downloaded(opened: Any, report: Path) -> None:
+    page = opened(report, scheme="dark").page
+    with page.expect_download() as download:
+        page.locator("figure a[download='seeds.svg']").click()
+    drawn = Path(download.value.path()).read_text()
+    root = ElementTree.fromstring(drawn)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.get("color") == "black"
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 5
+    pictures = page.locator("figure a[download$='.png']")
+    assert pictures.count() == page.locator("img.plot").count() == 2
+    with page.expect_download() as download:
+        pictures.first.click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
 def test_keys_alone_lead_through_the_page(opened: Any, report: Path) -> None:

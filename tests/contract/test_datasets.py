@@ -11,12 +11,12 @@ from maxsup.lab.data import (
     IGNORED_LABEL,
     DataBundle,
     FileSplit,
-    MaskSplit,
     MemorySplit,
     build_pipeline,
     load_data,
 )
 from maxsup.lab.data.registry import missing_places
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for
@@ -99,7 +99,7 @@ def test_a_bundle_is_complete(loaded: dict[str, DataBundle], name: str) -> None:
         assert split.labels.dtype == torch.int64
         assert f"{len(split):,} images" in split.describe()
     assert data.describe().count("\n") == 3
-    assert data.is_dense == (name in DENSE)
+    assert (data.task == "segmentation") == (name in DENSE)
 
 
 @pytest.mark.parametrize("name", NAMES)

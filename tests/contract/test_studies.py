@@ -11,15 +11,15 @@ from maxsup.lab.analysis import ANALYSES, analyze
 from maxsup.lab.analysis.registry import check_options
 from maxsup.lab.core.config import LossConfig, Recipe, differing_keys, flat_items
 from maxsup.lab.data import DATASETS
-from maxsup.lab.experiments import PlannedRun, Study, comparisons, expand, load_study, planned_analyses, study_names
-from maxsup.lab.experiments.entries import EMBEDDED
-from maxsup.lab.experiments.schema import SCALES, ScaleName
+from maxsup.lab.experiments import PlannedRun, Study, load_study, study_names
+from maxsup.lab.experiments.experiment import EMBEDDED
 from maxsup.lab.experiments.statistics import MIN_SEEDS
+from maxsup.lab.experiments.study_format import SCALES, ScaleName
 from maxsup.lab.training import train
 from maxsup.lab.training.builders import build_loss
-from maxsup.lab.training.evaluate import PredictionSums
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.lab.training.progress import Reporter
+from maxsup.metrics import PredictionSums
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +45,14 @@ SMALL = [name for name in STUDIES if "small" in load_study(name).scales]
 
 @lru_cache
 def planned(name: str, scale: ScaleName) -> list[PlannedRun]:
-    return expand(load_study(name), scale)
+    return load_study(name).at(scale).runs()
 
 
 def distinct(scale: ScaleName, section: str) -> list[Recipe]:
     """One recipe for every different section of that name in all studies."""
     found: dict[str, Recipe] = {}
     for name in SMALL if scale == "small" else STUDIES:
-        for run in expand(load_study(name), scale, is_available=lambda choice: True):
+        for run in load_study(name).at(scale, obstacle=lambda choice: "").runs():
             found.setdefault(getattr(run.recipe, section).model_dump_json(), run.recipe)
     return list(found.values())
 
@@ -80,9 +80,9 @@ def test_every_comparison_has_all_its_runs(name: str) -> None:
     study = load_study(name)
     for scale in study.scales:
         served = {(cell, run.seed) for run in planned(name, scale) for cell in run.cells}
-        for table in comparisons(study, scale):
+        for table in study.at(scale).table.comparisons():
             assert {(cell, seed) for cell in table.cells.values() for seed in study.scales[scale].seeds} <= served
-    assert len(comparisons(study, "full")) >= len(comparisons(study, "tiny")) > 0
+    assert len(study.at("full").table.comparisons()) >= len(study.at("tiny").table.comparisons()) > 0
 
 
 @each_scale
@@ -90,7 +90,7 @@ def test_runs_that_are_compared_differ_in_the_loss_alone(name: str, scale: Scale
     study = load_study(name)
     runs = {(cell, run.seed): run.recipe for run in planned(study.name, scale) for cell in run.cells}
     num_pairs = 0
-    for table in comparisons(study, scale):
+    for table in study.at(scale).table.comparisons():
         for seed in study.scales[scale].seeds:
             baseline = runs[table.cells[study.baseline], seed]
             for arm, cell in table.cells.items():
@@ -170,7 +170,7 @@ def test_a_pool_is_one_setting() -> None:
 @each_scale
 def test_analyses_exist_with_their_options(name: str, scale: ScaleName) -> None:
     study = load_study(name)
-    planned = planned_analyses(study, scale)
+    planned = study.at(scale).analyses
     for analysis in planned:
         check_options(analysis.what, analysis.options)
         if analysis.data is not None:
@@ -208,10 +208,11 @@ def test_studies_of_the_same_networks_share_their_runs(whole: str, parts: str) -
 @pytest.mark.parametrize("name", [name for name in STUDIES if shows_analyses(load_study(name))])
 def test_analyses_give_the_numbers_that_cells_show(name: str, tmp_path: Path) -> None:
     study = load_study(name)
-    [run, *_] = expand(study, "tiny", overrides=["epochs=1"])
+    tiny = study.at("tiny", overrides=["epochs=1"])
+    [run, *_] = tiny.runs()
     train(run.recipe, tmp_path / "run", name=name, reporter=Reporter())
     num_found = 0
-    for analysis in {plan.what: plan for plan in planned_analyses(study, "tiny")}.values():
+    for analysis in {plan.what: plan for plan in tiny.analyses}.values():
         options = dict(analysis.options)
         if analysis.what == "probe" and analysis.data is not None:
             options["target"] = analysis.data.name
@@ -219,7 +220,7 @@ def test_analyses_give_the_numbers_that_cells_show(name: str, tmp_path: Path) ->
         [result] = done.results[analysis.what].values()
         for cell in study.cells():
             metric = study.metric_of(cell)
-            if metric.source == analysis.name and not study.left_out("tiny", cell):
+            if metric.source == analysis.name and not tiny.table.left_out(cell):
                 assert metric.direction == result["numbers"][metric.name]["direction"]
                 num_found += 1
     assert num_found > 0

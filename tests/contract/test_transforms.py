@@ -1,12 +1,15 @@
 """``torch.func``: per-sample values and gradients of single samples equal those of the batch."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.autograd.functional import jacobian
 from torch.func import grad, hessian, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.contract.calls import MIXABLE, NAMES, call_function, call_with_head, value_and_gradient
+from maxsup.functional import online_label_smoothing_cross_entropy
+from tests.contract.calls import MIXABLE, NAMES, call_function, call_with_head, make_loss, value_and_gradient
 from tests.contract.samples import distinct_logits, labels_for, mixed_for, needs_of
 from tests.reference.cases import CASE_OF
 
@@ -57,6 +60,29 @@ def test_the_hessian_is_symmetric(name: str):
     matrix = hessian(single(name))(logits, torch.tensor(1), needs_of(name, logits))
     assert matrix.shape == (4, 4)
     assert torch.allclose(matrix, matrix.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"ols"}))
+def test_a_module_gives_the_values_of_the_batch_under_vmap(name: str):
+    logits = distinct_logits(5, 4)
+    target, needs = labels_for(logits), needs_of(name, logits)
+    expected = make_loss(name, reduction="none")(logits, target, **needs)
+    loss = make_loss(name)
+    found = vmap(lambda z, y, own: loss(z, y, **own))(logits, target, needs)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("transform", [vmap, lambda loss: vmap(grad(loss))], ids=["vmap", "grad"])
+def test_a_loss_that_counts_its_predictions_says_that_a_transform_cannot(transform: Callable):
+    logits = distinct_logits(5, 4)
+    target, loss = labels_for(logits), make_loss("ols")
+    with pytest.raises(RuntimeError, match=r"must be called outside torch\.func transforms.*criterion\.matrix"):
+        transform(loss)(logits, target)
+    assert int(loss.num_seen) == 0
+    inside = vmap(lambda z, y: online_label_smoothing_cross_entropy(z, y, loss.matrix, loss.alpha))(logits, target)
+    assert torch.allclose(inside.mean(), loss(logits, target), rtol=1e-12, atol=1e-13)
+    assert int(loss.num_seen) == 5
+    assert vmap(loss.eval())(logits, target).shape == (5,)
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])

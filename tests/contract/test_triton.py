@@ -19,9 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = (
     "tests/contract/interpreted.py",
     "tests/contract/test_all_ignored.py",
+    "tests/contract/test_extremes.py",
     "tests/contract/test_gradients.py",
     "tests/contract/test_integer_targets.py",
     "tests/contract/test_masked_and_ignored.py",
+    "tests/contract/test_numbers.py",
     "tests/contract/test_precision.py",
     "tests/contract/test_second_derivatives.py",
     "tests/contract/test_stale_state.py",

@@ -166,7 +166,7 @@ def test_the_quick_benchmarks_run_and_write_where_they_are_told(tmp_path: Path, 
         "train_loop",
         "z_loss",
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"losses.png", *(f"{part}.json" for part in parts)}
+    assert {path.name for path in tmp_path.iterdir()} == {"losses.png", "grid.txt", *(f"{part}.json" for part in parts)}
     assert done.out.count(" met\n") >= 2
     for name in parts:
         result = json.loads((tmp_path / f"{name}.json").read_text())

@@ -1,13 +1,10 @@
 """`maxsup compare`, `study` and `report` as a user meets them."""
 
 import json
-import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from maxsup.lab.cli import main
 from maxsup.lab.experiments.study_files import study_names
 from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
@@ -63,25 +60,6 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same_bytes(compare
     assert "6 runs (2 seeds), 6 of them done" in outcome.err
     assert {path: path.stat().st_mtime_ns for path in output.glob("runs/*/summary.json")} == times
     assert {name: (output / name).read_bytes() for name in before} == before
-
-
-@pytest.mark.slow
-def test_the_logbook_of_a_comparison_says_which_command_makes_it_again(
-    compared: tuple[Path, Outcome], tmp_path: Path
-) -> None:
-    output, _ = compared
-    book = tmp_path / "book"
-    with pytest.raises(SystemExit) as leaving:
-        main(["export", str(output), "--to", "logbook", "--output", str(book)])
-    assert leaving.value.code == 0
-    page = (book / "compare.md").read_text()
-    [command] = re.findall(r"```\n(maxsup compare .+)\n```", page)
-    words = command_of(output)
-    assert "--losses ce,ls:0.1,maxsup:0.1 --baseline ls:0.1 --seeds 2" in command
-    assert set(words[words.index("data.image_size=10") :]) < set(shlex.split(command))
-    assert "data.name=folder:images" in shlex.split(command)
-    assert str(output.parent) not in page
-    assert len((book / "compare.csv").read_text().splitlines()) == 1 + 3 * 2
 
 
 @pytest.mark.slow

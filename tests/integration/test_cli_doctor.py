@@ -41,7 +41,7 @@ def test_the_command_starts_and_prints_findings_that_line_up(tmp_path: Path) -> 
         f"{settings} (flags of timm)",
         "  error   double_smoothing",
         "          Targets are smoothed twice: by MaxSup (alpha=0.1) and by label smoothing (smoothing=0.1).",
-        "          Fix: Set smoothing to 0: MaxSup takes the place of label smoothing.",
+        "          Fix: Set smoothing to 0: MaxSup replaces label smoothing.",
         "",
         "CrossEntropyLoss() (criterion)",
         "  no problem found",
@@ -141,7 +141,7 @@ def test_micro_batches_are_counted_as_the_criterion_counts(answer: Cli, tmp_path
         ("a.npz", "no archive", 4, "must be in a readable .npz file"),
         ("a.txt", "x", 4, "file must be of kind"),
         ("missing.yaml", None, 2, "FILE must be a file that is there"),
-        ("a.py", "def f(:", 2, "script must be Python that can be read; got an error in line 1"),
+        ("a.py", "def f(:", 2, "script must be valid Python; got an error in line 1"),
         ("missing.npz", None, 4, "logits must be a file that is there"),
     ],
 )

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,15 +39,6 @@ def commands() -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands())
 
 
-def parsed(words: list[str]) -> None:
-    """Let the parsers of a verb and its verbs take the words; nothing is run."""
-    command: Any = COMMANDS[""]
-    while words and words[0] in getattr(command, "commands", {}):
-        command = command.commands[words.pop(0)]
-    if not hasattr(command, "commands"):
-        command.make_context("maxsup", words)
-
-
 def run_module(*words: str, **environment: str) -> Outcome:
     return run_python("-m", "maxsup", *words, **{"COLUMNS": "80"} | environment)
 
@@ -76,22 +66,10 @@ def test_help_ends_with_examples_and_cuts_nothing(name: str) -> None:
     assert len(EXAMPLES[name]) >= 2
 
 
-@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
-def test_an_example_is_a_command_that_the_parser_takes(line: str) -> None:
-    words = shlex.split(line)
-    start = words.index("maxsup") + 1
-    parsed([word for word in words[start:] if word != "--install-completion"])
-
-
-def test_a_wrong_example_would_be_seen() -> None:
-    with pytest.raises(typer.BadParameter.__mro__[1]):
-        parsed(["compare", "--los", "ce"])
-
-
 def test_the_file_of_listings_says_what_the_registries_say() -> None:
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     assert kept == registry_rows(), "run python -m maxsup.lab.cli.listings"
-    assert set(kept) | {"recipes"} == {*KINDS, "files of losses"}
+    assert set(kept) | {"recipes"} == {*KINDS, "files"}
 
 
 def test_the_shell_completes_names_of_recipes_studies_losses_and_data() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from maxsup.core.errors import Interruption, MaxsupError
-from maxsup.lab.cli.studies import checked_launcher
+from maxsup.lab.cli.studies import make_launcher
 from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.execution.launch import Job, JobState, create_launcher, read_state
 from maxsup.lab.experiments.execution.study_folder import execute
@@ -149,8 +149,8 @@ def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch and srun, and this machine has no such"):
         create_launcher("slurm").launch([Job("a", tmp_path / "a", 1)])
     with pytest.raises(MaxsupError, match="launcher 'slurm' needs sbatch"):
-        checked_launcher("slurm", None, None)
-    assert checked_launcher("slurm", None, ["partition=gpu"], is_dry=True).settings(1)["slurm_partition"] == "gpu"
+        make_launcher("slurm", None, None)
+    assert make_launcher("slurm", None, ["partition=gpu"], is_dry=True).settings(1)["slurm_partition"] == "gpu"
     with pytest.raises(TypeError, match=r"option of launcher 'slurm' must be one it has; got 'partion'\. Did you mean"):
         create_launcher("slurm", cluster="local", partion="gpu")
 

@@ -23,7 +23,7 @@ from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.execution.launch import Job, read_state
 from maxsup.lab.experiments.execution.study_folder import read_folder
 from maxsup.lab.experiments.execution.worker import attempt
-from maxsup.lab.experiments.results import summarize
+from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.folders import read_view
 from maxsup.lab.training import evaluate_run
 from maxsup.lab.training.state.checkpoint import checkpoint_values, read_tensors

@@ -16,7 +16,7 @@ import yaml
 from safetensors.torch import load_file
 
 from maxsup.lab.core.recipes import load_recipe
-from maxsup.lab.reports.export.card import known_from_data
+from maxsup.lab.reports.card import known_from_data
 from tests.integration.cards import exported, loaded
 from tests.integration.runs import NUM_CLASSES, image_folder, tiny_recipe, train_quietly
 
@@ -144,7 +144,7 @@ def test_what_is_no_finished_run_is_refused_in_a_sentence(
         ("--weights", "first"),
         ("--to", "page"),
         (".",),
-        ("--to", "logbook", "--license", "mit"),
+        ("--to", "logbook"),
     ],
 )
 def test_options_that_make_no_sense_exit_with_2(

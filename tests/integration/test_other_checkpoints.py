@@ -29,10 +29,10 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.models import create_model
 from maxsup.lab.training import train
 from maxsup.lab.training.builders import build_data, build_model
-from maxsup.lab.training.preprocessing import resolved
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.reading import evaluate_run
-from maxsup.lab.training.state.checkpoint import packed
+from maxsup.lab.training.state.checkpoint import pack_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -188,9 +188,11 @@ def finished_run(folder: Path, checkpoint: dict[str, Any], photos: Path, size: i
     bundle = build_data(recipe)
     data = {"num_classes": bundle.num_classes, "mean": list(bundle.mean), "std": list(bundle.std)}
     run = RunDir(folder)
-    run.write_text(run.config, yaml.safe_dump(resolved(recipe).model_dump(mode="json")))
+    run.write_text(run.config, yaml.safe_dump(resolve_preprocessing(recipe).model_dump(mode="json")))
     values = {"best": "step-00000001", "data": data}
-    run.save_checkpoint("step-00000001", "step-00000001", packed(build_model(recipe, bundle).state_dict(), {}, values))
+    run.save_checkpoint(
+        "step-00000001", "step-00000001", pack_checkpoint(build_model(recipe, bundle).state_dict(), {}, values)
+    )
     return folder
 
 

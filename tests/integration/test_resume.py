@@ -5,12 +5,14 @@ import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import maxsup.lab.training.loop
 from maxsup.core.errors import Interruption, MaxsupError
 from maxsup.lab.core.config import Recipe
+from maxsup.lab.data import Pipeline
+from maxsup.lab.training.loop import Trainer
 from tests.integration.runs import NUM_EPOCHS, NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
 pytestmark = pytest.mark.slow
@@ -74,14 +76,14 @@ def test_a_signal_during_validation_saves_the_finished_epoch(
 ) -> None:
     recipe = tiny_recipe(images, "loss.name=ols", "epochs=2")
     train_quietly(recipe, tmp_path / "whole")
-    evaluate = maxsup.lab.training.loop.evaluate_split
+    evaluate = Trainer.evaluate
 
-    def interrupted_evaluate(*args: object, **options: object) -> object:
+    def interrupted_evaluate(self: Trainer, batches: Pipeline, split: str) -> dict[str, Any]:
         signal.raise_signal(signal.SIGINT)
-        return evaluate(*args, **options)
+        return evaluate(self, batches, split)
 
     with monkeypatch.context() as patch:
-        patch.setattr(maxsup.lab.training.loop, "evaluate_split", interrupted_evaluate)
+        patch.setattr(Trainer, "evaluate", interrupted_evaluate)
         with pytest.raises(Interruption) as caught:
             train_quietly(recipe, tmp_path / "cut")
     assert caught.value.exit_code == 130

@@ -9,7 +9,7 @@ from maxsup.core.errors import Interruption, MaxsupError, NonFiniteError, Storag
 from maxsup.lab.core.config import Recipe, parse_recipe
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.training import train
-from maxsup.lab.training.preprocessing import resolved
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.progress import Reporter
 from tests.integration.runs import StopAt
 
@@ -106,7 +106,7 @@ def test_what_an_attempt_stumbled_over_is_forgotten_when_training_begins_again(e
     train_into(exploded)
     assert not (exploded / "nonfinite.json").exists()
     assert json.loads((exploded / "summary.json").read_text())["epochs"] == 1
-    assert parse_recipe(read_yaml(exploded / "config.yaml")) == resolved(quick())
+    assert parse_recipe(read_yaml(exploded / "config.yaml")) == resolve_preprocessing(quick())
 
 
 def test_it_is_forgotten_when_a_run_goes_on_too(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_signal_at_any_of_thirty_moments_of_the_start_ends_the_command(tmp_pat
 
 @pytest.mark.slow
 def test_output_that_nobody_reads_does_not_end_a_run(tmp_path: Path) -> None:
-    maxsup = f"{sys.executable} -m maxsup.lab.cli {' '.join(QUICK).replace('[2, 4]', '[2,4]')}"
+    maxsup = f"{sys.executable} -m maxsup {' '.join(QUICK).replace('[2, 4]', '[2,4]')}"
     script = (
         f"set -o pipefail; {maxsup} --output closed >&- 2>&- <&-; echo $?; {maxsup} --output left 2>&1 | true; echo $?"
     )

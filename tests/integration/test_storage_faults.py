@@ -1,6 +1,8 @@
 """Killed at any moment, or on a full disk: what was saved before can always be loaded."""
 
 import errno
+import fcntl
+import io
 import json
 import os
 import random
@@ -17,9 +19,12 @@ import pytest
 from safetensors.torch import load_file
 
 from maxsup.core.errors import Interruption, MaxsupError, StorageError
+from maxsup.lab.cli import main
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.files import storage
-from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.core.files.rundir import NO_LOCK, RunDir
+from maxsup.lab.experiments.execution.launch import handed_on
+from maxsup.lab.experiments.execution.worker import _locked
 from tests.integration.runs import NUM_STEPS, StopAt, image_folder, tiny_recipe, train_quietly, what_is_kept
 
 NUM_KILLS = 50
@@ -176,3 +181,57 @@ def test_a_second_process_is_refused_until_the_first_is_gone_however_it_went(tmp
         run.lock()
     release()
     run.lock()()
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that has no locks."""
+
+    def refused(*arguments: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_file_system_without_locks_is_called_so_and_can_be_used_without(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(NO_LOCK, raising=False)
+    recipe = tiny_recipe(images, "epochs=1")
+    with pytest.raises(StorageError, match=r"must be on a file system with locks; got No locks available.*--no-lock"):
+        train_quietly(recipe, tmp_path / "run")
+    monkeypatch.setenv(NO_LOCK, "1")
+    train_quietly(recipe, tmp_path / "run")
+    assert saved_step(tmp_path / "run") == NUM_STEPS
+    release = RunDir(tmp_path / "run").lock()
+    with pytest.raises(MaxsupError, match=f"in which process {os.getpid()}"):
+        RunDir(tmp_path / "run").lock()
+    release()
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_worker_does_not_wait_for_a_lock_that_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NO_LOCK, raising=False)
+    with pytest.raises(StorageError, match="with locks"):
+        _locked(RunDir(tmp_path / "run"), 600, io.StringIO())
+
+
+@pytest.mark.parametrize("verb", [["train", "digits_cnn"], ["compare"], ["study", "run", "tab_pre"]])
+def test_the_option_no_lock_reaches_this_process_and_its_workers(
+    verb: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NO_LOCK, "")  # so that it is restored
+    monkeypatch.delenv(NO_LOCK)
+    with pytest.raises(SystemExit) as leaving:
+        main([*verb, "--no-lock", "nonsense=1"])
+    assert leaving.value.code == 2
+    assert handed_on()[NO_LOCK] == "1"
+
+
+def test_a_folder_in_the_place_of_the_lock_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run/.lock").mkdir(parents=True)
+    with pytest.raises(
+        StorageError, match=r"run/\.lock must be a file that can be locked; got Is a directory\. Remove"
+    ):
+        RunDir(tmp_path / "run").lock()

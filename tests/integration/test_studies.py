@@ -10,8 +10,8 @@ import pytest
 from maxsup.lab.experiments.execution.launch import FollowUp, Job, JobState, read_state
 from maxsup.lab.experiments.execution.study_folder import execute
 from maxsup.lab.experiments.execution.worker import attempt
-from maxsup.lab.experiments.results import summarize
 from maxsup.lab.experiments.study_files import load_study, study_names
+from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports import write_report
 from tests.unit.lab.experiments.made import lay_out
 
@@ -40,8 +40,9 @@ def test_there_is_a_study_for_every_table_and_figure() -> None:
 def test_a_study_runs_at_the_tiny_scale_and_stands_beside_the_published_numbers(name: str, tmp_path: Path) -> None:
     study = load_study(name)
     # One seed tells whether a study works; how several are compared is the same for all of them.
-    scale = study.scales["tiny"].model_copy(update={"seeds": study.scales["tiny"].seeds[:1]})
-    folder = lay_out(study.model_copy(update={"scales": {**study.scales, "tiny": scale}}), tmp_path, "tiny")
+    design = study.at("tiny")
+    one_seed = tuple(each.model_copy(update={"seeds": each.seeds[:1]}) for each in design.experiments)
+    folder = lay_out(design.model_copy(update={"experiments": one_seed}), tmp_path)
     states = execute(folder, _ThisProcess(), lambda states: None)
     assert [state.sentence for state in states if state.status != "done"] == []
     summary = summarize(folder)

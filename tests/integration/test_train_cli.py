@@ -106,15 +106,6 @@ def test_eval_for_people_is_a_few_lines(cli: Cli, finished: Path) -> None:
     assert "where wrong" in outcome.out
 
 
-@pytest.mark.slow
-def test_eval_with_corruptions_gives_every_cell_and_their_mean(cli: Cli, finished: Path) -> None:
-    result = json.loads(cli("eval", str(finished), "--corruptions", "--json").out)
-    cells = result["corruptions"]
-    assert len(cells) == len({(cell["corruption"], cell["severity"]) for cell in cells}) == 15 * 5
-    assert result["corrupted"]["nll"] == pytest.approx(sum(cell["nll"] for cell in cells) / 75)
-    assert result["corrupted"]["accuracy"] < result["accuracy"]
-
-
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -112,10 +112,10 @@ def test_evaluation_of_the_run_gives_the_numbers_of_its_summary(tmp_path: Path) 
     assert evaluate(model, split_pipeline(recipe, bundle, bundle.test), split="test") == summary["test"]["last"]
 
 
-def poisoned_step(trainer: Trainer, at: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def poisoned_step(trainer: type[Trainer], at: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """From step ``at`` on one pixel of the third image is not a number; gives what the trainer held before it."""
     before: dict[str, Any] = {}
-    step = Trainer._step
+    step = Trainer.step
 
     def poisoned(self: Trainer, batch: Batch) -> Any:
         if self.position.global_step == at:
@@ -125,7 +125,7 @@ def poisoned_step(trainer: Trainer, at: int, monkeypatch: pytest.MonkeyPatch) ->
         before["trainer"] = self
         return step(self, batch)
 
-    monkeypatch.setattr(trainer, "_step", poisoned)
+    monkeypatch.setattr(trainer, "step", poisoned)
     return before
 
 

@@ -14,11 +14,11 @@ from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.core.recipes import read_yaml
 from maxsup.lab.data.bundle import stratified_split
-from maxsup.lab.experiments.expansion import PlannedRun, expand
-from maxsup.lab.experiments.schema import Study
+from maxsup.lab.experiments.design import PlannedRun
 from maxsup.lab.experiments.statistics import holm, student_interval, student_p_value
 from maxsup.lab.experiments.study_files import load_study, study_names
-from maxsup.lab.experiments.tuning import tuning
+from maxsup.lab.experiments.study_format import Study
+from maxsup.lab.experiments.tuning import trials_of
 from maxsup.lab.models import create_model
 from tests.unit.lab.experiments.made import finish_run, lay_out
 from tools.evidence.first.claims import (
@@ -35,7 +35,7 @@ from tools.evidence.first.claims import (
 )
 from tools.evidence.first.contrasts import pool_entry, width_sweep
 from tools.evidence.first.pages import pages_of, verdicts_in, write_evidence
-from tools.evidence.first.pools import TRIALS, Tables, collect, loss_label, read_tables, strength_entries
+from tools.evidence.first.pools import TRIALS, Tables, collect, read_tables, strength_entries
 from tools.evidence.first.prose import prose_entries
 
 EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
@@ -194,8 +194,8 @@ def test_a_claim_is_asked_again_of_the_strengths_that_trials_chose() -> None:
 
 def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_finished(tmp_path: Path) -> None:
     study = load_study("fig_logit_analysis")
-    folder = lay_out(study, tmp_path / "study", "small")
-    trials = lay_out(tuning(study, "small", ["ls"]), tmp_path / "tuning", "small")
+    folder = lay_out(study.at("small"), tmp_path / "study")
+    trials = lay_out(trials_of(study.at("small"), ["ls"]), tmp_path / "tuning")
     names = sorted(folder.runs)
     for name in [*names[:-1], *trials.runs]:
         finish_run(tmp_path / "runs" / name, 0.25 if "-ce-" in name else 0.75)
@@ -223,7 +223,7 @@ def test_runs_of_a_pool_become_a_csv_without_trials_and_without_what_is_not_fini
 
 
 def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     first, *others = sorted(folder.runs)
     timing = '{"seconds": 1800.0, "cpu_seconds": 900.0}\n'
     for name, accuracy in [(first, 0.25), (others[0], 0.5)]:
@@ -242,7 +242,7 @@ def test_a_pool_may_be_collected_from_several_machines(tmp_path: Path) -> None:
 
 
 def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     for name in sorted(folder.runs)[:2]:
         finish_run(tmp_path / "runs" / name, 0.5)
         (tmp_path / "runs" / name / "timing.jsonl").write_text('{"seconds": 1800.0}\n')
@@ -257,7 +257,7 @@ def test_collecting_the_same_runs_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_times_of_runs_that_were_collected_apart_are_not_compared(tmp_path: Path) -> None:
-    folder = lay_out(load_study("fig_logit_analysis"), tmp_path / "study", "small")
+    folder = lay_out(load_study("fig_logit_analysis").at("small"), tmp_path / "study")
     plain, other = (
         next(name for name in folder.runs if name.startswith(f"c10-{loss}-s0")) for loss in ("ce", "maxsup")
     )
@@ -327,10 +327,10 @@ def test_a_claim_without_a_setting_or_with_an_unknown_one_is_refused_in_a_senten
     claims = (EVIDENCE / CLAIMS).read_text()
     (tmp_path / CLAIMS).write_text(claims)
     (tmp_path / SETTINGS).write_text("c10: {size: small, scale: small, limits: many}\n")
-    with pytest.raises(ValueError, match=r"setting of claim 'accuracy' must be one of settings.yaml; got 'c100'\. Did"):
+    with pytest.raises(ValueError, match=r"setting of claim 'accuracy' of claims\.yaml must be one of settings.yaml"):
         claim_entries(tmp_path)
     (tmp_path / CLAIMS).write_text(claims.replace("  setting: c100\n", "", 1))
-    with pytest.raises(ValueError, match="setting in claim accuracy must be given"):
+    with pytest.raises(ValueError, match=r"setting in claim accuracy of claims\.yaml must be given"):
         claim_entries(tmp_path)
 
 
@@ -350,7 +350,7 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def planned() -> list[PlannedRun]:
-    return [run for study in small_studies() for run in expand(study, "small")]
+    return [run for study in small_studies() for run in study.at("small").runs()]
 
 
 def small_studies() -> list[Study]:
@@ -395,7 +395,7 @@ def test_equality_is_shown_with_the_interval_that_it_is_judged_by(entries: list[
 def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_the_protocol(
     planned: list[PlannedRun],
 ) -> None:
-    trained = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
+    trained = {(run.pool, run.recipe.loss.label) for run in planned}
     protocol = (EVIDENCE / "protocol.md").read_text()
     claims = read_claims(EVIDENCE)
     assert len(claims) == 19
@@ -407,7 +407,7 @@ def test_every_claim_is_about_losses_and_pools_that_studies_train_and_stands_in_
 
 def test_what_was_planned_and_not_run_is_listed_under_deviations(planned: list[PlannedRun]) -> None:
     run = {(pool, row["loss"]) for pool, rows in read_tables(EVIDENCE / RESULTS).items() for row in rows}
-    asked = {(run.pool, loss_label(run.recipe.loss)) for run in planned}
+    asked = {(run.pool, run.recipe.loss.label) for run in planned}
     listed = (EVIDENCE / "protocol.md").read_text().partition("**Planned at this scale and not run**")[2]
     words = set(re.findall(r"`(.+?)`", " ".join(listed.partition("\n- **")[0].split())))
     assert {word for pair in asked - run for word in pair} <= words

@@ -22,8 +22,8 @@ from torch.utils.data import Dataset
 from transformers import (
     DataCollatorForSeq2Seq,
     EvalPrediction,
-    MarianConfig,
-    MarianMTModel,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
     PreTrainedTokenizerFast,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
@@ -47,7 +47,7 @@ GENERATED_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class Settings:
-    """Size of the network and length of its training."""
+    """Size of the network and length of its training; its layers normalise what goes into them, as in Pegasus."""
 
     num_layers: int = 3
     num_channels: int = 128
@@ -84,7 +84,7 @@ def train_translation(
     tokenizer = load_tokenizer(data, pool.num_classes)
     train, val, test = (_pairs(data, split, tokenizer) for split in ("train", "val", TEST_SPLIT))
     set_seed(seed)
-    model = MarianMTModel(_config(tokenizer, settings))
+    model = PegasusForConditionalGeneration(_config(tokenizer, settings))
     options = arm.loss_config(len(tokenizer))
     loss = TrainerLoss(options.pop("name"), **options)
     trainer = Seq2SeqTrainer(
@@ -149,7 +149,9 @@ def forced_outputs(trainer: Seq2SeqTrainer, pairs: Pairs) -> tuple[Tensor, Tenso
     return torch.cat(logits), torch.cat(labels)
 
 
-def translate(model: MarianMTModel, tokenizer: PreTrainedTokenizerFast, pairs: Pairs, num_beams: int) -> list[str]:
+def translate(
+    model: PegasusForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, pairs: Pairs, num_beams: int
+) -> list[str]:
     """What the model says, sentence after sentence; sentences of similar length go together."""
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i]["input_ids"]))
     said = [""] * len(pairs)
@@ -194,7 +196,7 @@ def _pairs(data: Path, split: str, tokenizer: PreTrainedTokenizerFast) -> Pairs:
     return [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
 
 
-def _config(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> MarianConfig:
+def _config(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> PegasusConfig:
     sizes = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
@@ -204,7 +206,7 @@ def _config(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> MarianCon
             ("ffn_dim", 4 * settings.num_channels),
         )
     }
-    return MarianConfig(
+    return PegasusConfig(
         vocab_size=len(tokenizer),
         d_model=settings.num_channels,
         dropout=settings.dropout,

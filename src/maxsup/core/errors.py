@@ -30,7 +30,8 @@ EXIT_CODES = {
     ExitCode.NON_FINITE: "a number became infinite or undefined",
     ExitCode.DATA: "data: images, masks, arrays or logits that are missing or cannot be used",
     ExitCode.FILES: "files of runs and weights: one that cannot be read or written",
-    ExitCode.CRASH: "a worker of `compare` or `study run` died without saying why, or a bug, with its traceback",
+    ExitCode.CRASH: "a worker of `compare` or `study run`, or another process of the same training, died without "
+    "saying why; or a bug, with its traceback",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.TERMINATED: "interrupted by SIGTERM",
     ExitCode.HUNG_UP: "interrupted because the terminal closed (SIGHUP)",
@@ -106,6 +107,12 @@ class StorageError(MaxsupError):
     """A file could not be written or read back; what was there before still is."""
 
     exit_code = ExitCode.FILES
+
+
+class LostProcessError(MaxsupError):
+    """Another process of a training with several has died; what was saved before still is."""
+
+    exit_code = ExitCode.CRASH
 
 
 class Interruption(BaseException):

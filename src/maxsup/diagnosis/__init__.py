@@ -1,6 +1,6 @@
-"""Diagnosis of any trained classifier: bare arrays in, findings out.
+"""Diagnose any trained classifier from its logits and labels.
 
-:func:`diagnose` does what ``maxsup diagnose --logits`` does. What it is made of can be called by itself: the estimate
+:func:`diagnose` is the function behind ``maxsup diagnose --logits``. Its parts can be called on their own: the estimate
 of label smoothing, temperature and norm, and the probes. Only torch and NumPy are needed.
 """
 

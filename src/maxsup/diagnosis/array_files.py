@@ -1,7 +1,7 @@
-"""Logits, labels and features from files of any origin, without trusting them.
+"""Read logits, labels and features from untrusted files: ``.npy``, ``.npz``, ``.safetensors`` and ``.csv``.
 
-``.npy``, ``.npz``, ``.safetensors`` and ``.csv``. Nothing is unpickled, sizes are checked before memory is allocated,
-and one sentence says what does not fit together. ``.npy`` and ``.safetensors`` files are memory-mapped.
+Nothing is unpickled, and sizes are checked before memory is allocated. ``.npy`` and ``.safetensors`` files are
+memory-mapped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from maxsup.core.npz import NpzFile
 from maxsup.diagnosis.class_order import read_class_names
 
 Readers = dict[str, Callable[[], Any]]
-"""What a file holds, by name; calling an entry reads it."""
+"""The arrays of a file by name; calling an entry reads it."""
 
 _MAX_HEADER_LINE = 1 << 20
 
 
 class ModelArrays(NamedTuple):
-    """Outputs of a model as their files hold them, in the order of the arguments of ``diagnose``."""
+    """Unchecked outputs of a model, in the order of the arguments of ``diagnose``."""
 
     logits: Any
     labels: Any
@@ -42,14 +42,15 @@ def read_array_files(
     features: Path | str | None = None,
     class_names: Path | str | None = None,
 ) -> ModelArrays:
-    """The outputs of a model, mapped or read, not yet checked against one another.
+    """Read or map the outputs of a model. They are not yet checked against one another.
 
     Args:
-        logits: A file with one row a sample and one column a class. Of an ``.npz`` or ``.safetensors`` file with
-            several arrays, the one called ``logits``; ``file.npz:name`` chooses another.
+        logits: A file with one row per sample and one column per class. In an ``.npz`` or ``.safetensors`` file with
+            several arrays, the array named ``logits``; ``file.npz:name`` chooses another.
         labels: A file with the true class of each sample; by default the array ``labels`` of the same file.
-        features: A file with what the last layer sees; by default the array ``features`` of the logits' file, if any.
-        class_names: A text file with one name a line, or JSON of names and numbers; by default the array
+        features: A file with the input of the last layer; by default the array ``features`` of the logits' file, if
+            any.
+        class_names: A text file with one name per line, or JSON of names and numbers; by default the array
             ``class_names`` of the logits' file or the header of a ``.csv``, if any.
     """
     found, readers = file_contents(logits, "logits")
@@ -71,7 +72,7 @@ def read_array_files(
 
 
 def file_contents(path: Path | str, what: str) -> tuple[Any, Readers]:
-    """The array that ``what`` stands for in a file, and readers of all that is there."""
+    """Return the array that ``what`` stands for in a file, and readers of all arrays of the file."""
     head, _, tail = str(path).rpartition(":")
     is_named = head.lower().endswith((".npz", ".safetensors"))
     file, name = (Path(head), tail) if is_named else (Path(path), None)
@@ -91,12 +92,12 @@ def file_contents(path: Path | str, what: str) -> tuple[Any, Readers]:
 
 
 def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
-    """What a reader returns; any error it raises becomes one sentence."""
+    """Call a reader, and turn any error into a ``DataError`` of one sentence."""
     try:
         return read()
     except DataError:
         raise
-    except Exception as error:  # every format has its own way to be broken
+    except Exception as error:  # every format raises its own errors
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(
             f"{what} must be in a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
@@ -105,7 +106,7 @@ def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
 
 
 def _npy(file: Path, what: str) -> Readers:
-    # Mapped copy-on-write: torch wants memory it may write to, and the file stays as it is.
+    # Mapped copy-on-write: torch requires writable memory, and the file must not change.
     return {what: partial(np.load, file, mmap_mode="c", allow_pickle=False)}
 
 
@@ -153,7 +154,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _array_name(keys: list[str], name: str | None, what: str, file: Path) -> str:
-    """Which array of a file is meant: the one asked for, the one called so, or the only one."""
+    """Choose an array of a file: the one asked for by ``name``, the one named ``what``, or the only one."""
     wanted = what if name is None else name
     if wanted in keys:
         return wanted

@@ -1,4 +1,4 @@
-"""Which output of a network is which class of the data."""
+"""Match the classes of the data to the outputs of a network."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NUM_SHOWN = 5
 
 
 class ClassOrder(NamedTuple):
-    """Where the classes of the data are among the outputs of a network."""
+    """The position of each class of the data among the outputs of a network."""
 
-    indices: Tensor  # one output a class of the data
-    names: tuple[str, ...]  # one name an output
-    how: str  # how they were found, for the reader
+    indices: Tensor  # one output per class of the data
+    names: tuple[str, ...]  # one name per output
+    how: str  # how they were matched, for the reader
 
 
 def class_order(
     names: Sequence[str], num_outputs: int, known: Sequence[Sequence[str]] = (), listed: Mapping[str, int] | None = None
 ) -> ClassOrder:
-    """The output that stands for each class of the data: by a list, by names the network is known by, or by order.
+    """Match each class of the data to an output of the network: by the user's list, by name, or by order.
 
     ``names`` are the classes of the data, ``known`` all names of each output, and ``listed`` the user's list.
 
@@ -41,7 +41,7 @@ def class_order(
     """
     shown = [aliases[0] for aliases in known] or [f"class {index}" for index in range(num_outputs)]
     if known and len(known[0]) > 1:
-        shown = [aliases[:2][-1] for aliases in known]  # a word says more than an id
+        shown = [aliases[:2][-1] for aliases in known]  # the second name is a word, the first an id
     by_name = _by_name(known) if listed is None else {_plain(name): index for name, index in listed.items()}
     found = [by_name.get(_plain(name)) for name in names]
     places = [place for place in found if place is not None]
@@ -65,9 +65,9 @@ def class_order(
         given = f"{len(names)} classes, of which {len(missing)} are not among its names" if by_name else len(names)
         raise DataError(
             f"classes of the data must be classes of the network, which has {num_outputs:,} outputs; got {given} "
-            f"({', '.join(missing[:_NUM_SHOWN])}{', ...' if len(missing) > _NUM_SHOWN else ''}). Say which output is "
-            "which in a file of class names (class_names, or --class-names on the command line): JSON of names and "
-            "numbers, or one name a line in the order of the outputs."
+            f"({', '.join(missing[:_NUM_SHOWN])}{', ...' if len(missing) > _NUM_SHOWN else ''}). Map the outputs in a "
+            "file of class names (class_names, or --class-names on the command line): JSON of names and numbers, or "
+            "one name per line in the order of the outputs."
         )
     if len(names) < num_outputs:
         how = f"{len(names):,} of the network's {num_outputs:,}, {how}; it chooses among all {num_outputs:,}"
@@ -80,7 +80,7 @@ def class_order(
 
 
 def read_class_names(path: Path) -> dict[str, int]:
-    """Outputs by name: a text file with one name a line, a JSON list, or JSON of names and numbers either way round."""
+    """Read outputs by name: text with one name per line, a JSON list, or JSON from names to numbers or the reverse."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         content: Any = json.loads(text) if path.suffix == ".json" else text.splitlines()
@@ -92,7 +92,7 @@ def read_class_names(path: Path) -> dict[str, int]:
         found = {str(name): int(index) for name, index in pairs}
     except (OSError, UnicodeDecodeError, ValueError, TypeError) as error:
         raise DataError(
-            f"class names must be a text file with one a line, or JSON of names and numbers; got {str(path)!r} "
+            f"class names must be a text file with one per line, or JSON of names and numbers; got {str(path)!r} "
             f"({error}). Correct it."
         ) from error
     if len(found) < len(pairs):
@@ -102,11 +102,11 @@ def read_class_names(path: Path) -> dict[str, int]:
 
 
 def _by_name(known: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Outputs by every name that only one of them has."""
+    """Return outputs by every name that only one of them has."""
     counts = Counter(_plain(name) for names in known for name in set(names))
     return {_plain(name): index for index, names in enumerate(known) for name in names if counts[_plain(name)] == 1}
 
 
 def _plain(name: str) -> str:
-    """A name in lower case without punctuation, because folders are written in many ways."""
+    """Return a name in lower case without punctuation, because folder names vary."""
     return re.sub(r"[\W_]+", " ", name).strip().lower()

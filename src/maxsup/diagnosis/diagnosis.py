@@ -1,6 +1,6 @@
-"""The damage report: what the outputs of any model say about its training, and how far to trust its confidence.
+"""The diagnosis of a model from its outputs: signs of label smoothing, and how far to trust its confidence.
 
-Logits are read in parts and reduced to a few numbers a sample, so 50,000 samples of 1,000 classes fit in memory.
+Logits are read in parts and reduced to a few numbers per sample, so 50,000 samples of 1,000 classes fit in memory.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_t
 from maxsup.metrics.facts import numbers as named
 
 PROTOCOL = 1
-"""Version of how the numbers are computed; a change of the numbers raises it."""
+"""Version of the computation, increased with every change of the numbers."""
 
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """Numbers, findings, and what figures are drawn from; shows its findings when printed or left in a notebook.
+    """Numbers, findings and figure data of a model. Shows its findings when printed or displayed in a notebook.
 
     Attributes:
         numbers: By name, each with ``value``, ``direction``, ``unit`` and, where resampled, ``low`` and ``high``.
-        findings: One sentence a topic.
+        findings: One finding per topic.
         smoothing: The estimate behind the first finding.
         data: Curves and tables for the page, ready for JSON.
     """
@@ -40,7 +40,7 @@ class Diagnosis:
 
     @property
     def headline(self) -> str:
-        """Samples, classes and the plainest numbers in one line."""
+        """Samples, classes, accuracy, NLL and ECE in one line."""
         accuracy, nll, ece = (self.numbers[name]["value"] for name in ("accuracy", "nll", "ece"))
         size = f"{self.data['num_samples']:,} samples, {self.data['num_classes']:,} classes"
         return f"{size}, accuracy {accuracy:.2%}, nll {nll:.4f}, ece {ece:.4f}"
@@ -58,7 +58,7 @@ class Diagnosis:
         return f"<p>{escape(self.headline)}</p><table>{''.join(rows)}</table>"
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """Return all fields, ready for JSON."""
         return {"protocol": PROTOCOL, **asdict(self)}
 
 
@@ -75,23 +75,23 @@ def diagnose(
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis:
-    """What the outputs of a model say about it, from NumPy arrays or tensors.
+    """Diagnose a model from its outputs, NumPy arrays or tensors.
 
     Args:
         logits: Scores before the softmax for held-out samples, ``(N, K)``.
         labels: Their true classes, ``(N,)``.
         features: Input of the last layer, ``(N, D)``, for collapse and probe.
-        class_names: One a column of the logits.
+        class_names: One name per column of the logits.
         validation: Logits and labels of other held-out samples, on which temperature and norm are fitted. Without
-            them, they are fitted on one half of the samples and judged on the other.
-        train: Logits and labels of training images, which show label smoothing best; the samples if not given.
-        weight: Of the last layer, ``(K, D)``, for neural collapse.
-        bias: Of the last layer, ``(K,)``.
-        recipe: What is known of the training, to be quoted beside the estimate.
-        seed: Of halves and resamples.
+            them, both are fitted on one half of the samples and evaluated on the other.
+        train: Logits and labels of training images, which show label smoothing best. By default the samples themselves.
+        weight: Weight of the last layer, ``(K, D)``, for neural collapse.
+        bias: Bias of the last layer, ``(K,)``.
+        recipe: A description of the training, quoted beside the estimate.
+        seed: Seed of the split into halves and of the bootstrap.
 
     Raises:
-        DataError: The first thing that does not fit together, in one sentence.
+        DataError: If the arrays do not fit together.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)

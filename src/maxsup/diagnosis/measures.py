@@ -1,4 +1,4 @@
-"""The numbers of a diagnosis, measured from the outputs of a model, and the curves and tables of its page."""
+"""Measure the numbers of a diagnosis, and the curves and tables of its page."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ _NUM_POINTS = 200
 _FIT_ELEMENTS = 5_000_000  # more logits do not improve a temperature
 _PROBE_SAMPLES = 4000
 _PROBE_CLASSES = 100
-_PROBE_STEPS = 400  # features of networks need fewer; those of a damaged file would take minutes
+_PROBE_STEPS = 400  # features of networks need fewer, and those of a damaged file would take minutes
 _PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
 
 
 class Rescaled(NamedTuple):
-    """Predictions before and after a temperature, and their order after a norm."""
+    """Predictions before and after a temperature, and their confidence by a logit norm."""
 
     temperature: float
-    power: int | None  # of the fitted norm; None where the softmax ranks as well
-    before: PredictionTable  # of the judged samples
-    after: PredictionTable  # the same with the temperature
-    ranked: Tensor | None  # confidence of the judged samples by the norm; None with ``power``
+    power: int | None  # of the fitted norm, None if the softmax ranks as well
+    before: PredictionTable  # of the evaluated samples
+    after: PredictionTable  # of the evaluated samples, with the temperature
+    ranked: Tensor | None  # confidence of the evaluated samples by the norm, None with ``power``
     everything: PredictionTable  # of all samples
     num_fitted: int
-    how_fitted: str  # which samples were fitted on, for the reader
+    how_fitted: str  # on which samples, for the reader
 
 
 def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled:
-    """Fit temperature and norm on validation samples, or on one half of the samples, and judge them on the others."""
-    order = _shuffled(len(outputs), seed)
+    """Fit temperature and norm on validation samples, or on one half of the samples, and evaluate on the others."""
+    order = _random_order(len(outputs), seed)
     if validation is None:
         source, fitted, judged = outputs, order[: len(order) // 2], order[len(order) // 2 :].sort().values
-        how_fitted = "fitted on one half and judged on the other"
+        how_fitted = "fitted on one half and evaluated on the other"
     else:
-        source, fitted, judged = validation, _shuffled(len(validation), seed), order.sort().values
+        source, fitted, judged = validation, _random_order(len(validation), seed), order.sort().values
         how_fitted = "fitted on the validation split"
     fitted = fitted[: max(1000, _FIT_ELEMENTS // outputs.num_classes)].sort().values
     samples = source.logits[fitted], source.labels[fitted]
@@ -69,7 +69,7 @@ def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled
 
 
 def prediction_numbers(table: PredictionTable, seed: int) -> Numbers:
-    """Accuracy, calibration and confidence of all samples, and what chance alone would give."""
+    """Return accuracy, calibration and confidence of all samples, with their values for a calibrated model."""
     confidence = table.predictions.confidence
     doubt = 1.0 - confidence
     # A calibrated model is wrong with probability 1 - confidence.
@@ -83,7 +83,7 @@ def prediction_numbers(table: PredictionTable, seed: int) -> Numbers:
 
 
 def _chance_error(confidence: Tensor, seed: int) -> float:
-    """The 95 % quantile of the calibration errors that a calibrated model with these confidences has by chance."""
+    """Return the 95 % quantile of the calibration errors that a calibrated model has by chance."""
     generator = torch.Generator().manual_seed(seed)
     bins = (confidence * NUM_BINS).long().clamp(max=NUM_BINS - 1)
     errors = []
@@ -95,7 +95,7 @@ def _chance_error(confidence: Tensor, seed: int) -> float:
 
 
 def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
-    """Calibration before and after the temperature, ranking before and after the norm, of the judged samples."""
+    """Return calibration before and after the temperature, and ranking before and after the norm."""
     power = float("nan") if rescaled.power is None else float(rescaled.power)
     numbers: Numbers = {"temperature": rescaled.temperature, "norm_power": power}
     errors, rankings = ["ece", "nll"], ["aurc", "excess_aurc", "auroc", "fpr95"]
@@ -111,7 +111,7 @@ def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
 
 
 def smoothing_numbers(found: SmoothingEstimate) -> Numbers:
-    """The estimate and the three marks behind it."""
+    """Return the estimate of label smoothing and its three marks."""
     alpha = float("nan") if found.alpha is None else found.alpha
     return {
         "alpha": alpha if found.low is None or found.high is None else Interval(alpha, found.low, found.high),
@@ -122,7 +122,7 @@ def smoothing_numbers(found: SmoothingEstimate) -> Numbers:
 
 
 def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None, seed: int) -> Numbers:
-    """Collapse and probes, where there are features of enough samples."""
+    """Return collapse and probe numbers if there are features of enough samples."""
     if outputs.features is None or len(outputs) < MIN_SAMPLES:
         return {}
     features, labels = outputs.features, outputs.labels
@@ -130,14 +130,15 @@ def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None
     if outputs.num_a_class >= MIN_A_CLASS:
         found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
         numbers |= {**found._asdict(), **neural_collapse(features, labels, weight, bias)._asdict()}
-    return numbers | _probe_numbers(features, labels, outputs.logits, _shuffled(len(outputs), seed))
+    return numbers | _probe_numbers(features, labels, outputs.logits, _random_order(len(outputs), seed))
 
 
 def _probe_numbers(features: Tensor, labels: Tensor, logits: Tensor, order: Tensor) -> Numbers:
-    """A new classifier on one half of the features, judged on the other; a half of the first half chooses its strength.
+    """Fit a classifier on one half of the features and evaluate it on the other.
 
-    Only classes with enough samples take part, and at most the ``_PROBE_CLASSES`` most frequent ones; the model itself
-    then also chooses among these. Without two such classes there are no numbers.
+    The first half is split again to choose the strength. Only classes with enough samples take part, at most the
+    ``_PROBE_CLASSES`` most frequent ones, and the model is compared on these classes alone. With fewer than two such
+    classes there are no numbers.
     """
     counts = torch.bincount(labels)
     frequent = counts.topk(min(len(counts), _PROBE_CLASSES)).indices.sort().values
@@ -170,12 +171,12 @@ def _table(outputs: Outputs, rows: Tensor, temperature: float = 1.0) -> Predicti
     return table
 
 
-def _shuffled(count: int, seed: int) -> Tensor:
+def _random_order(count: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def trace_curves(traces: LogitTraces) -> dict[str, Any]:
-    """Histogram of the gap of right predictions, and quantiles of the probability that is left over."""
+    """Return a histogram of the gap of correct predictions, and quantiles of the leftover probability."""
     right = traces.gap[traces.is_correct]
     curves: dict[str, Any] = {"num_right": len(right)}
     if len(right):
@@ -192,7 +193,7 @@ def trace_curves(traces: LogitTraces) -> dict[str, Any]:
 
 
 def confidence_histogram(predictions: Predictions) -> dict[str, Any]:
-    """Shares of right and of wrong predictions by confidence."""
+    """Return histograms of the confidence of correct and of wrong predictions."""
     edges = torch.linspace(0, 1, 41, dtype=torch.float64)
     shares = {}
     for name, chosen in (("right", predictions.is_correct), ("wrong", ~predictions.is_correct)):
@@ -202,7 +203,7 @@ def confidence_histogram(predictions: Predictions) -> dict[str, Any]:
 
 
 def rescaling_curves(rescaled: Rescaled) -> dict[str, Any]:
-    """Reliability before and after the temperature, risk by the softmax and by the norm."""
+    """Return reliability before and after the temperature, and risk-coverage curves of the softmax and the norm."""
     before, after = rescaled.before.predictions, rescaled.after.predictions
     rankings = {"softmax": before.confidence, "norm": rescaled.ranked}
     risk = {name: _risk_curve(before, score) for name, score in rankings.items() if score is not None}
@@ -216,14 +217,14 @@ def _reliability_points(predictions: Predictions) -> dict[str, Any]:
 
 
 def _risk_curve(predictions: Predictions, confidence: Tensor) -> dict[str, Any]:
-    """Some points of the risk-coverage curve, its end among them."""
+    """Return points of the risk-coverage curve, including its end."""
     curve = risk_coverage(confidence, predictions.is_correct)
     positions = torch.linspace(0, len(curve.risk) - 1, _NUM_POINTS, dtype=torch.float64).round().long().unique()
     return {"coverage": curve.coverage[positions].tolist(), "risk": curve.risk[positions].tolist()}
 
 
 def class_rows(predictions: Predictions, names: tuple[str, ...], num_classes: int) -> list[dict[str, Any]]:
-    """One row a class that occurs, in the order of the classes."""
+    """Return one row for each class that occurs, in class order."""
 
     def sums(values: Tensor, classes: Tensor) -> Tensor:
         return torch.zeros(num_classes, dtype=torch.float64).index_add_(0, classes, values)

@@ -1,4 +1,4 @@
-"""What a model says about labelled samples, and whether arrays are that; if not, one sentence says what is wrong."""
+"""Outputs of a model on labelled samples, and the checks of arrays that claim to be such outputs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SUM_TOLERANCE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a model says about labelled samples.
+    """Outputs of a model on labelled samples.
 
     Args:
         logits: ``(N, K)``, before any softmax.
         labels: Class indices, ``(N,)``.
         features: Input of the head, ``(N, D)``.
         indices: Position of each sample in its split.
-        class_names: One a class.
-        num_missing: Images that could not be read and are not among the samples.
+        class_names: One name per class.
+        num_missing: Number of images that could not be read; they are not among the samples.
     """
 
     logits: Tensor
@@ -53,12 +53,12 @@ class Outputs:
 
     @property
     def num_classes(self) -> int:
-        """Columns of the logits."""
+        """Number of columns of the logits."""
         return self.logits.shape[1]
 
     @property
     def num_a_class(self) -> int:
-        """Median number of samples of the classes that occur."""
+        """Median number of samples per class, of the classes that occur."""
         counts = torch.bincount(self.labels)
         return int(counts[counts > 0].median())
 
@@ -66,7 +66,7 @@ class Outputs:
 def checked_outputs(
     logits: Array, labels: Array, features: Array | None = None, class_names: Sequence[str] | None = None
 ) -> Outputs:
-    """Arrays as the outputs of a classifier: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names.
+    """Check arrays and return them as outputs: float32 ``(N, K)``, int64 ``(N,)``, float32 ``(N, D)``, K names.
 
     Example:
         >>> checked_outputs(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
@@ -106,14 +106,14 @@ def _as_array(values: Any) -> Array:
 
 
 def _check_axes(logits: Array, labels: Array) -> None:
-    """Raise for arrays that would fit if they were transposed or exchanged, and say how."""
+    """Raise for arrays that would fit if they were transposed or exchanged, with the remedy."""
     shape, label_shape = tuple(logits.shape), tuple(labels.shape)
     if logits.ndim == 1 and labels.ndim == 2 and len(logits) == len(labels):
         raise DataError(f"logits must be (N, K) and labels (N,); got {shape} and {label_shape}. Exchange the two.")
     if logits.ndim != 2:
         return
     if label_shape == shape and shape[1] > 1:
-        kind = "one-hot rows" if set(np.unique(np.asarray(labels[:_ROWS])).tolist()) <= {0, 1} else "a row a sample"
+        kind = "one-hot rows" if set(np.unique(np.asarray(labels[:_ROWS])).tolist()) <= {0, 1} else "a row per sample"
         raise DataError(f"labels must be one class per sample, (N,); got {kind}, {shape}. Take their argmax(axis=1).")
     if labels.ndim == 1 and len(labels) == shape[1] != shape[0]:
         raise DataError(
@@ -123,7 +123,7 @@ def _check_axes(logits: Array, labels: Array) -> None:
 
 
 def _checked_rows(values: Array, what: str) -> Tensor:
-    """A matrix as float32, finite."""
+    """Return a matrix as float32. Raise unless it is finite."""
     kind = values.dtype.kind if isinstance(values, np.ndarray) else "c" if values.is_complex() else "f"
     if kind not in "fiu":
         raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32.")

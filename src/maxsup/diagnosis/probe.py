@@ -1,7 +1,7 @@
-"""Probes of frozen features: multinomial logistic regression, and a vote of nearest neighbours.
+"""Probe frozen features with multinomial logistic regression or nearest neighbours.
 
-The linear probe follows Kornblith et al. (2019): 45 penalties from 1e-6 to 1e5, the best one on validation data, fitted
-again on training and validation data together. Features are taken as they are, not standardised.
+The linear probe follows Kornblith et al. (2019): of 45 penalties from 1e-6 to 1e5, choose the best on validation data
+and refit on training and validation data together. Features are not standardised.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from maxsup.diagnosis.logistic import MAX_STEPS, LogisticPath, Solution
 from maxsup.metrics.predictions import check_matrix, labels_of_features, not_finite
 
 DEFAULT_STRENGTHS = tuple(10.0 ** (-6.0 + 0.25 * index) for index in range(45))
-"""From 1e-6 to 1e5, four a decade."""
-BLOCK_ELEMENTS = 1 << 22  # similarities that are computed at a time
+"""From 1e-6 to 1e5, four per decade."""
+BLOCK_ELEMENTS = 1 << 22  # similarities computed at a time
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A linear probe: its weights, and how it came to its strength.
+    """A linear probe and the search for its strength.
 
     Attributes:
-        strength: The chosen one.
-        strengths: All that were tried, as given.
-        accuracies: On validation data, for each strength.
-        objectives: On training data, for each strength: ``sum CE + strength / 2 |W|^2`` at its minimum.
+        strength: The chosen strength.
+        strengths: All strengths tried, as given.
+        accuracies: Validation accuracy of each strength.
+        objectives: Training objective of each strength: ``sum CE + strength / 2 |W|^2`` at its minimum.
         weight: ``(classes, D)``, fitted on training and validation data.
         bias: ``(classes,)``; ``-inf`` for a class that occurs in neither.
     """
@@ -42,13 +42,13 @@ class Probe:
     bias: Tensor
 
     def predict(self, features: Tensor) -> Tensor:
-        """The class of each row."""
+        """Return the predicted class of each row of features ``(N, D)``."""
         check_matrix("features", features, "(samples, dimensions)")
         _check_width("features", features, self.weight.shape[1])
         return _top_class(self.weight, self.bias, features.detach().cpu())
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
-        """Share of rows whose class is predicted; a class that the probe has not seen is never right."""
+        """Return the share of correct predictions. A class the probe was not fitted on is never correct."""
         labels = labels_of_features("features", features, labels)
         return float((self.predict(features) == labels).double().mean())
 
@@ -63,12 +63,20 @@ def fit_probe(
     max_steps: int = MAX_STEPS,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Probe:
-    """The linear probe whose strength is best on validation data, fitted on training and validation data.
+    """Fit a linear probe, with the strength that is best on validation data.
 
-    The objective is ``sum CE + strength / 2 |W|^2`` with a free bias, so ``strength`` is ``1 / C`` of scikit-learn.
-    Ties go to the strongest penalty. A class that is missing from the data is never predicted. ``strengths`` are 45
-    from 1e-6 to 1e5 if None, and each gets ``max_steps`` of the solver at most; ``on_step`` is called after each with
-    how many are done and how many there are.
+    The objective is ``sum CE + strength / 2 |W|^2`` with an unpenalised bias, so ``strength`` is ``1 / C`` of
+    scikit-learn. Ties go to the strongest penalty. The final weights are fitted on training and validation data. A
+    class that is missing from both is never predicted.
+
+    Args:
+        train_features: ``(N, D)``.
+        train_labels: Class indices, ``(N,)``.
+        val_features: ``(M, D)``.
+        val_labels: Class indices, ``(M,)``.
+        strengths: Penalties to try; by default 45 from 1e-6 to 1e5.
+        max_steps: Largest number of solver steps per strength.
+        on_step: Called after each strength with the number done and the number in all.
 
     Example:
         >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
@@ -104,7 +112,7 @@ def fit_probe(
 
 
 class _ClassPath:
-    """A path over the classes that occur; the others have a weight of 0 and a bias of ``-inf``."""
+    """A logistic path over the classes that occur. The others get a weight of 0 and a bias of ``-inf``."""
 
     def __init__(self, features: Tensor, labels: Tensor, max_steps: int) -> None:
         self._classes, place = labels.unique(return_inverse=True)
@@ -116,7 +124,7 @@ class _ClassPath:
         self._path = LogisticPath(features, place, len(self._classes), max_steps=max_steps)
 
     def solve(self, strength: float) -> Solution:
-        """The best weights, a row for every class up to the last that occurs."""
+        """Return the best weights, with one row for every class up to the last that occurs."""
         found = self._path.solve(strength)
         num_classes = int(self._classes[-1]) + 1
         weight = found.weight.new_zeros(num_classes, found.weight.shape[1])
@@ -125,20 +133,21 @@ class _ClassPath:
         return found._replace(weight=weight, bias=bias)
 
     def solve_from(self, start: Solution) -> Solution:
-        """The best weights at the strength of another solution, starting from it."""
+        """Return the best weights at the strength of another solution, starting from that solution."""
         is_known = self._classes < len(start.bias)
         known = self._classes.where(is_known, 0)
         weight = start.weight[known] * is_known.unsqueeze(1)
         bias = start.bias[known].where(is_known, -math.inf)
-        # A class that is new begins as the least likely one.
+        # A new class starts as the least likely one.
         self._path.start_at(weight, bias.where(bias.isfinite(), bias[bias.isfinite()].min()))
         return self.solve(start.strength)
 
 
 def knn_accuracy(train_features: Tensor, train_labels: Tensor, features: Tensor, labels: Tensor, k: int = 20) -> float:
-    """Share of samples whose class wins the vote of the ``k`` training samples nearest by cosine.
+    """Return the accuracy of a vote among the ``k`` training samples nearest by cosine.
 
-    Ties go to the class whose neighbours are nearer, by the sum of their cosines.
+    Features are ``(N, D)`` and labels ``(N,)``. Ties go to the class whose neighbours are nearer, by the sum of their
+    cosines.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]])

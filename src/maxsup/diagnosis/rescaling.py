@@ -1,11 +1,11 @@
-"""Repair without training: a temperature for calibration, a norm for telling right from wrong.
+"""Repair confidence without training: a temperature for calibration, a logit norm for ranking errors.
 
 Neither changes a prediction.
 
 **Temperature** (Guo et al. 2017): logits are divided by the number that maximises the likelihood.
-**Norm** (Xia et al., Cattelan and Silva): confidence is the largest of the mean-centred logits over their p-norm; p is
-the one from 1 to 10 with the smallest AURC. The top probability stays where no p beats it, or where there are too few
-errors to tell. Label smoothing makes the logits of wrong predictions large; dividing by their norm takes that away.
+**Norm** (Xia et al., Cattelan and Silva): confidence is the largest mean-centred logit over their p-norm, with the p
+from 1 to 10 that has the smallest AURC. The top probability stays if no p beats it, or if there are too few errors to
+tell. Label smoothing enlarges the logits of wrong predictions, and dividing by their norm undoes that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maxsup.metrics import aurc
 POWERS = tuple(range(1, 11))
 
 MIN_ERRORS = 10
-"""No norm is chosen below so many wrong predictions: chance alone always tells ten candidates apart."""
+"""With fewer wrong predictions no norm is chosen, because one of ten candidates always wins by chance."""
 
 _MAX_STEPS = 60
 _MAX_RATIO = 400.0
@@ -28,11 +28,11 @@ _TOLERANCE = 1e-10
 
 @torch.no_grad()
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The temperature that maximises the likelihood of ``softmax(logits / temperature)``.
+    """Return the temperature that maximises the likelihood of ``softmax(logits / temperature)``.
 
-    The negative log-likelihood is convex in the inverse temperature; Newton's method on its derivative, kept inside
-    a bracket, finds the minimum to ten digits. Where there is none, because all predictions are right or worse than
-    chance, the result is a bound: the spread of the logits divided or multiplied by 400.
+    ``logits`` are ``(N, K)`` and ``labels`` ``(N,)``. The negative log-likelihood is convex in the inverse temperature,
+    and a bracketed Newton method finds its minimum to ten digits. If there is none, because all predictions are correct
+    or worse than chance, the result is a bound: the spread of the logits divided or multiplied by 400.
 
     Example:
         >>> logits = torch.tensor([[1.0, 0.0]] * 4)
@@ -69,7 +69,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 def normalized_confidence(logits: Tensor, power: int) -> Tensor:
-    """Largest of the mean-centred logits over their p-norm, in float64; a score to rank by, not a probability.
+    """Return the largest mean-centred logit over their p-norm, a float64 score ``(N,)`` for ranking.
 
     Example:
         >>> normalized_confidence(torch.tensor([[3.0, 0.0, 0.0], [30.0, 0.0, 0.0]]), power=2)
@@ -82,9 +82,9 @@ def normalized_confidence(logits: Tensor, power: int) -> Tensor:
 
 
 def fit_norm(logits: Tensor, labels: Tensor) -> int | None:
-    """The power whose :func:`normalized_confidence` has the smallest AURC.
+    """Return the power whose :func:`normalized_confidence` has the smallest AURC.
 
-    None where the top probability is as good, or where fewer than ``MIN_ERRORS`` predictions are wrong.
+    Return None if the top probability is as good, or if fewer than ``MIN_ERRORS`` predictions are wrong.
     """
     if int((logits.argmax(dim=1) != labels).sum()) < MIN_ERRORS:
         return None

@@ -1,19 +1,19 @@
-"""Was a model trained with label smoothing, and how strongly? An estimate from its logits alone.
+"""Estimate from logits alone whether a model was trained with label smoothing, and with which alpha.
 
-Label smoothing of strength alpha leaves three marks in the logits ``z`` and probabilities ``q`` of a trained model:
+Label smoothing with strength alpha leaves three marks in the logits ``z`` and probabilities ``q`` of a trained model:
 
-- **Scale.** Training ends where no other scale of the logits lowers its loss. That means
+- **Scale.** At the end of training, no rescaling of the logits lowers the loss. That means
   ``E[q.z] = (1 - alpha) E[z_true] + alpha E[mean z]``, so ``alpha = E[z_true - q.z] / E[z_true - mean z]``. Plain
   cross-entropy gives 0 however long it was trained.
-- **Gap.** On a learned sample the true logit is ``log((1 - alpha + alpha/K) / (alpha/K))`` above all others and stays
-  there, where cross-entropy would keep increasing it. The median gap of correct predictions gives alpha again.
-- **Evenness.** The leftover probability, ``alpha/K`` a class, goes to all other classes alike. After cross-entropy it
-  goes to similar classes, also when a temperature makes it as large. So for each predicted class we take the mean
-  probability of every other class, and compare the median of these with their lowest tenth.
+- **Gap.** On a learned sample the true logit stays ``log((1 - alpha + alpha/K) / (alpha/K))`` above all others, whereas
+  cross-entropy keeps increasing it. The median gap of correct predictions gives alpha again.
+- **Evenness.** The leftover probability, ``alpha/K`` per class, is spread evenly over the other classes. After
+  cross-entropy it goes to similar classes, even when a temperature makes it as large. So for each predicted class we
+  take the mean probability of every other class, and compare the median of these with their 10th percentile.
 
-Scale gives the estimate, the gap has to agree, and evenness tells smoothing from a temperature. On correctly classified
-samples, which are nearly all that counts here, MaxSup has the same minimum as label smoothing: the two cannot be told
-apart. Logits of training images are best; held-out ones do where the model generalises.
+Scale gives the estimate, the gap has to agree, and evenness tells smoothing from a temperature. MaxSup has the same
+minimum as label smoothing on correctly classified samples, which are nearly all that count here, so the two cannot be
+told apart. Logits of training images are best; held-out ones work if the model generalises.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ VERDICTS = ("none", "smoothed", "cannot tell")
 MIN_SAMPLES = 100
 SMALLEST_ALPHA = 0.03
 LARGEST_ALPHA = 0.45
-NO_GAP = 0.05  # cross-entropy that was trained to the end has a larger gap than this strength
+NO_GAP = 0.05  # fully trained cross-entropy has a larger gap than smoothing with this alpha
 MAX_DISAGREEMENT = 1.7
-# Logarithm of how much more leftover probability the median pair of classes gets than the lowest tenth of pairs.
+# Log ratio of the leftover probability of the median pair of classes to that of the 10th percentile.
 # Measured (benchmarks/smoothing.py): 0.1 to 0.8 after label smoothing and MaxSup, 1.3 to 4 after cross-entropy, 0.8 to
 # 2 for cross-entropy under a temperature of 2 or 3. Stronger smoothing is more even, so the limit falls with alpha.
 EVEN, EVEN_TIMES_ALPHA = 0.85, 0.14
 UNEVEN = 1.25
-SYSTEMATIC_ERROR = 0.15  # how far models of known strength were from the joint interval of scale and gap
+SYSTEMATIC_ERROR = 0.15  # distance of models with known alpha from the joint interval of scale and gap
 
 _MIN_PER_CLASS = 5
 _MIN_PAIRS = 20  # of five classes
@@ -50,18 +50,20 @@ _NUM_RESAMPLES = 200
 
 @dataclass(frozen=True)
 class SmoothingEstimate:
-    """What the logits say about label smoothing.
+    """An estimate of label smoothing from logits.
 
     Attributes:
-        alpha: Its strength, in the convention of the paper and of torch (``alpha/K`` to every class); 0 where there is
-            none, None where that cannot be told.
-        low: Lower end of the interval; None with ``alpha``.
-        high: Upper end; None with ``alpha``.
+        alpha: Estimated strength in the convention of the paper and of torch (``alpha/K`` to every class): 0 for none,
+            None if undecided.
+        low: Lower end of the interval, None with ``alpha``.
+        high: Upper end of the interval, None with ``alpha``.
         verdict: ``none``, ``smoothed`` or ``cannot tell``.
-        reason: Why, as the end of a sentence.
+        reason: The reason, as the end of a sentence.
         by_scale: The estimate from the scale of the logits.
         by_gap: The estimate from the gap of the top logit.
-        unevenness: How unevenly the leftover probability is shared, as a logarithm; ``nan`` below five classes.
+        unevenness: Unevenness of the leftover probability, as a logarithm; ``nan`` below five classes.
+        possible: If undecided, the range of strengths that the scale of the logits would mean, None if unknown. It
+            holds long before the end of training.
     """
 
     alpha: float | None
@@ -72,13 +74,14 @@ class SmoothingEstimate:
     by_scale: float
     by_gap: float
     unevenness: float
+    possible: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_choice("verdict", self.verdict, VERDICTS)
 
 
 class LogitTraces(NamedTuple):
-    """What training leaves in the logits: one entry a sample, and one a pair of classes."""
+    """Statistics of logits that show label smoothing, per sample and per pair of classes."""
 
     num_classes: int
     lead: Tensor  # true logit minus the mean logit under the model's own probabilities
@@ -89,7 +92,7 @@ class LogitTraces(NamedTuple):
 
 
 def plateau_gap(alpha: float, num_classes: int) -> float:
-    """How far the true logit is above all others at the minimum of label smoothing and of MaxSup.
+    """Return the gap between the true logit and all others at the minimum of label smoothing and of MaxSup.
 
     Example:
         >>> round(plateau_gap(0.1, 10), 3), round(plateau_gap(0.1, 1000), 3)
@@ -99,15 +102,15 @@ def plateau_gap(alpha: float, num_classes: int) -> float:
 
 
 def alpha_of_gap(gap: float, num_classes: int) -> float:
-    """The strength whose :func:`plateau_gap` is ``gap``."""
+    """Return the alpha whose :func:`plateau_gap` is ``gap``."""
     return num_classes / (math.exp(min(gap, 700.0)) + num_classes - 1)
 
 
 def estimate_alpha(logits: Tensor, labels: Tensor, *, seed: int = 0) -> SmoothingEstimate:
-    """Whether a model was trained with label smoothing (or MaxSup), and its strength.
+    """Estimate whether a model was trained with label smoothing (or MaxSup), and with which alpha.
 
-    ``logits`` are raw scores ``(N, K)`` without a temperature, of training images if possible; ``seed`` is that of the
-    bootstrap behind the interval.
+    ``logits`` are raw scores ``(N, K)`` without a temperature, of training images if possible, and ``labels`` their
+    classes ``(N,)``. ``seed`` is that of the bootstrap interval.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -123,7 +126,7 @@ def estimate_alpha(logits: Tensor, labels: Tensor, *, seed: int = 0) -> Smoothin
 
 @torch.no_grad()
 def logit_traces(logits: Tensor, labels: Tensor) -> LogitTraces:
-    """All that the estimate needs, from one pass over the logits, some rows at a time."""
+    """Return the statistics that the estimate needs, from one pass over blocks of the logits."""
     if logits.ndim != 2 or logits.shape[1] < 2 or labels.shape != logits.shape[:1]:
         raise ValueError(
             f"logits must be (N, K) with one label for each row; got {tuple(logits.shape)} and {tuple(labels.shape)}. "
@@ -131,7 +134,7 @@ def logit_traces(logits: Tensor, labels: Tensor) -> LogitTraces:
         )
     num_classes = logits.shape[1]
     predicted = torch.cat([part.argmax(dim=1) for part in logits.split(_ROWS)])
-    # Of many classes, those that are predicted most: all pairs of them still fit in memory.
+    # Keep the most predicted classes, so that all pairs of them fit in memory.
     kept = torch.bincount(predicted, minlength=num_classes).topk(min(num_classes, _MAX_CLASSES)).indices
     place = torch.full((num_classes,), -1).index_put_((kept,), torch.arange(len(kept)))
     rows = place[predicted]
@@ -153,11 +156,11 @@ def logit_traces(logits: Tensor, labels: Tensor) -> LogitTraces:
 
 
 def estimate_from(traces: LogitTraces, *, seed: int = 0) -> SmoothingEstimate:
-    """The estimate from what :func:`logit_traces` found."""
+    """Return the estimate from the statistics of :func:`logit_traces`."""
     num_classes, lead, height, gap, is_correct, left_over = traces
     right = gap[is_correct]
     if len(right) == 0 or float(height.sum()) <= 0:
-        # Nothing was learned, and there is no scale to speak of.
+        # Nothing was learned, so the scale is undefined.
         reason = f"0 right predictions are too few, {MIN_SAMPLES} are needed"
         return SmoothingEstimate(None, None, None, "cannot tell", reason, math.nan, math.nan, math.nan)
     generator = torch.Generator().manual_seed(seed)
@@ -174,23 +177,25 @@ def estimate_from(traces: LogitTraces, *, seed: int = 0) -> SmoothingEstimate:
     unevenness = float(logs[len(logs) // 2] - logs[len(logs) // 10]) if has_pairs else math.nan
     scale = by_scale, scale_low, scale_high
     verdict, reason = _verdict_and_reason(num_classes, len(right), scale, by_gap, unevenness)
-    alpha, low, high = None, None, None
+    alpha, low, high, possible = None, None, None, None
     if verdict == "none":
         alpha, low, high = 0.0, 0.0, max(scale_high, 0.0)
     elif verdict == "smoothed":
         alpha = by_scale
         low, high = (1 - SYSTEMATIC_ERROR) * min(scale_low, gap_low), (1 + SYSTEMATIC_ERROR) * max(scale_high, gap_high)
-    return SmoothingEstimate(alpha, low, high, verdict, reason, by_scale, by_gap, unevenness)
+    elif len(right) >= MIN_SAMPLES and scale_high >= SMALLEST_ALPHA and by_scale <= LARGEST_ALPHA:
+        possible = (1 - SYSTEMATIC_ERROR) * max(scale_low, 0.0), (1 + SYSTEMATIC_ERROR) * scale_high
+    return SmoothingEstimate(alpha, low, high, verdict, reason, by_scale, by_gap, unevenness, possible)
 
 
 def _verdict_and_reason(
     num_classes: int, num_right: int, scale: tuple[float, float, float], by_gap: float, unevenness: float
 ) -> tuple[str, str]:
-    """What the evidence amounts to; ``scale`` is the estimate by scale with the ends of its interval."""
+    """Weigh the three marks. ``scale`` is the estimate by scale with the ends of its interval."""
     by_scale, scale_low, scale_high = scale
-    sharing = f"the median pair of classes gets {math.exp(unevenness):.1f} times what the lowest tenth gets"
+    sharing = f"median/10th percentile = {math.exp(unevenness):.1f}"
     plain = f"the scale of the logits is that of plain labels ({by_scale:.3f})"
-    said = f"the scale of the logits says {by_scale:.3f}"
+    said = f"the scale of the logits gives {by_scale:.3f}"
     unknown = "cannot tell"
     if num_right < MIN_SAMPLES:
         return unknown, f"{num_right} right predictions are too few, {MIN_SAMPLES} are needed"
@@ -198,36 +203,36 @@ def _verdict_and_reason(
         if by_gap >= NO_GAP:
             return unknown, f"{plain}, but their gap is small ({by_gap:.3f}), so the model is not trained to the end"
         if unevenness >= UNEVEN:
-            return "none", f"{plain}, and what is left over goes to few classes ({sharing})"
-        # So large that no temperature explains it that would make a smoothed model calibrated.
+            return "none", f"{plain}, and the leftover probability goes to few classes ({sharing})"
+        # No temperature that calibrates a smoothed model explains a gap this large.
         if by_gap < alpha_of_gap(2 * plateau_gap(0.1, num_classes), num_classes):
             return "none", f"{plain}, and their gap is larger than smoothing would leave it"
         known = "" if math.isnan(unevenness) else f" ({sharing})"
         return unknown, (
-            f"{plain}, but what is left over may go to all classes alike{known}, as after a weak penalty on the logits "
-            "or a temperature on a smoothed model"
+            f"{plain}, but the leftover probability may be spread evenly over the classes{known}, as after a weak "
+            "penalty on the logits or a temperature on a smoothed model"
         )
     if by_scale > LARGEST_ALPHA:
         return unknown, (
-            f"the scale of the logits says {by_scale:.2f}, more than any usual smoothing (up to {LARGEST_ALPHA}), as "
+            f"the scale of the logits gives {by_scale:.2f}, more than any usual smoothing (up to {LARGEST_ALPHA}), as "
             "after a temperature, with mixed images or without training"
         )
     if scale_low < SMALLEST_ALPHA:
-        return unknown, f"{said}, too near 0 to be told from it"
+        return unknown, f"{said}, too close to 0 to decide"
     if not 1 / MAX_DISAGREEMENT <= by_gap / by_scale <= MAX_DISAGREEMENT:
         return unknown, (
-            f"{said} and their gap {by_gap:.3f}, which differ more than {MAX_DISAGREEMENT} times, as before the end of "
-            "training or after a temperature"
+            f"{said} and their gap {by_gap:.3f}, which differ by more than a factor of {MAX_DISAGREEMENT}, as before "
+            "the end of training or after a temperature"
         )
     if math.isnan(unevenness):
         few = f"with {num_classes} classes, or few samples of each"
         return unknown, f"{said}, but {few}, smoothing and a temperature look alike"
     if unevenness > min(EVEN, EVEN_TIMES_ALPHA / by_scale):
         return unknown, (
-            f"{said}, but what is left over does not go to all classes alike ({sharing}), as after a temperature, with "
-            "mixed images or before the end of training"
+            f"{said}, but the leftover probability is spread unevenly over the other classes ({sharing}), as after a "
+            "temperature, with mixed images or before the end of training"
         )
-    return "smoothed", f"{said}, their gap {by_gap:.3f}, and what is left over goes to all classes alike ({sharing})"
+    return "smoothed", f"{said}, their gap {by_gap:.3f}, and the leftover probability is spread evenly ({sharing})"
 
 
 def _quantiles(values: list[float]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""What is wrong with a batch, a criterion, a script or the settings of a run: one sentence and a fix each.
+"""Check a batch, a criterion, a training script or a config for common mistakes.
 
-The same as ``maxsup doctor`` on the command line. Nothing is changed, nothing is trained, and what is healthy gives an
-empty list.
+These functions are behind ``maxsup doctor``. They train nothing and change nothing. Each returns a list of findings, a
+sentence and a fix each; the list is empty if nothing is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Late: only batches need torch.
+    # Imported late: only the checks of batches need torch.
     if name in __all__:
         from maxsup.doctor import batch
 

@@ -1,4 +1,4 @@
-"""What one batch of logits and targets shows before a loss has seen it."""
+"""Check a batch of logits and targets before it goes into a loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from maxsup.doctor.targets import examine_labels, examine_probabilities
 from maxsup.losses.first_step import normalized_rows
 from maxsup.losses.reduction import HALF, class_axis, class_rows, described, finite_mean, num_classes, sample_shape
 
-# The logits of a network that trains are not that low; bfloat16 rounds -1e4 up.
+# Logits of a healthy network are never this low; bfloat16 rounds -1e4 up.
 _LOWEST_LOGIT = -1e3
 
 
@@ -29,15 +29,15 @@ def examine_batch(
     weight: Any = None,
     criterion: Any = None,
 ) -> list[Finding]:
-    """What is wrong with a batch, as the loss would get it.
+    """Check a batch, as the loss would get it, and return the findings.
 
     Args:
-        logits: ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``: a tensor or what ``torch.as_tensor`` takes.
+        logits: ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``, a tensor or anything ``torch.as_tensor`` takes.
         targets: Class indices, or probabilities of the shape of ``logits``.
-        num_classes: How many classes there should be, if that is known.
-        ignore_index: Label of samples that do not count; by default that of the criterion, else -100.
+        num_classes: Expected number of classes, if known.
+        ignore_index: Label of samples to ignore; by default that of the criterion, else -100.
         weight: Class weights; by default those of the criterion, if any.
-        criterion: The loss, as :func:`examine_criterion` takes it; it may smooth targets that are smoothed already.
+        criterion: The loss, as :func:`examine_criterion` takes it, to find targets that are smoothed twice.
 
     Example:
         >>> [finding] = examine_batch(torch.eye(3).softmax(dim=1), torch.tensor([0, 1, 2]))
@@ -76,7 +76,9 @@ def examine_batch(
 
 
 def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) -> list[Finding]:
-    """Whether the means of the micro-batches of one optimiser step would weigh their ``targets`` unequally.
+    """Check whether the micro-batches of one optimiser step hold unequal numbers of ``targets``.
+
+    If they do, the mean over each micro-batch weighs targets unequally.
 
     Example:
         >>> [finding] = examine_accumulation([torch.tensor([1, 2, 0, 1]), torch.tensor([1, -100, -100, -100])])
@@ -97,7 +99,7 @@ def examine_accumulation(targets: Sequence[Any], *, ignore_index: int = -100) ->
 
 
 def _num_targets(target: Tensor, ignore_index: int) -> int:
-    """How many targets the mean divides by; of probabilities every row counts, as in torch."""
+    """Count the targets that the mean divides by. Every row of probabilities counts, as in torch."""
     if target.is_floating_point() and target.dim() > 1:
         return target.numel() // max(num_classes(target), 1)
     return int((target != ignore_index).sum())
@@ -114,11 +116,11 @@ def _examine_sizes(scores: Tensor, expected: int | None, weight: Any) -> Iterato
         yield Finding("num_classes", "error", sentence, fix)
     if weight is not None and (shape := tuple(torch.as_tensor(weight).shape)) != (size,):
         sentence = f"Class weights have shape {shape} for {size} classes."
-        yield Finding("class_weights", "error", sentence, "Give one weight a class.")
+        yield Finding("class_weights", "error", sentence, "Give one weight per class.")
 
 
 def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Finding]]:
-    """What the targets are, in the dtype they should have, and a finding if they have another."""
+    """Return the kind of the targets, the targets in the expected dtype, and a finding if they had another."""
     is_float = target.is_floating_point()
     if tuple(target.shape) == sample_shape(scores):
         if not is_float and target.dtype != torch.bool:
@@ -146,8 +148,8 @@ def _target_kind(scores: Tensor, target: Tensor) -> tuple[str, Tensor, list[Find
 def _examine_rows(
     rows: Tensor, held: Tensor, is_counted: Tensor, smoothing: list[Smoother], *, is_half: bool
 ) -> Iterator[Finding]:
-    """Logits of the samples that count; ``held`` marks the classes their targets give something to."""
-    # Ignored samples may hold anything.
+    """Check the logits of samples that are not ignored. ``held`` marks the classes with target probability."""
+    # Ignored samples may hold any value.
     is_broken = (rows.isnan() | (rows == math.inf)) & is_counted.unsqueeze(1)
     if is_broken.any():
         position = int(is_broken.any(dim=1).nonzero()[0])
@@ -183,7 +185,7 @@ def _examine_masks(is_masked: Tensor, held: Tensor, smoothing: list[Smoother]) -
 def _examine_low_logits(rows: Tensor, smoothing: list[Smoother]) -> Iterator[Finding]:
     is_low = (rows <= _LOWEST_LOGIT) & ~rows.isinf()
     uses_mean = any(one.strength > 0 for one in smoothing)
-    if not is_low.any() or (smoothing and not uses_mean):  # plain cross-entropy takes any number for a mask
+    if not is_low.any() or (smoothing and not uses_mean):  # in plain cross-entropy any low number masks a class
         return
     mean, lowest = finite_mean(rows[is_low.any(dim=1)].double()).min(), rows[is_low].min()
     sentence = (

@@ -1,4 +1,4 @@
-"""Findings that several checks share, in the same words everywhere."""
+"""Findings that several checks share."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from maxsup.core.finding import Finding
 
 
 def double_smoothing(first: str, second: str, fix: str) -> Finding:
-    """Two places smooth; each is described with its number, such as ``MaxSup in the loss (alpha=0.1)``."""
+    """Report targets that are smoothed in two places, each described as in ``MaxSup in the loss (alpha=0.1)``."""
     return Finding("double_smoothing", "error", f"Targets are smoothed twice: by {first} and by {second}.", fix)
 
 
 def computed_as(device: str, form: str, reason: str) -> Finding:
-    """Which form of a loss a device gets."""
+    """Report which implementation of a loss runs on a device."""
     sentence = f"Losses of logits on {device} are computed in the form {form!r}: {reason}."
     return Finding("form", "note", sentence, "Nothing to do; maxsup.functional.implementation() chooses another.")
 
 
 def index_with_probabilities(what: str) -> Finding:
-    """Probability targets with an ``ignore_index``."""
+    """Report probability targets that are used with an ``ignore_index``."""
     fix = "Leave ignore_index at -100 and give rows to be ignored all-zero probabilities."
     return Finding("ignore_index", "error", f"{what} have no index to ignore.", fix)
 
 
 def schedule_not_advanced(what: str) -> Finding:
-    """A loss whose schedule nobody advances."""
+    """Report a loss whose schedule is never advanced."""
     sentence = f"{what}, but nothing calls set_progress: the first training step will raise an error."
     fix = "Start every epoch with criterion.set_progress(epoch / max(num_epochs - 1, 1)), or use a trainer's callback."
     return Finding("schedule_not_advanced", "warning", sentence, fix)
 
 
 def softmax_before_loss(sentence: str) -> Finding:
-    """A loss that gets probabilities in place of logits."""
+    """Report a loss that gets probabilities instead of logits."""
     fix = "Give the loss the input of the softmax; it applies the softmax itself."
     return Finding("softmax_before_loss", "error", sentence, fix)
 
 
 def smoothed_evaluation(what: str, fix: str) -> Finding:
-    """An evaluation that does not report cross-entropy."""
+    """Report an evaluation whose loss is not plain cross-entropy."""
     sentence = f"{what}, so what it reports is not cross-entropy and cannot be compared across losses."
     return Finding("smoothed_evaluation", "warning", sentence, fix)
 
 
 def other_convention(what: str, strength: float, num_classes: int | None = None) -> Finding:
-    """Smoothing over the K - 1 other classes.
+    """Report label smoothing that spreads its mass over the K - 1 other classes.
 
     Example:
         >>> other_convention("The loss", 0.1, num_classes=5).sentence

@@ -1,4 +1,4 @@
-"""What a criterion, the one used in evaluation and a Mixup do together. Nothing here imports torch."""
+"""Check a training criterion together with the evaluation criterion and Mixup. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from maxsup.doctor.common_findings import (
 
 @dataclass(frozen=True)
 class Smoother:
-    """What there is to know of a loss or a mixing: how it smooths and which targets it takes."""
+    """How a loss or a Mixup smooths, and which targets it takes."""
 
     name: str
-    method: str = ""  # "label smoothing", "MaxSup" or nothing
+    method: str = ""  # "label smoothing", "MaxSup" or empty
     strength: float = 0.0  # 0 if it does not smooth
-    option: str = "alpha"  # the name of its strength
+    option: str = "alpha"  # the name of the option that sets the strength
     convention: str = "k"  # label smoothing spreads over all "k" classes or over the "k-1" others
     takes: str = "any"  # "any" targets, "labels" only, or "sigmoid" for losses without a softmax
     ignore_index: int | None = None
     weight: Any = None
-    empty: str = "nan"  # "zero" if its mean over no target is 0
-    schedule: str | None = None  # a schedule that nobody has advanced
-    is_training: bool | None = None  # the mode of one of our losses, None for those without modes
+    empty: str = "nan"  # "zero" if the mean over no targets is 0
+    schedule: str | None = None  # a schedule that has not been advanced
+    is_training: bool | None = None  # the mode of one of our losses, None for losses without modes
 
     @property
     def described(self) -> str:
-        """Such as ``label smoothing in CrossEntropyLoss (label_smoothing=0.1)``."""
+        """Method, name and strength, such as ``label smoothing in CrossEntropyLoss (label_smoothing=0.1)``."""
         return f"{self.method or 'cross-entropy'} in {self.name} ({self.option}={self.strength:g})"
 
     @property
     def breaks_on_masks(self) -> bool:
-        """Whether its label smoothing makes the loss inf where a logit is -inf."""
+        """True if label smoothing makes the loss inf for a logit of -inf."""
         return self.method == _SMOOTHING and self.is_training is None and self.takes != "sigmoid"
 
 
@@ -67,19 +67,21 @@ CRITERIA = {
         Smoother("AdaptiveConditionalLabelSmoothingLoss", _SMOOTHING, 0.1, is_training=True),
     )
 }
-"""Classes that may be written out, with the defaults of their options."""
+"""Classes known by name, with the defaults of their options."""
 MIXERS = {"Mixup": Smoother("Mixup", _SMOOTHING, 0.1, "label_smoothing")}
-# Options that are read besides the strength, and those that change nothing here.
+# Options that are read besides the strength, and options that do not matter here.
 _READ = ("convention", "empty", "ignore_index", "ignore_class", "weight")
 _HARMLESS = ("adaptive", "axis", "correct_lam", "cutmix_alpha", "cutmix_minmax", "dim", "dtype", "from_logits",
              "margin", "mixup_alpha", "mode", "name", "num_classes", "others", "pos_weight", "prob", "reduction",
              "sum_classes", "switch_prob", "target_threshold", "top", "weight_mode", "z_loss")  # fmt: skip
-# Attributes that hold a strength of label smoothing in any class; the last is fairseq's.
+# Attributes that hold the strength of label smoothing in any class; the last is fairseq's.
 _ATTRIBUTES = ("label_smoothing", "smoothing", "smooth_factor", "epsilon", "eps")
 
 
 def smoothers(criterion: Any) -> list[Smoother]:
-    """What each loss in a criterion does: an object, a module with losses in it, or words such as ``"MaxSupLoss()"``.
+    """Describe each loss in a criterion.
+
+    A criterion is an object, a module that contains losses, or a string such as ``"MaxSupLoss()"``.
 
     Example:
         >>> [loss] = smoothers(torch.nn.CrossEntropyLoss(label_smoothing=0.1))
@@ -97,18 +99,18 @@ def smoothers(criterion: Any) -> list[Smoother]:
 
 
 def ignored_label(losses: list[Smoother]) -> int:
-    """The ``ignore_index`` of the first loss that has one, else torch's -100."""
+    """Return the ``ignore_index`` of the first loss that has one, else torch's -100."""
     return next((loss.ignore_index for loss in losses if loss.ignore_index is not None), -100)
 
 
 def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup: Any = None) -> list[Finding]:
-    """What is wrong with a training loss and its surroundings.
+    """Check a training loss, its evaluation loss and its Mixup, and return the findings.
 
     Args:
-        criterion: A loss of torch, timm, transformers, fairseq, Keras or this package, a module with such losses in it,
-            or one written out, ``"CrossEntropyLoss(label_smoothing=0.1)"``.
-        evaluation_criterion: What the validation loss is computed with, in the same forms.
-        mixup: timm's ``Mixup`` or another object that mixes targets, or ``"Mixup(label_smoothing=0)"``.
+        criterion: A loss of torch, timm, transformers, fairseq, Keras or this package, a module that contains such
+            losses, or a string such as ``"CrossEntropyLoss(label_smoothing=0.1)"``.
+        evaluation_criterion: The validation loss, in any of these forms.
+        mixup: timm's ``Mixup``, another object that mixes targets, or a string such as ``"Mixup(label_smoothing=0)"``.
 
     Example:
         >>> import maxsup
@@ -129,11 +131,11 @@ def examine_criterion(criterion: Any, *, evaluation_criterion: Any = None, mixup
 
 
 def _smoothed_twice(losses: list[Smoother]) -> list[Finding]:
-    """The finding if losses of one sum include both MaxSup and label smoothing."""
+    """Report losses of one sum that include both MaxSup and label smoothing."""
     active = {loss.method: loss.described for loss in losses if loss.strength > 0}
     if not {"MaxSup", _SMOOTHING} <= active.keys():
         return []
-    fix = "Keep MaxSup and set the label smoothing to 0: MaxSup takes its place."
+    fix = "Keep MaxSup and set the label smoothing to 0: MaxSup replaces it."
     return [double_smoothing(active["MaxSup"], active[_SMOOTHING], fix)]
 
 
@@ -150,13 +152,13 @@ def _examine_losses(losses: list[Smoother], num_classes: int | None) -> Iterator
 
 
 def _examine_mixup(losses: list[Smoother], mixup: Any) -> Iterator[Finding]:
-    """What is wrong with losses whose targets a Mixup makes."""
+    """Check losses whose targets come from a Mixup."""
     mixing = [_from_words("mixup", mixup, MIXERS)] if isinstance(mixup, str) else smoothers(mixup)
     name = mixing[0].name if isinstance(mixup, str) else type(mixup).__name__
     strength = max((one.strength for one in mixing), default=0.0)
     for loss in losses:
         if loss.takes == "labels":
-            sentence = f"{loss.name} takes class indices, and {name} makes probabilities of them."
+            sentence = f"{loss.name} takes class indices, but {name} turns them into probabilities."
             fix = "Use MaxSupLoss, which takes both, or SoftTargetCrossEntropy."
             yield Finding("mixed_targets", "error", sentence, fix)
         elif strength > 0 and loss.strength > 0 and loss.takes != "sigmoid":
@@ -171,7 +173,7 @@ def _examine_evaluation(losses: list[Smoother], criterion: Any, *, is_shared: bo
     others = {one.ignore_index for one in losses} - {None}
     for loss in smoothers(criterion):
         if loss.strength > 0 and is_shared and loss.is_training is not None:
-            sentence = f"{loss.name} serves training and evaluation, and is plain cross-entropy in evaluation mode."
+            sentence = f"{loss.name} is used for training and evaluation; in evaluation mode it is plain cross-entropy."
             fix = "Call criterion.eval() before evaluating and criterion.train() after."
             yield Finding("evaluation_mode", "note", sentence, fix)
         elif loss.strength > 0 and loss.is_training is not False:
@@ -210,7 +212,7 @@ def _from_object(part: Any) -> Smoother | None:
         )
     for attribute in _ATTRIBUTES:
         value = getattr(part, attribute, None)
-        # Layers of a network have an ``eps`` and ``epsilon`` too.
+        # Network layers have an ``eps`` or ``epsilon`` too.
         is_loss = attribute not in ("eps", "epsilon") or "Criterion" in name or "Smooth" in name
         if isinstance(value, int | float) and not isinstance(value, bool) and is_loss:
             convention = "k-1" if attribute == "eps" else known.convention
@@ -219,7 +221,7 @@ def _from_object(part: Any) -> Smoother | None:
 
 
 def _from_words(what: str, text: str, known: dict[str, Smoother]) -> Smoother:
-    """A loss or a Mixup written out; literals only, nothing is executed."""
+    """Describe a loss or a Mixup given as a string. Only literals are read, and nothing is executed."""
     name, options = parse_call(text)
     if name not in known:
         raise ValueError(f"{what} must be a class that doctor knows; got {name!r}. {hint(name, known)}")
@@ -227,7 +229,7 @@ def _from_words(what: str, text: str, known: dict[str, Smoother]) -> Smoother:
 
 
 def _with_options(default: Smoother, options: dict[str, Any]) -> Smoother:
-    """A known loss or Mixup with some of its options set."""
+    """Return a known loss or Mixup with some options set."""
     name = default.name
     check_known_options(name, options, {default.option, *_READ, *_HARMLESS} - {""})
     strength = options.get(default.option, default.strength)
@@ -243,7 +245,7 @@ def _with_options(default: Smoother, options: dict[str, Any]) -> Smoother:
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and options of a call that is written out with literals; it is read, never executed.
+    """Parse a call with literal options into its name and options. The call is not executed.
 
     Example:
         >>> parse_call("nn.CrossEntropyLoss(label_smoothing=0.1)")

@@ -1,7 +1,7 @@
-"""What a training script shows by its text alone. It is read, never run.
+"""Check a training script by its source. The script is parsed, never run.
 
-Only what a script cannot make good elsewhere is reported. What depends on flags, other files or the order of calls is
-left to the losses, which see it at their first step (``losses/first_step.py``).
+Only mistakes that nothing else in the script can correct are reported. Those that depend on flags, other files or the
+order of calls are left to the losses, which check their first step (``losses/first_step.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADVANCING = ("maxsup.integrations", "maxsup.lab.training")
 
 
 def examine_script(source: str) -> list[Finding]:
-    r"""What is wrong with a training script, from its text alone.
+    r"""Check the source of a training script, and return the findings.
 
     Example:
         >>> source = "from maxsup import MaxSupLoss\nfrom timm.data import Mixup\n"
@@ -39,7 +39,7 @@ def examine_script(source: str) -> list[Finding]:
         tree = ast.parse(source)
     except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ValueError(f"script must be Python that can be read; got an error{where}: {error}. Repair it.") from None
+        raise ValueError(f"script must be valid Python; got an error{where}: {error}. Repair it.") from None
     script = _Script(tree)
     found = [
         *_examine_imports(tree),
@@ -52,7 +52,7 @@ def examine_script(source: str) -> list[Finding]:
 
 
 class _Script:
-    """Calls of a script under the full names that its imports give them."""
+    """The calls of a script, by the full names that follow from its imports."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -65,23 +65,23 @@ class _Script:
         self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
     def full_name(self, node: ast.AST) -> str:
-        """Such as ``torch.nn.CrossEntropyLoss``; empty for what is no name."""
+        """Return a full name such as ``torch.nn.CrossEntropyLoss``, empty for any other expression."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts, node = [node.attr, *parts], node.value
         return ".".join([self.imported.get(node.id, node.id), *parts]) if isinstance(node, ast.Name) else ""
 
     def called(self, package: str, *names: str) -> list[ast.Call]:
-        """Calls of what a package has under one of these names, in whatever module."""
+        """Return the calls of these names of a package, in any of its modules."""
         return [call for call in self.calls if self.is_of(call.func, package, *names)]
 
     def is_of(self, node: ast.AST, package: str, *names: str) -> bool:
-        """Whether an expression is what a package has under one of these names."""
+        """Return True if an expression is one of these names of a package."""
         first, _, rest = self.full_name(node).partition(".")
         return first == package and rest.rpartition(".")[2] in names
 
     def conditions(self, node: ast.AST) -> dict[ast.AST, str]:
-        """The conditions around a node, each with the arm that the node is in."""
+        """Return the conditions around a node, each with the branch that holds the node."""
         parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
         found: dict[ast.AST, str] = {}
         while node in parents:
@@ -93,7 +93,7 @@ class _Script:
 
 
 def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
-    """Names that are imported from this package and are not there."""
+    """Report names imported from this package that do not exist."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "maxsup":
             continue
@@ -105,7 +105,7 @@ def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _importable_names(module: str) -> set[str]:
-    """What can be imported from a module of this package, read from its file; empty if there is no such file."""
+    """Return the names that a module of this package offers, read from its file; empty if there is no such file."""
     path = Path(maxsup.__file__).parent.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
@@ -113,7 +113,7 @@ def _importable_names(module: str) -> set[str]:
     inside = {entry.stem for entry in path.iterdir() if entry.stem[0] != "_"} if path.is_dir() else set()
     inside |= set(maxsup.__all__) if module == "maxsup" else set()
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    # Names that a package offers on demand are imported in its block for type checkers.
+    # Lazily imported names are listed in the package's block for type checkers.
     for node in [*tree.body, *(inner for block in tree.body if isinstance(block, ast.If) for inner in block.body)]:
         if isinstance(node, ast.ImportFrom | ast.Import):
             inside |= {alias.asname or alias.name for alias in node.names}
@@ -126,7 +126,7 @@ def _importable_names(module: str) -> set[str]:
 
 
 def _examine_mixup(script: _Script) -> Iterator[Finding]:
-    """MaxSup wherever timm's Mixup smooths by its default or by a number in the script."""
+    """Report MaxSup together with a timm Mixup that smooths by default or by a number in the script."""
     losses = script.called("maxsup", "MaxSupLoss", "maxsup_cross_entropy")
     losses += [call for call in script.called("maxsup", "create_loss") if _literal(call.args[:1]) == "maxsup"]
     for mixup in script.called("timm", "Mixup"):
@@ -143,7 +143,7 @@ def _examine_mixup(script: _Script) -> Iterator[Finding]:
 
 
 def _examine_softmax(script: _Script) -> Iterator[Finding]:
-    """A softmax in the call of a loss."""
+    """Report a softmax in the call of a loss."""
     variables = _criteria(script)
     for call in script.calls:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -153,7 +153,7 @@ def _examine_softmax(script: _Script) -> Iterator[Finding]:
 
 
 def _criteria(script: _Script) -> set[str]:
-    """Variables and attributes that hold nothing but losses with a softmax of their own."""
+    """Return variables and attributes that only ever hold losses with a built-in softmax."""
     assigned: dict[str, list[bool]] = {}
     for node in ast.walk(script.tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -178,7 +178,7 @@ def _is_softmax(node: ast.expr) -> bool:
 
 
 def _examine_schedules(script: _Script) -> Iterator[Finding]:
-    """A schedule that nothing in the script advances."""
+    """Report a schedule that nothing in the script advances."""
     is_advanced = any(isinstance(node, ast.Attribute) and node.attr == "set_progress" for node in ast.walk(script.tree))
     if is_advanced or any(name.startswith(_ADVANCING) for name in script.imported.values()):
         return
@@ -189,18 +189,18 @@ def _examine_schedules(script: _Script) -> Iterator[Finding]:
 
 
 def _examine_skorch(script: _Script) -> Iterator[Finding]:
-    """A classifier of skorch that takes the logits under our loss for probabilities."""
+    """Report a skorch classifier that returns logits as probabilities with our loss."""
     for call in script.called("skorch", "NeuralNetClassifier"):
         given = {word.arg: word.value for word in call.keywords}
         is_ours = "criterion" in given and script.is_of(given["criterion"], "maxsup", "MaxSupLoss")
         if is_ours and not {"predict_nonlinearity", None} & given.keys():
-            sentence = "predict_proba of NeuralNetClassifier gives logits with MaxSupLoss."
-            fix = "Use RegularizedClassifier of maxsup.integrations.skorch in its place."
+            sentence = "With MaxSupLoss, predict_proba of NeuralNetClassifier returns logits."
+            fix = "Use RegularizedClassifier of maxsup.integrations.skorch instead."
             yield _at(call, Finding("logits_as_probabilities", "error", sentence, fix))
 
 
 def _literal(nodes: list[ast.expr]) -> Any:
-    """The value of a single literal; None for anything else."""
+    """Return the value of a single literal, None for anything else."""
     return nodes[0].value if len(nodes) == 1 and isinstance(nodes[0], ast.Constant) else None
 
 

@@ -1,4 +1,4 @@
-"""What the settings of a run say about smoothing, for any trainer. Nothing here imports torch."""
+"""Check the config of a run of any trainer for mistakes with smoothing. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from maxsup.doctor.common_findings import double_smoothing, other_convention, sm
 
 _SMOOTHING = ("label_smoothing", "smoothing", "label_smoothing_factor", "label_smooth", "label_smooth_val")
 _LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_name", "_target_", "class_path")
-# These name a loss only where their parent says so: a run may be called after the loss it is compared with.
+# These name a loss only inside a loss section: a run may be named after the loss it is compared with.
 _NAMES = ("name", "_name", "type")
 _ACCUMULATION = ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps")
-# Settings that only appear where samples hold unequal numbers of targets.
+# Settings that only appear when samples hold unequal numbers of targets.
 _UNEQUAL = ("ignore_index", "pad_token_id", "max_length", "max_seq_length", "max_source_positions", "block_size")
 _MIXING = ("mix", "cutmix", "augment", "collate", "targets")
 
@@ -34,7 +34,7 @@ _FAIRSEQ = "label_smoothed_cross_entropy"
 
 
 def config_kind(values: Mapping[str, Any]) -> str:
-    """Whose settings these are, in words.
+    """Return the tool whose settings these are, as a phrase.
 
     Example:
         >>> config_kind({"smoothing": 0.1, "mixup": 0.8, "model": "resnet50"})
@@ -45,11 +45,11 @@ def config_kind(values: Mapping[str, Any]) -> str:
 
 
 def examine_config(values: Mapping[str, Any]) -> list[Finding]:
-    """What is wrong with the settings of a run, from their names alone.
+    """Check the settings of a run by their names, and return the findings.
 
     Args:
         values: A recipe of this package, timm's ``args.yaml``, ``TrainingArguments`` as JSON, flags of torchvision's
-            references, settings of fairseq, or anything nested whose keys speak for themselves.
+            references, settings of fairseq, or any nested mapping with telling keys.
 
     Example:
         >>> [finding] = examine_config({"loss": "maxsup", "alpha": 0.1, "smoothing": 0.1, "mixup": 0.8})
@@ -73,7 +73,7 @@ def _examine_smoothing(flat: dict[str, Any]) -> Iterator[Finding]:
     alpha = _maxsup_strength(flat)
     if alpha is not None and alpha > 0:
         for path, value in knobs.items():
-            fix = f"Set {path} to 0: MaxSup takes the place of label smoothing."
+            fix = f"Set {path} to 0: MaxSup replaces label smoothing."
             yield double_smoothing(f"MaxSup (alpha={alpha:g})", f"label smoothing ({path}={value:g})", fix)
     else:
         mixing = {path: value for path, value in knobs.items() if _has_part(path, _MIXING)}
@@ -121,12 +121,12 @@ def _examine_accumulation(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
     topic, strength = "accumulation_denominator", _number(flat.get("label_smoothing_factor")) or 0.0
     if kind == _TRANSFORMERS and number > 1 and strength > 0:
         sentence = f"{path}={number:g} with label_smoothing_factor={strength:g}: label smoothers of transformers that "
-        sentence += "do not know num_items_in_batch weigh the tokens of short micro-batches more."
+        sentence += "ignore num_items_in_batch weigh the tokens of short micro-batches more."
         fix = f"Set label_smoothing_factor to 0 and {_TRAINER_LOSS}; it divides by all tokens of the step."
         yield Finding(topic, "warning", sentence, fix)
     if kind == _TRANSFORMERS and flat.get("average_tokens_across_devices") is False:
         sentence = "average_tokens_across_devices=False: each of several processes divides by its own number of tokens."
-        yield Finding(topic, "note", sentence, "Set it to True where samples differ in length.")
+        yield Finding(topic, "note", sentence, "Set it to True if samples differ in length.")
     if kind == "settings" and number > 1 and evidence is not None:
         sentence = f"{path}={number:g} with samples of unequal length ({evidence}={flat[evidence]}): each micro-batch "
         sentence += "has its own denominator, so targets in short ones weigh more."
@@ -145,7 +145,7 @@ def _examine_schedule(flat: dict[str, Any], kind: str) -> Iterator[Finding]:
 
 
 def _maxsup_strength(flat: dict[str, Any]) -> float | None:
-    """The alpha of MaxSup, if that is the loss; the larger end of a schedule."""
+    """Return the alpha if the loss is MaxSup (of a schedule the larger end), else None."""
     for path, value in flat.items():
         parent, _, last = path.rpartition(".")
         is_loss = last in _LOSS_NAMES or (last in _NAMES and ("loss" in parent or "criterion" in parent))
@@ -158,7 +158,7 @@ def _maxsup_strength(flat: dict[str, Any]) -> float | None:
 
 
 def _smoothing(flat: dict[str, Any]) -> dict[str, float]:
-    """Settings that smooth labels, with their strengths; only those above 0."""
+    """Return the settings that smooth labels with a strength above 0."""
     found = {path: number for path, value in flat.items() if _last(path) in _SMOOTHING and (number := _number(value))}
     if str(flat.get("loss.name")) == "ls" and (number := _number(flat.get("loss.alpha", 0.1))):
         found["loss.alpha"] = number
@@ -166,7 +166,7 @@ def _smoothing(flat: dict[str, Any]) -> dict[str, float]:
 
 
 def _by_path(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted paths of nested settings, lists included; flags are read with and without dashes."""
+    """Flatten nested settings, lists included, to dotted paths. Leading dashes of flags are dropped."""
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("", values)]  # no recursion: files may be nested deeper than Python's stack
     while waiting:

@@ -1,4 +1,4 @@
-"""What the targets of a batch show by themselves."""
+"""Check the targets of a batch on their own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from maxsup.core.finding import Finding
 from maxsup.doctor.common_findings import double_smoothing, index_with_probabilities, other_convention
 from maxsup.doctor.criterion import Smoother
 
-# Labels that code bases use where a label is missing.
+# Labels commonly used for missing labels.
 _USUAL_IGNORE = (-100, -1, 255)
 _SUM_TOLERANCE = 1e-2
-# With two classes a mixed label has no zero either, so only many equal rows tell smoothing from mixing.
+# A mixed label of two classes has no zero either, so only many equal rows tell smoothing from mixing.
 _MIN_ROWS_OF_TWO_CLASSES = 16
 
 
 def examine_labels(
     labels: Tensor, num_classes: int, ignore_index: int, weight: Any = None, *, is_empty_fine: bool = False
 ) -> Iterator[Finding]:
-    """Class indices, flat; with ``is_empty_fine`` the loss is 0 where nothing counts."""
+    """Check flat class indices. With ``is_empty_fine``, a batch without targets is allowed."""
     is_counted = labels != ignore_index
     is_outside = is_counted & ((labels < 0) | (labels >= num_classes))
     if not is_counted.any():
@@ -59,7 +59,7 @@ def _label_range_finding(labels: Tensor, is_outside: Tensor, num_classes: int, i
 
 
 def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoother] | None) -> Iterator[Finding]:
-    """Probability targets ``(M, K)``; ``smoothing`` says how the loss smooths, None that it is not known."""
+    """Check probability targets ``(M, K)``. ``smoothing`` describes the loss, None if it is unknown."""
     if ignore_index >= 0:
         yield index_with_probabilities(f"ignore_index={ignore_index} is set, and probability targets")
     kept = probs[probs.sum(dim=1) != 0]
@@ -67,7 +67,7 @@ def examine_probabilities(probs: Tensor, ignore_index: int, smoothing: list[Smoo
         sentence = f"Target probabilities must not be negative or nan; got {float(probs[~(probs >= 0)][0]):.3g}."
         yield Finding("target_range", "error", sentence, "Check how targets are made.")
     elif len(kept) == 0:
-        sentence = f"All {len(probs)} targets are rows of zeros: the batch counts nothing."
+        sentence = f"All {len(probs)} targets are rows of zeros, so no sample counts."
         yield Finding("all_ignored", "warning", sentence, "Drop such batches.")
     elif (worst := float((kept.sum(dim=1) - 1).abs().max())) > _SUM_TOLERANCE:
         sentence = f"Target probabilities must sum to 1 in every row; the worst is off by {worst:.3g}."
@@ -110,7 +110,7 @@ def _examine_floor(probs: Tensor, smoothing: list[Smoother] | None) -> Iterator[
 
 
 def _convention(floor: float, size: int) -> str | None:
-    """The convention in which the strength is a round number; both give the same targets."""
+    """Return the convention in which the strength is a round number. Both give the same targets."""
     tolerance = min(1e-4, floor / 4)
     for step in (0.05, 0.01):
         over_all, over_others = (

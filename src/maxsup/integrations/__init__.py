@@ -1,7 +1,7 @@
-"""Adapters for other people's trainers, one module each; importing one never drags the laboratory in.
+"""Adapters for other trainers, one module each. None of them imports the laboratory.
 
-``replace_label_smoothing`` and ``follow_model`` need torch only and are here by name; the other adapters are imported
-by their module.
+``replace_label_smoothing`` and ``follow_model`` need only torch and can be imported from here. Import the other
+adapters from their modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["follow_model", "replace_label_smoothing"]
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that importing one adapter costs nothing for the others.
+    # Imported late, so that importing one adapter does not load the others.
     if name in __all__:
         from maxsup.integrations import pytorch
 

@@ -1,4 +1,4 @@
-"""What several adapters check: that their library is installed, and that a schedule can move. No import of torch."""
+"""Checks that adapters share: is the library installed, and can the schedule move? Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from maxsup.core.schedules import Schedule
 
 
 def not_installed(adapter: str, needs: str = "", extra: str = "") -> ImportError:
-    """The error of an adapter whose library is missing; library and extra are called like the adapter by default."""
+    """Return the error for a missing library. Library and extra have the name of the adapter by default."""
     return ImportError(
         f"maxsup.integrations.{adapter} needs {needs or adapter}, which is not installed. Install it with "
         f"{install_command(extra or adapter)}."
@@ -15,7 +15,7 @@ def not_installed(adapter: str, needs: str = "", extra: str = "") -> ImportError
 
 
 def check_epochs(schedule: Schedule | None, num_epochs: int | None, fix: str) -> None:
-    """Raise where a schedule would silently stay at its first value; None epochs are a run without a known end.
+    """Raise if a schedule would silently stay at its first value. ``num_epochs`` is None if the end is unknown.
 
     Example:
         >>> from maxsup.schedules import Linear

@@ -1,7 +1,7 @@
-"""MaxSup for JAX, in the manner of optax: pure functions, one value an example.
+"""MaxSup for JAX as pure functions in the style of optax, with one value per example.
 
-The one changed line: ``optax.softmax_cross_entropy_with_integer_labels(logits, labels)`` becomes
-``maxsup_cross_entropy(logits, labels, alpha=0.1)``. Take the mean yourself, over the examples that count.
+Replace ``optax.softmax_cross_entropy_with_integer_labels(logits, labels)`` by
+``maxsup_cross_entropy(logits, labels, alpha=0.1)``, and take the mean over the examples yourself.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
 def maxsup_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, alpha: float | jax.Array = 0.1, where: ArrayLike | None = None, axis: int = -1
 ) -> jax.Array:
-    r"""Cross-entropy with Max Suppression, one value an example; safe under ``jit``, ``vmap`` and ``grad``.
+    r"""Return cross-entropy with Max Suppression, one value per example.
 
     .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
 
-    Classes with a logit of ``-inf`` stay out of the mean and get no gradient. The first of tied top logits takes the
-    whole gradient (``jnp.max`` would share it). Half precision is computed and returned in float32. A label outside the
-    classes gives ``nan``, because a compiled function cannot raise an error.
+    The function works under ``jit``, ``vmap`` and ``grad``. Classes with a logit of ``-inf`` are left out of the mean
+    and get no gradient. The first of tied top logits gets the whole gradient (``jnp.max`` would share it). Half
+    precision is computed and returned in float32. A label outside the classes gives ``nan``, because a compiled
+    function cannot raise an error.
 
     Args:
-        logits: Unnormalised scores.
+        logits: Unnormalised scores, with the classes on ``axis``.
         labels: Class indices, in the shape of ``logits`` without ``axis``, or probabilities in its shape.
         alpha: Strength. An array is not checked, so a schedule works inside ``jit``.
-        where: What counts: examples, in the shape of the result (others give 0 and no gradient), or single classes, in
-            the shape of ``logits`` (others count as ``-inf``).
-        axis: Where the classes are.
+        where: Mask of examples, in the shape of the result (others give 0 and no gradient), or of classes, in the shape
+            of ``logits`` (others are treated as ``-inf``).
+        axis: Axis of the classes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,7 +62,7 @@ def maxsup_cross_entropy(
                 f"{labels.shape}. Use labels.astype(int) for class indices."
             )
         probs = jnp.moveaxis(labels, axis, -1).astype(rows.dtype)
-        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        # A masked class costs inf; if its target probability is 0 it must cost 0, but 0 * inf is nan.
         costs = jnp.where((log_probs == -jnp.inf) & (probs == 0), 0.0, -log_probs)
         is_counted = is_counted & (probs.sum(axis=-1) != 0)
         cross_entropy = (probs * costs).sum(axis=-1)
@@ -79,7 +80,9 @@ def maxsup_cross_entropy(
 
 
 def maxsup_penalty(logits: ArrayLike, where: ArrayLike | None = None, axis: int = -1) -> jax.Array:
-    """Gap between the top logit and the mean logit, to add to a loss of your own; see :func:`maxsup_cross_entropy`.
+    """Return the gap between the top logit and the mean logit, one value per example, to add to your own loss.
+
+    Arguments are those of :func:`maxsup_cross_entropy`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,7 +94,7 @@ def maxsup_penalty(logits: ArrayLike, where: ArrayLike | None = None, axis: int 
 
 
 def _rows(logits: ArrayLike, where: ArrayLike | None, axis: int) -> tuple[jax.Array, jax.Array]:
-    """Logits with the classes last, at least in single precision, and which examples count."""
+    """Return logits with the classes last, at least in single precision, and a mask of the examples that count."""
     values = jnp.asarray(logits)
     if values.ndim == 0 or not jnp.issubdtype(values.dtype, jnp.floating):
         raise ValueError(
@@ -115,7 +118,7 @@ def _rows(logits: ArrayLike, where: ArrayLike | None, axis: int) -> tuple[jax.Ar
             f"where must have the shape of the examples, {shape}, or of the logits, {values.shape}; got "
             f"{chosen.shape}. Use labels != -100 for padded examples."
         )
-    # Before anything is computed, so that an example that does not count may hold anything, nan included.
+    # Masked first, so that an example that does not count may hold any value, nan included.
     return jnp.where(is_counted[..., None], rows, 0.0), is_counted
 
 

@@ -1,7 +1,7 @@
-"""MaxSup for Keras 3, on any of its backends: a loss, and a callback for its schedule and for evaluation.
+"""MaxSup for Keras 3 on any backend: a loss, and a callback for its schedule and for evaluation.
 
-The one changed line: ``compile(loss=SparseCategoricalCrossentropy(from_logits=True))`` becomes
-``compile(loss=MaxSupLoss(alpha=0.1))``. The model has to end in logits, without a softmax.
+Replace ``compile(loss=SparseCategoricalCrossentropy(from_logits=True))`` by ``compile(loss=MaxSupLoss(alpha=0.1))``.
+The model must output logits, without a softmax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from maxsup.integrations.checks import check_epochs, not_installed
 try:
     import keras
     from keras import ops
-    from keras.src.backend import set_keras_mask  # marks the values of a loss that count; has no public name
+    from keras.src.backend import set_keras_mask  # masks the values of a loss; has no public name
 except ImportError as error:
     if error.name == "keras":
         raise not_installed("keras") from error
@@ -29,7 +29,7 @@ except ImportError as error:
 
 __all__ = ["MaxSupCallback", "MaxSupLoss"]
 
-# A step that JAX has compiled keeps the values that variables outside the model had then.
+# A step compiled by JAX treats variables outside the model as constants.
 _IS_JAX = keras.backend.backend() == "jax"
 _SCHEDULES: dict[str, type[Schedule]] = {"linear": Linear, "cosine": Cosine, "piecewise": Piecewise}
 
@@ -40,16 +40,18 @@ class MaxSupLoss(keras.losses.Loss):
 
     .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
 
-    Labels of the shape of the outputs are probabilities; labels without the class axis (or of length 1 in it) are class
-    indices. ``sample_weight``, ``class_weight`` and Keras masks scale both terms of a sample. A class index outside the
-    classes gives ``nan``. ``reduction`` and ``name`` are those of every loss of Keras.
+    Labels of the shape of the outputs are probabilities; labels without the class axis (or with length 1 there) are
+    class indices. ``sample_weight``, ``class_weight`` and Keras masks scale both terms of a sample. A class index
+    outside the classes gives ``nan``.
 
     Args:
         alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that :class:`MaxSupCallback` advances.
-        from_logits: Must stay True; it is here so that a line that said ``from_logits=True`` keeps working.
-        ignore_class: Class index of samples that count neither in the sum nor in the denominator.
-        axis: Where the classes are.
-        dtype: float32 by default, whatever precision the model computes in.
+        from_logits: Must be True; accepted so that existing calls with ``from_logits=True`` keep working.
+        ignore_class: Class index of samples to leave out of both the sum and the denominator.
+        axis: Axis of the classes.
+        reduction: As in every Keras loss.
+        name: As in every Keras loss.
+        dtype: float32 by default, whatever the precision of the model.
 
     Example:
         >>> import keras
@@ -83,22 +85,22 @@ class MaxSupLoss(keras.losses.Loss):
         self.ignore_class = ignore_class
         self.axis = axis
         self.training = True
-        # nan until a schedule is advanced, so that no step can train unnoticed with a strength that was never set.
+        # nan until a schedule is advanced, so that no step trains silently with an unset strength.
         self._strength = math.nan if isinstance(self._given, Schedule) else self._given
         self._alpha = keras.Variable(self._strength, trainable=False, dtype=self.dtype, name="alpha")
 
     @property
     def alpha(self) -> float:
-        """The strength in force in training; ``nan`` while a schedule has not been advanced."""
+        """The current strength in training, ``nan`` until a schedule is advanced."""
         return self._strength
 
     @property
     def schedule(self) -> Schedule | None:
-        """The schedule of the strength, if it has one."""
+        """The schedule of the strength, or None."""
         return self._given if isinstance(self._given, Schedule) else None
 
     def set_progress(self, progress: float) -> None:
-        """Tell the schedule how far training is, from 0 (first epoch) to 1 (last); a constant strength stays."""
+        """Advance the schedule to ``progress``, from 0 (first epoch) to 1 (last). A constant strength stays."""
         if self.schedule is not None:
             self._strength = self.schedule(progress)
             self.train(self.training)
@@ -106,7 +108,7 @@ class MaxSupLoss(keras.losses.Loss):
     def train(self, mode: bool = True) -> None:
         """Switch to the training objective, or with False to plain cross-entropy.
 
-        JAX compiles the strength into a step, so that the step must be compiled again, as :class:`MaxSupCallback` does.
+        On JAX the strength is a constant of the compiled step; recompile the step as :class:`MaxSupCallback` does.
         """
         self.training = mode
         self._alpha.assign(self._strength if mode else 0.0)
@@ -116,8 +118,8 @@ class MaxSupLoss(keras.losses.Loss):
         self.train(False)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """One value a sample, in the shape of the outputs without their class axis."""
-        # Keras calls a loss once to learn shapes, before any callback runs.
+        """Return one value per sample, in the shape of the outputs without the class axis."""
+        # Keras calls a loss once to infer shapes, before any callback runs.
         with keras.SymbolicScope() as scope:
             is_symbolic = scope.original_scope is not None
         if self.training and math.isnan(self._strength) and not is_symbolic:
@@ -125,7 +127,7 @@ class MaxSupLoss(keras.losses.Loss):
                 f"set_progress must be called before training with a schedule; got none for {self._given!r}. "
                 "Pass callbacks=[MaxSupCallback()] to fit and evaluate."
             )
-        if hasattr(y_pred, "_keras_logits"):  # how softmax marks its outputs, on backends whose tensors can be marked
+        if hasattr(y_pred, "_keras_logits"):  # set by softmax on its outputs, on backends that allow attributes
             raise _softmax_error("y_pred")
         has_same_rank = len(y_true.shape) == len(y_pred.shape)
         if has_same_rank and y_true.shape[self.axis] == 1 != y_pred.shape[self.axis]:
@@ -152,7 +154,7 @@ class MaxSupLoss(keras.losses.Loss):
             is_counted = ops.not_equal(labels, self.ignore_class)
             labels = ops.where(is_counted, labels, 0)
             logits = ops.where(ops.expand_dims(is_counted, -1), logits, 0.0)
-        # One backend reads the last class at an index outside the classes, another whatever lies in memory.
+        # For an index outside the classes, one backend reads the last class and another undefined memory.
         is_class = ops.logical_and(labels >= 0, labels < logits.shape[-1])
         labels = ops.where(is_class, labels, 0)
         costs = -ops.take_along_axis(ops.log_softmax(logits), ops.expand_dims(labels, -1), axis=-1)
@@ -164,13 +166,13 @@ class MaxSupLoss(keras.losses.Loss):
 
     def _of_probabilities(self, probs: Any, logits: Any) -> Any:
         log_probs = ops.log_softmax(logits)
-        # A masked class costs inf; where the target gives it nothing it must count nothing, and 0 * inf is nan.
+        # A masked class costs inf; if its target probability is 0 it must cost 0, but 0 * inf is nan.
         costs = ops.where(ops.logical_and(log_probs == -math.inf, probs == 0), 0.0, -log_probs)
         values = ops.sum(probs * costs, axis=-1) + self._alpha * _top_gap(logits)
         return ops.where(ops.sum(probs, axis=-1) != 0, values, 0.0)
 
     def get_config(self) -> dict[str, Any]:
-        """Everything but progress: the schedule of a loss made from it must be advanced again."""
+        """Return the config of the loss, without its progress: a restored schedule must be advanced again."""
         alpha: Any = self._given
         if isinstance(alpha, Schedule):
             [name] = [name for name, kind in _SCHEDULES.items() if isinstance(alpha, kind)]
@@ -180,11 +182,11 @@ class MaxSupLoss(keras.losses.Loss):
 
 
 class MaxSupCallback(keras.callbacks.Callback):
-    """Advances the schedule of every :class:`MaxSupLoss` at each epoch, and makes evaluation plain cross-entropy.
+    """Advance the schedule of every :class:`MaxSupLoss` at each epoch, and evaluate with plain cross-entropy.
 
-    Keras reports the compiled loss as ``val_loss`` and in ``evaluate``; with this callback, given to ``fit`` and to
-    ``evaluate``, both are cross-entropy without the penalty. ``fit(initial_epoch=...)`` continues the schedule. On JAX
-    a compiled step holds the strength as a constant, so the step is compiled again when it changes.
+    Pass it to ``fit`` and to ``evaluate``, so that the loss they report on evaluation data has no penalty.
+    ``fit(initial_epoch=...)`` continues the schedule. On JAX the strength is a constant of the compiled step, so the
+    step is recompiled when it changes.
 
     Example:
         >>> import keras
@@ -203,14 +205,14 @@ class MaxSupCallback(keras.callbacks.Callback):
         self._plain_test_function: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Remember that evaluations belong to this training, and undo what an interrupted one left behind."""
+        """Check the model and the schedules, and switch the losses to training mode."""
         self._is_fitting = True
         outputs = getattr(self.model, "outputs", None) or []
         layer: Any = outputs[0]._keras_history.operation if len(outputs) == 1 else None
         if isinstance(layer, keras.layers.Softmax) or getattr(layer, "activation", None) is keras.activations.softmax:
             raise _softmax_error(f"layer {layer.name!r}")
         for loss in self._losses():
-            check_epochs(loss.schedule, self.params["epochs"], "Call fit once with epochs=, not once an epoch.")
+            check_epochs(loss.schedule, self.params["epochs"], "Call fit once with epochs=, not once per epoch.")
             loss.train()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -238,7 +240,7 @@ class MaxSupCallback(keras.callbacks.Callback):
             self._forget_test_function()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Have an evaluation without this callback compiled again."""
+        """Discard the compiled test function, so that an evaluation without this callback is compiled again."""
         self._is_fitting = False
         self._forget_test_function()
 
@@ -258,7 +260,7 @@ class MaxSupCallback(keras.callbacks.Callback):
 
 
 def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedule:
-    """The strength as a checked number or a schedule, from an argument or a config."""
+    """Return the strength as a checked number or a schedule, from an argument or a config."""
     if isinstance(alpha, dict):
         options = dict(alpha)
         name = str(options.pop("schedule", None))
@@ -277,12 +279,12 @@ def _given_strength(alpha: float | Schedule | dict[str, Any]) -> float | Schedul
 def _softmax_error(what: str) -> ValueError:
     return ValueError(
         f"{what} must give logits, on which MaxSup is defined; got the outputs of a softmax. "
-        "Leave it out of the model, and apply keras.ops.softmax to its outputs where probabilities are needed."
+        "Leave it out of the model, and apply keras.ops.softmax to its outputs when you need probabilities."
     )
 
 
 def _top_gap(logits: Any) -> Any:
-    # argmax, not max: max shares the gradient between tied logits, the paper gives it all to one.
+    # argmax instead of max: max shares the gradient between tied logits, the paper gives it all to one.
     top = ops.expand_dims(ops.argmax(logits, axis=-1), -1)
     is_masked = logits == -math.inf
     count = ops.sum(ops.cast(ops.logical_not(is_masked), logits.dtype), axis=-1)

@@ -1,13 +1,13 @@
-"""MaxSup on Liger's fused linear cross-entropy, which never holds the logits of the whole batch.
+"""MaxSup on Liger's fused linear cross-entropy, which never materialises the logits of the whole batch.
 
 **Formula.** ``MaxSup(alpha) = LS(alpha) + alpha (z_max - z_gt)``. Liger gives the first term, with label smoothing, and
-the index of the top logit; the second is ``hidden . (W[top] - W[y])`` over the rows that are predicted wrongly.
-**Use it** where Liger runs anyway. ``maxsup.losses.LinearMaxSupLoss`` takes the same arguments, computes the same and
-works on any device without Liger.
-**Not offered**, because the identity does not hold or could not be checked: class weights (Liger weighs each class of
-the smoothed target by itself), soft cap, z-loss, token scaling, probability targets. ``LigerCrossEntropyLoss``
-overwrites its logits before the top one is known; on logits use ``maxsup_cross_entropy``, which is also one pass.
-**Schedules**: Liger compiles its kernel for each value of the smoothing, so let alpha change by epoch, not by step.
+the index of the top logit; the second is ``hidden . (W[top] - W[y])`` over the wrongly predicted rows.
+**Use it** if you run Liger anyway. ``maxsup.losses.LinearMaxSupLoss`` takes the same arguments, computes the same loss
+and works on any device without Liger.
+**Not supported**, because the identity does not hold or could not be checked: class weights (Liger weights each class
+of the smoothed target separately), soft cap, z-loss, token scaling, probability targets. ``LigerCrossEntropyLoss``
+overwrites its logits before the top one is known; on logits use ``maxsup_cross_entropy``, which also needs one pass.
+**Schedules**: Liger compiles its kernel for each value of the smoothing, so change alpha per epoch, not per step.
 """
 
 from __future__ import annotations
@@ -37,9 +37,17 @@ def liger_maxsup_cross_entropy(
     reduction: str = "mean",
     num_items: float | Tensor | None = None,
 ) -> Tensor:
-    """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, by Liger's kernel.
+    """Return cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, computed by Liger's kernel.
 
-    Arguments are those of :func:`maxsup.functional.linear_maxsup_cross_entropy`; ``alpha`` is at most 1.
+    Args:
+        hidden: Inputs of the head, ``(N, D)``.
+        weight: Weight of the head, ``(K, D)``.
+        target: Class indices, ``(N,)``.
+        alpha: Strength, at most 1.
+        bias: Bias of the head, ``(K,)``.
+        ignore_index: Class index of rows to ignore.
+        reduction: ``mean``, ``sum`` or ``none``.
+        num_items: Denominator of the mean; by default the number of rows that are not ignored.
     """
     check_head(hidden, weight, target, bias, reduction, num_items)
     alpha = float(alpha)
@@ -72,7 +80,10 @@ def liger_maxsup_cross_entropy(
 
 
 class LigerMaxSupLoss(HeadLoss):
-    """Module form of :func:`liger_maxsup_cross_entropy`; ``alpha`` may be a schedule. Plain in ``eval()`` mode."""
+    """Cross-entropy with Max Suppression of a linear head, by Liger's kernel; plain cross-entropy in ``eval()`` mode.
+
+    ``alpha`` may be a schedule. The arguments are those of :func:`liger_maxsup_cross_entropy`.
+    """
 
     function = staticmethod(liger_maxsup_cross_entropy)
     strength_limit = 1.0
@@ -84,12 +95,12 @@ class LigerMaxSupLoss(HeadLoss):
     def forward(  # type: ignore[override]
         self, hidden: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, num_items: Any = None
     ) -> Tensor:
-        """The loss of a head with these weights; see :func:`liger_maxsup_cross_entropy`."""
+        """Return the loss of a head ``weight (K, D)``, ``bias (K,)`` on ``hidden (N, D)`` with ``target (N,)``."""
         return self._of_head(hidden, weight, target, bias=bias, num_items=num_items)
 
 
 def _fused_linear_cross_entropy() -> Any:
-    # Late: Liger loads Triton and transformers, and tools that only look at this module need neither.
+    # Imported late: Liger loads Triton and transformers, which tools that only inspect this module do not need.
     try:
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
     except ImportError as error:
@@ -100,9 +111,9 @@ def _fused_linear_cross_entropy() -> Any:
 def _gaps(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, top: Tensor, ignore_index: int
 ) -> Tensor:
-    """``z_max - z_gt`` of each row; 0 where the prediction is right or the row is ignored."""
+    """Return ``z_max - z_gt`` of each row, 0 for correct predictions and ignored rows."""
     is_wrong = (target != ignore_index) & (top != target)
-    # Other rows point at class 0 twice; the hidden values of ignored ones may be anything.
+    # Other rows use class 0 twice. Their hidden values are zeroed, because ignored rows may hold nan.
     top, true = top.where(is_wrong, 0), target.where(is_wrong, 0)
     rows = torch.where(is_wrong.unsqueeze(1), hidden, 0).float()
     gaps = (rows * (weight[top].float() - weight[true].float())).sum(dim=1)

@@ -1,6 +1,6 @@
-"""Lightning: a callback that advances the schedule, keeps evaluation plain and logs what label smoothing would do.
+"""A Lightning callback that advances the schedule, evaluates with plain cross-entropy and logs the terms of the loss.
 
-The loss itself is one line in the LightningModule, ``self.criterion = MaxSupLoss(alpha=Linear(0.1, 0.2))``.
+The loss itself is one line in the LightningModule: ``self.criterion = MaxSupLoss(alpha=Linear(0.1, 0.2))``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ __all__ = ["MaxSupCallback"]
 
 
 class MaxSupCallback(Callback):
-    """Everything a MaxSup criterion needs from a trainer, for ``lightning.pytorch`` and ``pytorch_lightning`` alike.
+    """Run a MaxSup criterion in a Lightning ``Trainer``, from ``lightning.pytorch`` or ``pytorch_lightning``.
 
-    Before every epoch, and right after a checkpoint was restored, it tells the schedule how far training is. During
-    validation, testing and prediction the criterion is plain cross-entropy, whatever the LightningModule does with its
-    mode. After every training epoch it logs the strength and the terms of label smoothing as ``maxsup/alpha``,
-    ``maxsup/error_amplification`` and so on, and ends the epoch of a loss that learns from epochs (``ols``). It is an
-    error if the first training step does not call the loss.
+    It advances the schedule before every epoch and right after a checkpoint is restored. In validation, testing and
+    prediction the criterion is plain cross-entropy, whatever its mode in the LightningModule. After every training
+    epoch it logs the strength and the terms of label smoothing as ``maxsup/alpha``, ``maxsup/error_amplification`` and
+    so on, and ends the epoch of a loss that learns from epochs (``ols``). It raises an error if the first training step
+    does not call the loss.
 
     Args:
-        criterion: Attribute of the LightningModule that holds the loss, dots allowed; not needed where it has only one.
+        criterion: Attribute of the LightningModule that holds the loss, dots allowed. Needed only if the module holds
+            several losses.
         per_step: Advance with every optimiser step instead of every epoch.
-        monitor: Log the terms; costs a few small operations on the logits of every training batch. Batches with mixed
-            labels (mixup, cutmix) have no true class to compare with and are left out, with one warning.
+        monitor: Log the terms, which takes a few small operations on the logits of every training batch. Batches with
+            mixed labels (mixup, cutmix) have no single true class and are skipped, with one warning.
 
     Example:
         >>> callback = MaxSupCallback(per_step=True)  # Trainer(callbacks=[callback])
@@ -59,32 +60,32 @@ class MaxSupCallback(Callback):
         self._hook: RemovableHandle | None = None
         self._was_training = True
         self._has_been_called = False
-        # Epochs or steps of this run, and of the run that a checkpoint comes from.
+        # Epochs or steps of this run, and of the run that wrote the checkpoint.
         self._num_units: int | None = None
         self._num_units_before: int | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Advance once here too: a run that goes on in the middle of an epoch gets no ``on_train_epoch_start``."""
+        """Advance here too, because a run resumed in the middle of an epoch gets no ``on_train_epoch_start``."""
         loss = self._loss(pl_module)
         loss.train()  # Lightning keeps the mode it finds, and in evaluation mode the penalty would be off
         self._num_units = None if loss.schedule is None else self._counted_units(trainer, pl_module, loss)
         if None not in (self._num_units, self._num_units_before) and self._num_units != self._num_units_before:
             unit = "steps" if self.per_step else "epochs"
             warnings.warn(
-                f"The checkpoint is of a run of {self._num_units_before} {unit} and this one has {self._num_units}: "
-                "the schedule is read at the new progress.",
+                f"The checkpoint is from a run of {self._num_units_before} {unit} and this run has {self._num_units}: "
+                "the schedule continues at the new progress.",
                 UserWarning,
                 stacklevel=2,
             )
         self._has_been_called = False
         self._terms = LoggedTerms(loss, monitor=self.monitor)
         self._hook = loss.register_forward_hook(self._count, with_kwargs=True)
-        if trainer.global_step == 0:  # a checkpoint may come from the middle of an epoch, which goes on
+        if trainer.global_step == 0:  # a checkpoint may be from the middle of an epoch, which must not end here
             loss.end_epoch()
         self._advance(trainer, loss)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Advance the schedule and reset what is logged."""
+        """Advance the schedule and reset the logged terms."""
         assert self._terms is not None
         self._terms.reset()
         self._advance(trainer, self._loss(pl_module))
@@ -97,7 +98,7 @@ class MaxSupCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop after the first step if it did not call the loss; a step without a result was skipped."""
+        """Stop after the first step if it did not call the loss. A skipped step has no outputs and does not count."""
         is_skipped = pl_module.automatic_optimization and outputs in (None, {})
         if not self._has_been_called and not is_skipped:
             raise RuntimeError(
@@ -112,35 +113,35 @@ class MaxSupCallback(Callback):
         pl_module.log_dict(self._terms.collected(pl_module.device), rank_zero_only=False, sync_dist=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the hook off the criterion."""
+        """Remove the hook from the criterion."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """The same after a failure."""
+        """Remove the hook from the criterion after an error."""
         self.on_train_end(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plain cross-entropy from here."""
+        """Switch the criterion to plain cross-entropy."""
         loss = self._loss(pl_module)
         self._was_training = loss.training
         loss.eval()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The criterion as it was found."""
+        """Restore the mode of the criterion."""
         self._loss(pl_module).train(self._was_training)
 
-    # Lightning does one of these at a time, so one remembered mode serves all.
+    # Lightning runs one of these at a time, so one saved mode is enough.
     on_test_start = on_predict_start = on_validation_start
     on_test_end = on_predict_end = on_validation_end
 
     def state_dict(self) -> dict[str, Any]:
-        """How long the run is; a run that continues from here should be as long."""
+        """Save the length of the run, which a resumed run should keep."""
         return {"num_units": self._num_units, "per_step": self.per_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember what a checkpoint says; strengths themselves follow from the trainer's counters."""
+        """Load the length of the run. Strengths follow from the trainer's counters."""
         if state_dict["per_step"] == self.per_step:
             self._num_units_before = state_dict["num_units"]
 
@@ -163,7 +164,7 @@ class MaxSupCallback(Callback):
         return losses[0]
 
     def _counted_units(self, trainer: Trainer, pl_module: LightningModule, loss: RegularizedLoss) -> int:
-        """How many epochs, or optimiser steps, the whole run has."""
+        """Return the number of epochs, or of optimiser steps, of the whole run."""
         if not self.per_step:
             num_epochs = _num_epochs(trainer, pl_module)
             if not getattr(trainer, "fast_dev_run", False):
@@ -173,7 +174,7 @@ class MaxSupCallback(Callback):
         if not pl_module.automatic_optimization:
             raise ValueError(
                 "per_step must be off with manual optimization, whose steps the trainer cannot foresee; got True. "
-                "Let the schedule go by epochs."
+                "Advance the schedule by epochs."
             )
         num_steps = trainer.estimated_stepping_batches
         if not 0 < num_steps < math.inf:
@@ -196,9 +197,9 @@ class MaxSupCallback(Callback):
 
 
 def _num_epochs(trainer: Trainer, pl_module: LightningModule) -> int | None:
-    """How many epochs a run has, None if that is unknown; ``max_steps`` may end it before ``max_epochs`` does."""
+    """Return the number of epochs of a run, or None if unknown. ``max_steps`` may end it before ``max_epochs``."""
     num_epochs = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else None
-    if trainer.max_steps < 0 or not pl_module.automatic_optimization:  # then steps cannot be foreseen
+    if trainer.max_steps < 0 or not pl_module.automatic_optimization:  # manual steps cannot be foreseen
         return num_epochs
     num_batches = trainer.num_training_batches
     if math.isinf(num_batches):

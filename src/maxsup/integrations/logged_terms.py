@@ -1,4 +1,4 @@
-"""What the callbacks for trainers log of a loss."""
+"""The terms of a loss that trainer callbacks log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from maxsup.losses.base import RegularizedLoss
 from maxsup.losses.head.rows import soft_capped
 from maxsup.losses.monitor import DecompositionMonitor
 
-# The terms need a few passes over the logits, which for a whole vocabulary would cost more than the loss.
+# Computing the terms for a whole vocabulary would take longer than the loss.
 _NUMEL = 2**21
 
 
 class LoggedTerms:
-    """Strength of a loss and the terms of label smoothing since the last log, as ``maxsup/alpha`` and so on.
+    """Accumulate the strength of a loss and the terms of label smoothing between two logs.
 
-    In a batch of more than two million logits only every second row counts, or every third and so on, starting at
-    another row each time; ``maxsup/num_samples`` is the number of rows. ``monitor=False`` logs the strength alone.
+    The names are ``maxsup/alpha``, ``maxsup/wrong_share`` and so on. In batches of more than two million logits only
+    every n-th row is used, from another first row each time; ``maxsup/num_samples`` is the number of rows used.
+    ``monitor=False`` logs only the strength.
 
     Example:
         >>> import maxsup
@@ -39,7 +40,7 @@ class LoggedTerms:
         self._turn = -1
 
     def update(self, logits: Tensor, target: Tensor) -> None:
-        """Count a training batch; mixed labels are left out, with one warning."""
+        """Add a training batch. Batches with mixed labels are skipped, with one warning."""
         if self._monitor is None:
             return
         if target.is_floating_point():
@@ -61,7 +62,7 @@ class LoggedTerms:
     def update_head(
         self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, soft_cap: float = 0.0
     ) -> None:
-        """Count a training batch ``hidden (N, D)`` of a linear head; only the logits of the sample are formed."""
+        """Add a training batch ``hidden (N, D)`` of a linear head, and compute logits only for the sampled rows."""
         if self._monitor is not None:
             chosen = self._chosen(len(hidden), len(hidden) * len(weight))
             logits = F.linear(hidden[chosen], weight, bias)
@@ -74,12 +75,12 @@ class LoggedTerms:
         return slice(self._turn % step, None, step)
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Discard the accumulated terms."""
         if self._monitor is not None:
             self._monitor.reset()
 
     def collected(self, device: torch.device | str = "cpu") -> dict[str, float]:
-        """The values to log, summed over all processes, each of which must call this; then reset."""
+        """Return the values to log and reset. They are summed over all processes, each of which must call this."""
         values = {str(self.criterion.strength): self.criterion.current_strength}
         if self._monitor is not None:
             self._monitor.sync(device)

@@ -1,4 +1,4 @@
-"""Plain PyTorch: a criterion with label smoothing becomes the MaxSup loss of equal strength, in the model's mode."""
+"""Plain PyTorch: replace label smoothing by MaxSup of equal strength, and let a criterion follow the model's mode."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["follow_model", "replace_label_smoothing"]
 
 
 def follow_model(criterion: RegularizedLoss, model: nn.Module) -> RemovableHandle:
-    """Switch a criterion to the mode of the model whenever that is called, for trainers that switch the model alone.
+    """Switch a criterion to the model's mode in every forward pass, for trainers that switch only the model.
 
-    ``remove()`` of the handle ends it.
+    Call ``remove()`` on the returned handle to stop.
 
     Example:
         >>> criterion, model = MaxSupLoss(alpha=0.1), torch.nn.Linear(2, 3)
@@ -27,7 +27,7 @@ def follow_model(criterion: RegularizedLoss, model: nn.Module) -> RemovableHandl
     """
     if not isinstance(criterion, RegularizedLoss):
         raise TypeError(
-            f"criterion must be a loss of maxsup, which knows evaluation; got {type(criterion).__name__}. Torch's own "
+            f"criterion must be a loss of maxsup, which has modes; got {type(criterion).__name__}. Torch's own losses "
             "compute the same in both modes."
         )
 
@@ -45,19 +45,19 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
 
 
 def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None = None) -> nn.Module:
-    """The ``MaxSupLoss`` that takes the place of a criterion with label smoothing.
+    """Return the ``MaxSupLoss`` that replaces a criterion with label smoothing.
 
-    Smoothing ``a`` becomes ``alpha=a``. Without class weights the value is then that of the old criterion where the
-    prediction is right, and larger by ``alpha (z_max - z_gt)`` where it is wrong. Class weights scale the whole sample;
-    torch weighs every class of the smoothed label by itself. In ``eval()`` mode the new criterion is plain
-    cross-entropy; the old one smooths there too.
+    Smoothing ``a`` becomes ``alpha=a``. Without class weights, the value is that of the old criterion on correct
+    predictions and larger by ``alpha (z_max - z_gt)`` on errors. Class weights scale the whole sample, whereas torch
+    weights every class of the smoothed label separately. In ``eval()`` mode the new criterion is plain cross-entropy,
+    whereas the old one still smooths.
 
     Args:
         criterion: ``nn.CrossEntropyLoss`` with ``label_smoothing`` above 0, timm's ``LabelSmoothingCrossEntropy``, or a
             module that holds such criteria. Weights, their device and the mode (training or evaluation) are kept. **A
             module that holds criteria is changed in place and returned**; its criteria without smoothing stay.
-        schedule: Strength over training in place of the old smoothing, such as ``Linear(0.1, 0.2)``; it needs calls
-            of ``set_progress``.
+        schedule: A schedule of the strength that replaces the old smoothing, such as ``Linear(0.1, 0.2)``. Advance it
+            with ``set_progress``.
 
     Example:
         >>> criterion = replace_label_smoothing(torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255))
@@ -72,7 +72,7 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
             f"criterion must be nn.CrossEntropyLoss or timm's LabelSmoothingCrossEntropy, or hold one; got {name}. "
             "MaxSup replaces the smoothing of a softmax cross-entropy."
         )
-    # One criterion held in two places stays one.
+    # A criterion shared by two parents stays shared.
     made: dict[nn.Module, MaxSupLoss] = {}
     for parent in list(criterion.modules()):
         for name, child in parent._modules.items():
@@ -94,7 +94,7 @@ def replace_label_smoothing(criterion: nn.Module, *, schedule: Schedule | None =
 
 
 def _is_cross_entropy(criterion: nn.Module) -> bool:
-    """Whether this is torch's own class or timm's, whose formulas are known; a subclass may compute anything."""
+    """Return True for torch's own class or timm's, whose formulas are known. A subclass may compute anything."""
     if getattr(type(criterion), "forward", None) is nn.CrossEntropyLoss.forward:
         return True
     return type(criterion).__name__ == "LabelSmoothingCrossEntropy" and hasattr(criterion, "smoothing")
@@ -109,7 +109,7 @@ def _replacement(criterion: nn.Module, schedule: Schedule | None) -> MaxSupLoss:
     if not alpha > 0:
         raise ValueError(
             f"label smoothing of the criterion must be above 0; got {alpha!r}. "
-            "Write MaxSupLoss(alpha=0.1) to start with a strength of your own."
+            "Write MaxSupLoss(alpha=0.1) to choose the strength yourself."
         )
     strength = alpha if schedule is None else schedule
     if isinstance(criterion, nn.CrossEntropyLoss):

@@ -1,8 +1,8 @@
-"""skorch's classifier with a loss of this package, whose ``predict_proba`` gives probabilities.
+"""A skorch classifier for losses of this package, whose ``predict_proba`` returns probabilities.
 
-**Use it** as ``RegularizedClassifier(MyModule, criterion=MaxSupLoss, criterion__alpha=0.1)``, in place of
-``NeuralNetClassifier``, which applies a softmax only after criteria of torch and returns logits as probabilities with
-any other. **Evaluation** is plain cross-entropy: skorch switches its criterion together with its module.
+**Use it** as ``RegularizedClassifier(MyModule, criterion=MaxSupLoss, criterion__alpha=0.1)`` instead of
+``NeuralNetClassifier``, which applies a softmax only with torch's criteria and returns logits as probabilities with any
+other. **Evaluation** is plain cross-entropy: skorch switches the criterion together with the module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROBABILITIES = partial(torch.softmax, dim=-1)
 class RegularizedClassifier(NeuralNetClassifier):
     """``NeuralNetClassifier`` for a module that returns logits and a loss of this package, with the same arguments.
 
-    Options of the ``criterion`` are ``criterion__alpha`` and so on; ``predict_nonlinearity`` turns logits into
+    Set options of the ``criterion`` as ``criterion__alpha`` and so on. ``predict_nonlinearity`` turns logits into
     probabilities.
     """
 

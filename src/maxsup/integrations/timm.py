@@ -1,13 +1,12 @@
-"""timm: its own training script, run with MaxSup as the training loss.
+"""Run timm's own training script with MaxSup as the training loss.
 
-In a loop of your own use ``MaxSupLoss`` directly: it takes labels and the mixed labels of ``Mixup``, and fits into
+In your own loop use ``MaxSupLoss`` directly: it takes class indices and the mixed labels of ``Mixup``, and works in
 ``timm.task.ClassificationTask``. This module is for the script: ::
 
     python -m maxsup.integrations.timm train DATA --script train.py --model resnet50 --loss maxsup --alpha 0.1
 
-loads the script, wraps its ``train_one_epoch`` and calls its ``main``. Smoothing is switched off in the loss and in
-``Mixup`` alike; validation stays what timm makes it, plain cross-entropy. Options that ``--help`` does not list go to
-the script.
+loads the script, wraps its ``train_one_epoch`` and calls its ``main``. Smoothing is switched off both in the loss and
+in ``Mixup``. Validation is timm's plain cross-entropy. Options that ``--help`` does not list are passed to the script.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from maxsup.losses import MaxSupLoss
 __all__ = ["load_script", "main", "use_maxsup"]
 
 SCRIPT_VARIABLE = "MAXSUP_TIMM_SCRIPT"
-# Where timm may put its script once it is part of the package; up to 1.0.30 it is not.
+# The likely module of the script if timm packages it; up to 1.0.30 it is not packaged.
 _SCRIPT_MODULE = "timm.train"
 _SEAMS = ("main", "train_one_epoch")
-# Newest first. What makes the scheduler also returns the number of epochs, cooldown included.
+# Newest first. These also return the number of epochs, cooldown included.
 _SCHEDULER_MAKERS = ("create_scheduler_v2", "create_scheduler")
 _OTHER_LOSSES = ("bce_loss", "jsd_loss")
 # Criteria of torch and timm that MaxSup can replace: a softmax over classes, with labels or mixed labels.
@@ -51,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``python -m maxsup.integrations.timm`` with these words, and return the exit code."""
+    """Run ``python -m maxsup.integrations.timm`` with these arguments, and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _train(words)
@@ -64,12 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(words: list[str]) -> None:
-    options, rest = _parsed(words)
+    options, rest = _parse(words)
     smoothing = options.smoothing or 0.0
     if smoothing > 0 and not options.allow_both:
         raise MaxsupError(
-            f"--smoothing must be 0 with --loss maxsup, which takes its place; got {smoothing:g}. "
-            "Leave --smoothing out, or add --allow-both to have both."
+            f"--smoothing must be 0 with --loss maxsup, which replaces it; got {smoothing:g}. "
+            "Leave --smoothing out, or add --allow-both to use both."
         )
     if importlib.util.find_spec("timm") is None:
         raise MaxsupError(str(not_installed("timm")))
@@ -84,8 +83,8 @@ def _train(words: list[str]) -> None:
         sys.argv = before
 
 
-def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, and the words that are left for the script, in their order."""
+def _parse(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return our options, and the remaining words for the script in their order."""
     parser = argparse.ArgumentParser(
         prog="python -m maxsup.integrations.timm",
         usage="%(prog)s train DATA [--script PATH] [--loss maxsup] [--alpha A] [--alpha-end A] [options of timm]",
@@ -94,9 +93,9 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--script", type=Path, help=f"timm's train.py (default: ${SCRIPT_VARIABLE}, then ./train.py)")
     parser.add_argument("--loss", default="maxsup", choices=["maxsup"], help="the training loss")
     parser.add_argument("--alpha", type=float, default=0.1, help="strength, in the first epoch (default: 0.1)")
-    parser.add_argument("--alpha-end", type=float, help="strength in the last epoch, linear between (default: same)")
+    parser.add_argument("--alpha-end", type=float, help="strength in the last epoch, linear between (default: alpha)")
     parser.add_argument("--smoothing", type=float, help="label smoothing of timm; off unless --allow-both is given")
-    parser.add_argument("--allow-both", action="store_true", help="label smoothing and MaxSup together")
+    parser.add_argument("--allow-both", action="store_true", help="use label smoothing and MaxSup together")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     if words[:1] != ["train"] and not {"-h", "--help"} & set(words):
         parser.error(f"the first word must be train; got {words[0] if words else 'nothing'!r}")
@@ -111,10 +110,10 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def load_script(path: Path | None = None) -> ModuleType:
-    """The training script of timm as a module, without starting it.
+    """Import timm's training script as a module, without starting it.
 
-    Without ``path`` it is the file that the environment variable ``MAXSUP_TIMM_SCRIPT`` names, a module of timm itself,
-    or ``train.py`` in the current folder.
+    Without ``path``, use the file in the environment variable ``MAXSUP_TIMM_SCRIPT``, a module of timm itself, or
+    ``train.py`` in the current folder, in this order.
     """
     given = path or (Path(found) if (found := os.environ.get(SCRIPT_VARIABLE)) else None)
     if given is None and importlib.util.find_spec(_SCRIPT_MODULE):
@@ -129,7 +128,7 @@ def load_script(path: Path | None = None) -> ModuleType:
             f"--branch v{version('timm')} https://github.com/huggingface/pytorch-image-models and pass --script "
             f"pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
         )
-    # Parsed before it is run: any project may have a train.py, and most start training when they are imported.
+    # Check the source before importing: any project may have a train.py, and many start training on import.
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError):
@@ -147,12 +146,12 @@ def load_script(path: Path | None = None) -> ModuleType:
 def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 0.0) -> None:
     """Make the script train with ``criterion``, and advance its schedule before every epoch.
 
-    The first epoch after ``--resume`` gets its own strength, because that follows from the epoch.
+    The strength follows from the epoch number, so it is right after ``--resume`` too.
 
     Args:
-        script: What :func:`load_script` returned; ``train_one_epoch`` and ``create_scheduler_v2`` are wrapped.
-        criterion: The training loss; it gets the class weights of the script's own criterion.
-        smoothing: Label smoothing on top, for labels that no ``Mixup`` has smoothed already.
+        script: The module from :func:`load_script`; its ``train_one_epoch`` and ``create_scheduler_v2`` are wrapped.
+        criterion: The training loss. It gets the class weights of the script's own criterion.
+        smoothing: Additional label smoothing, for labels that no ``Mixup`` has smoothed already.
     """
     train_one_epoch = script.train_one_epoch
     signature = inspect.signature(train_one_epoch)
@@ -163,9 +162,9 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
             str(script.__file__), "train_one_epoch(epoch, ..., task or loss_fn) and a scheduler made by timm"
         )
     num_epochs: int | None = None
-    criterion.register_forward_pre_hook(_checked_outputs)
+    criterion.register_forward_pre_hook(_check_outputs)
     if smoothing > 0:
-        criterion.register_forward_pre_hook(functools.partial(_smoothed_labels, smoothing=smoothing))
+        criterion.register_forward_pre_hook(functools.partial(_smooth_labels, smoothing=smoothing))
 
     make_scheduler = getattr(script, maker)
 
@@ -180,17 +179,17 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
     def with_maxsup(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         epoch, settings = bound.arguments["epoch"], bound.arguments.get("args")
-        # Wherever they came from; without smoothing the script itself ignores them.
+        # Checked whether set by a flag or a config file: without smoothing the script itself ignores them.
         for flag in _OTHER_LOSSES:
             if getattr(settings, flag, False):
                 name = flag.replace("_", "-")
                 raise MaxsupError(f"--{name} must be left out with --loss maxsup; got both. Choose one training loss.")
         if holder == "task":
-            # A compiled task keeps the one it was made from.
+            # A compiled task holds the original one.
             task = getattr(bound.arguments["task"], "_orig_mod", bound.arguments["task"])
-            task.criterion = _taken_over(task.criterion, criterion)
+            task.criterion = _replace_criterion(task.criterion, criterion)
         else:
-            bound.arguments["loss_fn"] = _taken_over(bound.arguments["loss_fn"], criterion)
+            bound.arguments["loss_fn"] = _replace_criterion(bound.arguments["loss_fn"], criterion)
         if num_epochs is None:
             raise _missing_seam(str(script.__file__), f"a call of {maker}")
         try:
@@ -203,15 +202,15 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
             _logger.info("MaxSup: epoch %d of %d, alpha %.4g", epoch, num_epochs, criterion.alpha)
         metrics = train_one_epoch(*bound.args, **bound.kwargs)
         if isinstance(metrics, MutableMapping):
-            metrics["alpha"] = criterion.alpha  # timm writes what it gets here to summary.csv
+            metrics["alpha"] = criterion.alpha  # timm writes these metrics to summary.csv
         return metrics
 
     setattr(script, maker, counting_epochs)
     script.train_one_epoch = with_maxsup  # type: ignore[attr-defined]
 
 
-def _taken_over(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
-    """``criterion`` in the place of ``old``, with its class weights."""
+def _replace_criterion(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
+    """Return ``criterion`` with the class weights of ``old``, which it replaces."""
     if old is criterion:
         return criterion
     if type(old).__name__ not in _REPLACEABLE:
@@ -225,7 +224,7 @@ def _taken_over(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
     return criterion
 
 
-def _checked_outputs(criterion: nn.Module, args: tuple[Any, ...]) -> None:
+def _check_outputs(criterion: nn.Module, args: tuple[Any, ...]) -> None:
     if isinstance(args[0], (tuple, list)):
         raise MaxsupError(
             f"the model must give one tensor of logits in training; got {len(args[0])} outputs. A distilled model "
@@ -233,7 +232,7 @@ def _checked_outputs(criterion: nn.Module, args: tuple[Any, ...]) -> None:
         )
 
 
-def _smoothed_labels(criterion: nn.Module, args: tuple[Any, ...], smoothing: float) -> tuple[Any, ...] | None:
+def _smooth_labels(criterion: nn.Module, args: tuple[Any, ...], smoothing: float) -> tuple[Any, ...] | None:
     logits, target = args
     if target.is_floating_point():
         return None

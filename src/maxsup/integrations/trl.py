@@ -1,11 +1,11 @@
-"""A loss in the head under TRL's ``SFTTrainer``, in place of its own negative log-likelihood.
+"""TRL's ``SFTTrainer`` with a loss in the model's head instead of its own negative log-likelihood.
 
 **Use it** as ``LinearSFTTrainer(model, args=..., train_dataset=..., loss=MaxSupLoss(alpha=0.1))``; everything else is
 TRL's: packing, padding-free batches, completion-only and assistant-only labels, LoRA below the head, checkpoints.
-**Seam.** TRL computes its loss from the hidden states and never asks the model for one. In training, this class calls
-the model as transformers' ``Trainer`` does, and the model's head computes the loss (``use_linear_loss``).
+**Seam.** TRL computes its loss from the hidden states and never calls the model's. In training, this class calls the
+model as transformers' ``Trainer`` does, and the model's head computes the loss (``use_linear_loss``).
 **Evaluation** is TRL's, a plain negative log-likelihood with entropy and token accuracy. Training logs have
-``maxsup/wrong_share`` in place of token accuracy, and neither entropy nor the number of tokens.
+``maxsup/wrong_share`` instead of token accuracy, and neither entropy nor the number of tokens.
 """
 
 from __future__ import annotations
@@ -29,33 +29,31 @@ __all__ = ["LinearSFTTrainer"]
 
 
 class LinearSFTTrainer(SFTTrainer):
-    """``SFTTrainer`` whose training loss is one of this package, computed without logits.
+    """``SFTTrainer`` with a training loss of this package, computed without logits.
 
     Args:
-        model: As ``SFTTrainer`` takes it, like all other arguments.
-        loss: What :func:`maxsup.integrations.huggingface.use_linear_loss` takes, such as ``MaxSupLoss(alpha=0.1)``.
-        per_step: As in :class:`maxsup.integrations.huggingface.TrainerLossCallback`.
-        monitor: The same.
+        model: The model; it and all other arguments are those of ``SFTTrainer``.
+        loss: A loss for :func:`maxsup.integrations.huggingface.use_linear_loss`, such as ``MaxSupLoss(alpha=0.1)``.
+        per_step: Advance a schedule with every optimiser step instead of every epoch.
+        monitor: Log the terms of label smoothing.
     """
 
     def __init__(
         self, model: Any, *others: Any, loss: RegularizedLoss, per_step: bool = False, monitor: bool = True, **more: Any
     ) -> None:
         if more.get("compute_loss_func") is not None:
-            raise ValueError("A LinearSFTTrainer has its loss in the model. Leave compute_loss_func out.")
+            raise ValueError("LinearSFTTrainer computes its loss in the model. Leave compute_loss_func out.")
         super().__init__(model, *others, **more)
         args: Any = self.args
         if args.loss_type != "nll":
-            raise ValueError(
-                f"loss_type must be 'nll', in whose place the loss is put; got {args.loss_type!r}. Leave it out."
-            )
+            raise ValueError(f"loss_type must be 'nll', which the loss replaces; got {args.loss_type!r}. Leave it out.")
         trained: Any = self.model
         self.linear_loss = use_linear_loss(trained, loss)
         self.linear_loss.attach(trained, args)
-        # First, so that what it adds to a log reaches the callbacks that report the log.
+        # First, so that the callbacks that report a log see what this one adds.
         self.callback_handler.callbacks.insert(0, self.linear_loss.callback(per_step=per_step, monitor=monitor))
         if self.aux_loss_enabled:
-            # TRL sets it in the config, which models have read already.
+            # TRL sets it in the config, which the model has already read.
             unwrapped(trained).router_aux_loss_coef = self.router_aux_loss_coef
 
     def compute_loss(
@@ -65,7 +63,7 @@ class LinearSFTTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: int | Tensor | None = None,
     ) -> Any:
-        """The loss of the model's head in training, TRL's negative log-likelihood in evaluation."""
+        """Return the loss of the model's head in training, and TRL's negative log-likelihood in evaluation."""
         trained: Any = self.model
         if not trained.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -75,7 +73,7 @@ class LinearSFTTrainer(SFTTrainer):
         loss, outputs = Trainer.compute_loss(self, model, inputs, True, num_items_in_batch)
         if self.aux_loss_enabled and num_items_in_batch is not None:
             # The model adds its auxiliary loss to each micro-batch, and Trainer multiplies it by the number of
-            # processes; TRL counts it once a step.
+            # processes. TRL counts it once per step.
             num_batches = self.accelerator.num_processes // self.get_tp_size()
             times = num_batches if self.args.average_tokens_across_devices else 1
             share = 1 / self.current_gradient_accumulation_steps - times

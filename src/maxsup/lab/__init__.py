@@ -1,6 +1,6 @@
 """The laboratory: train, compare, analyze and report.
 
-``pip install 'maxsup[lab]'`` adds what it needs. Names load what they need on first use.
+The extra ``lab`` adds what it needs. Names load what they need on first use.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
         costs, penalty = terms_with_z_loss(rows, probs)
         # A masked class costs inf. Where its target is 0 it must count 0, and 0 * inf would be nan.
         costs = costs.masked_fill((costs == math.inf) & (probs == 0), 0.0)
-        values = (probs * costs).sum(dim=-1)
-        values = (values if penalty is None else values + penalty) * scale.squeeze(1)
+        values = weighted_values(with_penalty((probs * costs).sum(dim=-1), penalty), scale.squeeze(1))
         denominator = rows.shape[0]
     else:
         labels = target.reshape(-1).long()
@@ -111,8 +110,7 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
         except (IndexError, RuntimeError):
             raise_if_out_of_range(target, ignore_index, num_classes(input))
             raise
-        if penalty is not None:
-            values = values + penalty
+        values = with_penalty(values, penalty)
         scale = valid.to(rows.dtype) if weight is None else torch.where(valid, weight[labels], 0)
         values = torch.where(valid, values * scale, 0)
         denominator = scale.sum()
@@ -125,6 +123,16 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
     if num_items is not None:
         denominator = single(num_items)
     return total / (at_least_one_if_zero(denominator) if empty == "zero" else denominator)
+
+
+def with_penalty(values: Tensor, penalty: Tensor | None) -> Tensor:
+    """Costs plus penalty; what costs inf, such as a masked true class, does so whatever a penalty takes off."""
+    return values if penalty is None else torch.where(values == math.inf, values, values + penalty)
+
+
+def weighted_values(values: Tensor, scale: Tensor) -> Tensor:
+    """Values times the weight of each sample; under an infinite weight, whose target is nan, they are inf."""
+    return torch.where(scale == math.inf, scale, scale * values)
 
 
 def weighted_target(probs: Tensor, weight: Tensor | None, axis: int) -> tuple[Tensor, Tensor]:
@@ -187,7 +195,8 @@ def target_columns(rows: Tensor, target: Tensor) -> Tensor:
 def finite_mean(rows: Tensor) -> Tensor:
     """Mean over the classes that are not masked with ``-inf``; masked classes get no gradient."""
     masked = rows == -math.inf
-    return rows.masked_fill(masked, 0.0).sum(dim=-1) / (~masked).sum(dim=-1)
+    # Divided first: the sum of large logits may be inf where their mean is not.
+    return (rows.masked_fill(masked, 0.0) / (~masked).sum(dim=-1, keepdim=True)).sum(dim=-1)
 
 
 def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:

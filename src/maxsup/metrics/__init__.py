@@ -1,9 +1,9 @@
 """Metrics of predictions and features: tensors in, Python floats out, torch only.
 
-Functions of predictions take class indices and logits, never probabilities; nothing is guessed from the range of the
-values. Sums are kept in float64. Each number of a whole set also follows from any split of it, through the classes with
-``update``, ``merge`` and ``compute``: :class:`PredictionSums` (constant memory), :class:`PredictionTable` (a few
-numbers per sample), :class:`ClasswiseSums` and :class:`SeparationSums`; for labelled pixels, :class:`ConfusionSums`.
+Prediction metrics take logits ``(N, K)`` and class indices ``(N,)``, never probabilities, and guess nothing from the
+range of the values. Sums are kept in float64. The classes with ``update`` and ``merge`` compute the same numbers from
+batches: :class:`PredictionSums` (constant memory), :class:`PredictionTable` (a few numbers per sample),
+:class:`ClasswiseSums`, :class:`SeparationSums` and, for labelled pixels, :class:`ConfusionSums`.
 """
 
 from __future__ import annotations

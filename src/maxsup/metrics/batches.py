@@ -26,7 +26,7 @@ from maxsup.metrics.scores import accuracy_of, confidence_of, ratio
 from maxsup.metrics.selective import aurc_of, auroc_of, excess_aurc_of, fpr95_of
 
 _SCALARS = ("n", "missing", "correct", "correct_top5", "nll", "brier", "confidence_correct", "confidence_wrong")
-# Each reads only the counts and columns of a tally, so that a resampled set is the same tally with other counts.
+# Each reads only the counts and columns of a tally, so a bootstrap resample is the same tally with other counts.
 SCORES: dict[str, Callable[[Tally], float]] = {
     "accuracy": accuracy_of,
     "accuracy_top5": partial(accuracy_of, k=5),
@@ -47,9 +47,9 @@ RANKINGS: dict[str, Callable[[Tally], float]] = {
 
 
 class PredictionSums:
-    """Sums over predictions from which the reported numbers follow, over any number of batches and processes.
+    """Accumulate prediction metrics over batches and processes in constant memory.
 
-    Numbers that need the order of all confidences (AURC, AUROC, adaptive bins) are in :class:`PredictionTable`.
+    Metrics that rank all confidences (AURC, AUROC, adaptive bins) need a :class:`PredictionTable`.
 
     Example:
         >>> sums = PredictionSums()
@@ -64,11 +64,11 @@ class PredictionSums:
         self._bins = torch.zeros(3, NUM_BINS, dtype=torch.float64)
         # One column per class: samples, correct ones; widened when the number of classes is known.
         self._classes = torch.zeros(2, 0, dtype=torch.float64)
-        # The part of the counts that all processes have already added up.
+        # The counts already reduced over all processes.
         self._shared = [torch.zeros_like(counts) for counts in self._counts()]
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch."""
+        """Add a batch of logits ``(B, K)`` and labels ``(B,)``."""
         rows = predictions_of(logits, labels)
         is_correct = rows.is_correct.double()
         one = torch.ones_like(is_correct)
@@ -81,29 +81,29 @@ class PredictionSums:
         self._classes.index_add_(1, rows.labels, torch.stack([one, is_correct]))
 
     def add_missing(self, count: int) -> None:
-        """Count images that could not be read, for which there is no prediction."""
+        """Count images that could not be read and so have no prediction."""
         self._scalars[_SCALARS.index("missing")] += count
 
     def merge(self, other: Self) -> Self:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         self._widen(other._classes.shape[1])
         for mine, theirs in zip((*self._counts(), *self._shared), (*other._counts(), *other._shared), strict=True):
             mine[..., : theirs.shape[-1]] += theirs
         return self
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes, those without a batch included; no count is added twice."""
+        """All-reduce the counts over all processes, each of which must call this. No count is added twice."""
         width = torch.tensor(self._classes.shape[1], device=device)
         dist.all_reduce(width, op=dist.ReduceOp.MAX)
         self._widen(int(width))
         for mine, shared in zip(self._counts(), self._shared, strict=True):
-            # float64 travels on every device that has a process group; the sums are small.
+            # Every device that has a process group supports float64.
             counts = (mine - shared).to(device)
             dist.all_reduce(counts)
             mine.copy_(shared.add_(counts.cpu()))
 
     def compute(self) -> dict[str, float]:
-        """The numbers, as fractions; ``nan`` where there is nothing to average."""
+        """Return the metrics by name, as fractions. A mean over no samples is ``nan``."""
         sums = dict(zip(_SCALARS, self._scalars.tolist(), strict=True))
         total, correct = sums["n"], sums["correct"]
         return {
@@ -119,11 +119,11 @@ class PredictionSums:
         }
 
     def reliability(self) -> Reliability:
-        """The reliability diagram, in 15 bins."""
+        """Return the reliability diagram in 15 bins."""
         return reliability_of(self._bins)
 
     def group_accuracy(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
-        """Accuracy of each group of classes: the mean of the accuracies of its classes."""
+        """Return the accuracy of each group of classes: the mean of its per-class accuracies."""
         per_class = self._classes[1] / self._classes[0]
         return {name: float(per_class[list(classes)].mean()) for name, classes in groups.items()}
 
@@ -138,7 +138,7 @@ class PredictionSums:
 
 
 class PredictionTable:
-    """A few numbers per sample in place of its logits, from which every metric of predictions follows.
+    """Store a few numbers per sample instead of its logits, and compute every prediction metric from them.
 
     Example:
         >>> table = PredictionTable()
@@ -155,7 +155,7 @@ class PredictionTable:
         return sum(len(part.labels) for part in self._parts)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Read a batch."""
+        """Add a batch of logits ``(B, K)`` and labels ``(B,)``."""
         self._parts.append(predictions_of(logits, labels))
 
     def merge(self, other: Self) -> Self:
@@ -165,21 +165,20 @@ class PredictionTable:
 
     @property
     def predictions(self) -> Predictions:
-        """The columns, in the order in which samples came."""
+        """The stored columns, in the order in which samples were added."""
         self._parts = [concatenated(self._parts)]
         return self._parts[0]
 
     def tally(self, confidence: Tensor | None = None) -> Tally:
-        """The samples by falling confidence."""
+        """Return the samples sorted by descending confidence."""
         if len(self) == 0:
             raise ValueError("the table holds no sample yet. Call update(logits, labels) first.")
         return tally(self.predictions, confidence)
 
     def compute(self, confidence: Tensor | None = None) -> dict[str, float]:
-        """Every metric by name; ``nan`` where one is undefined.
+        """Return every metric by name. Undefined metrics are ``nan``.
 
-        ``confidence``, one number per sample in their order, replaces the top probability in AURC, E-AURC, AUROC and
-        FPR95.
+        ``confidence`` ``(N,)`` replaces the top probability in AURC, E-AURC, AUROC and FPR95.
         """
         samples = self.tally()
         ranked = samples if confidence is None else self.tally(confidence)

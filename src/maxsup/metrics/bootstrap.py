@@ -1,11 +1,11 @@
-"""Bootstrap intervals: how far a number would move on another draw of the same size.
+"""Bootstrap confidence intervals of metrics.
 
-Samples are drawn with replacement, but no logits are moved: predictions are first reduced to a few numbers per sample,
-and a resampled set is a vector of counts. 50,000 samples of 1,000 classes take milliseconds per resample.
+Samples are drawn with replacement without copying logits: predictions are first reduced to a few numbers per sample,
+and a resample is a vector of counts. 50,000 samples of 1,000 classes take milliseconds per resample.
 
-Bounds are quantiles of the resampled numbers. Calibration errors and neural collapse are lengths, which noise makes
-longer, and resampling adds that noise a second time; mirroring their quantiles at the estimate takes it out. If the
-gaps of a calibration error are no longer than noise alone would make them, its lower bound is 0.
+Bounds are quantiles of the resampled values. Noise biases calibration errors and neural collapse upwards, and
+resampling adds that bias a second time. Mirroring their quantiles at the estimate removes it. The lower bound of a
+calibration error is 0 if noise alone would explain the error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from maxsup.metrics.collapse import neural_collapse
 from maxsup.metrics.predictions import Tally, check_count, check_samples, checked_labels, tallied
 from maxsup.metrics.separation import MIN_TOTAL, ClassSeparation, SeparationSums, class_separation, unit_blocks
 
-# Public function -> the same from a tally; a calibration error is given as the tensor of its gaps.
+# Public function -> its form on a tally; a calibration error is given as the tensor of its gaps.
 _FROM_TALLY: dict[str, Callable[..., Any]] = {
     "accuracy": scores.accuracy_of,
     "negative_log_likelihood": SCORES["nll"],
@@ -42,7 +42,7 @@ _NAMES = (*_FROM_TALLY, "classwise_calibration_error", "class_separation", "neur
 
 
 class Interval(NamedTuple):
-    """A number, and bounds between which its true value should lie."""
+    """An estimate with its confidence interval."""
 
     estimate: float
     low: float
@@ -59,21 +59,22 @@ def bootstrap_interval(
     seed: int = 0,
     **options: Any,
 ) -> Any:
-    """The interval of one metric: an :class:`Interval`, or a tuple of them under the fields of the metric.
+    """Return the bootstrap interval of one metric.
 
-    Metrics of features keep the number of samples of each class. ``class_separation`` is resampled to first order (each
-    sample's part in its pairs), ``neural_collapse`` is computed anew for every resample. Bounds are ``nan`` where the
-    estimate is, and resamples in which the metric is undefined are left out.
+    A metric with several numbers gives a tuple of :class:`Interval`, with the metric's own field names. Feature metrics
+    are resampled within each class: ``class_separation`` to first order (each sample's part in its pairs),
+    ``neural_collapse`` by recomputing it. Bounds are ``nan`` if the estimate is, and resamples in which the metric is
+    undefined are skipped.
 
     Args:
-        metric: Name of a metric of this package, its function, or any ``f(inputs, labels, **options)`` that gives a
-            number or a tuple of numbers, and is then called for every resample.
-        inputs: Logits or features, whichever the metric takes, one row per sample.
+        metric: Name or function of a metric of this package, or any ``f(inputs, labels, **options)`` that returns a
+            number or a tuple of numbers. Such a function is called for every resample.
+        inputs: Logits ``(N, K)`` or features ``(N, D)``, as the metric takes them.
         labels: Class indices, ``(N,)``.
-        level: Probability with which the interval should cover the true value.
-        num_resamples: How many sets are drawn.
-        seed: Of the draws.
-        options: Of the metric.
+        level: Confidence level of the interval.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
+        options: Passed on to the metric.
 
     Example:
         >>> top = torch.arange(100) % 2
@@ -115,9 +116,15 @@ def bootstrap_intervals(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Intervals of all or some numbers of :meth:`PredictionTable.compute`, by name.
+    """Return bootstrap intervals of the metrics of a :class:`PredictionTable`, by name.
 
-    ``confidence`` is as there, and the rest as in :func:`bootstrap_interval`.
+    Args:
+        table: The predictions.
+        names: Metrics of :meth:`PredictionTable.compute`; all of them by default.
+        confidence: Scores ``(N,)`` to rank by, as in :meth:`PredictionTable.compute`.
+        level: Confidence level of the intervals.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
 
     Example:
         >>> table = PredictionTable()
@@ -133,19 +140,19 @@ def bootstrap_intervals(
     for group, samples in ((SCORES, table.tally()), (RANKINGS, table.tally(confidence))):
         chosen = [name for name in group if names is None or name in names]
         if chosen:
-            # All numbers of one resample at a time: the counts are drawn once.
+            # Every metric reads the same resample, so the counts are drawn once.
             drawn = (replace(samples, count=count) for count in counts(len(table), num_resamples, seed))
-            statistic = partial(_computed, chosen)
+            statistic = partial(_compute, chosen)
             found |= zip(chosen, _interval(statistic(samples), map(statistic, drawn), level), strict=True)
     return {name: found[name] for name in names or _FROM_TABLE}
 
 
-def _computed(names: Sequence[str], samples: Tally) -> tuple[Any, ...]:
+def _compute(names: Sequence[str], samples: Tally) -> tuple[Any, ...]:
     return tuple(_FROM_TABLE[name](samples) for name in names)
 
 
 def _interval(estimate: Any, values: Iterable[Any], level: float, *, is_mirrored: bool = False) -> Any:
-    """The interval of a number, of each field of a tuple, or of the error that a vector of gaps adds up to."""
+    """Return the interval of a number, of each field of a tuple, or of the error of a vector of calibration gaps."""
     if isinstance(estimate, tuple):
         columns = zip(*values, strict=True)
         parts = [
@@ -179,7 +186,7 @@ def _classwise_gaps(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
 
 
 def _name_of(metric: Callable[..., Any]) -> str | None:
-    """The name of a function of this package, None for any other."""
+    """Return the name of a metric of this package, or None for any other function."""
     name = getattr(metric, "__name__", "")
     return name if str(getattr(metric, "__module__", "")).startswith("maxsup.metrics.") and name in _NAMES else None
 
@@ -191,7 +198,7 @@ def _check(level: float, num_resamples: int) -> None:
 
 
 def counts(num_samples: int, num_resamples: int, seed: int) -> Iterator[Tensor]:
-    """How often each sample is drawn, one vector per resample."""
+    """Yield how often each sample is drawn, one vector per resample."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(num_resamples):
         rows = torch.randint(num_samples, (num_samples,), generator=generator)
@@ -199,7 +206,7 @@ def counts(num_samples: int, num_resamples: int, seed: int) -> Iterator[Tensor]:
 
 
 def class_counts(labels: Tensor, num_resamples: int, seed: int) -> Iterator[Tensor]:
-    """The same, with the number of samples of each class kept."""
+    """Yield how often each sample is drawn when each class is resampled by itself, one vector per resample."""
     generator = torch.Generator().manual_seed(seed)
     ordered, order = labels.cpu().sort(stable=True)
     _, place, size = ordered.unique_consecutive(return_inverse=True, return_counts=True)
@@ -214,11 +221,11 @@ def class_counts(labels: Tensor, num_resamples: int, seed: int) -> Iterator[Tens
 def separation_statistic(
     features: Tensor, labels: Tensor, estimate: ClassSeparation, *, has_self_pairs: bool = True
 ) -> Callable[[Tensor], ClassSeparation]:
-    """Class separation of a resample from its counts, to first order.
+    """Return a function that maps the counts of a resample to its class separation, to first order.
 
-    A resample repeats samples, and a repeated one is at distance 0 from itself, so that pairs from a resample are not
-    like pairs of new samples. Therefore the two means change by each sample's mean cosine with the others of its class
-    and with all other classes; a pair is two samples, hence the factor 2.
+    A resample repeats samples, and a repeated one is at distance 0 from itself, so pairs within a resample are not like
+    pairs of new samples. The two means therefore change by each sample's mean cosine with the others of its class and
+    with all other classes. A pair has two samples, hence the factor 2.
     """
     labels = checked_labels(labels, len(features))
     sums = SeparationSums()

@@ -1,6 +1,6 @@
-"""Calibration: how far confidence is from accuracy, over the whole set at once.
+"""Calibration errors and reliability diagrams of a whole data set.
 
-The mean of per-batch errors is another, larger number. So parts of a set are combined as sums
+The mean of per-batch errors is larger than the error of the whole set, so batches are combined as sums
 (:class:`maxsup.metrics.PredictionSums`), never as errors.
 """
 
@@ -29,9 +29,9 @@ NUM_BINS = 15
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: the edges of the bins, and the samples, accuracy and mean confidence of each bin.
+    """A reliability diagram: bin edges, and the count, accuracy and mean confidence of each bin.
 
-    An empty bin has a count of 0, and ``nan`` in the other two.
+    Accuracy and confidence of an empty bin are ``nan``.
     """
 
     edges: Tensor
@@ -41,9 +41,10 @@ class Reliability:
 
 
 def expected_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
-    """Mean gap between confidence and accuracy over equally wide bins of the top probability.
+    """Return the expected calibration error (ECE): the mean gap between confidence and accuracy in bins of equal width.
 
-    Bin ``i`` holds ``i / num_bins <= confidence < (i + 1) / num_bins``; the last one also holds 1.
+    Confidence is the top probability. Bin ``i`` holds ``i / num_bins <= confidence < (i + 1) / num_bins``; the last one
+    also holds 1.
 
     Example:
         >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [100.0, 0.0], [100.0, 0.0]])
@@ -54,10 +55,10 @@ def expected_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = N
 
 
 def adaptive_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
-    """The same over bins with equal numbers of samples, by rising confidence.
+    """Return the calibration error over bins with equal numbers of samples.
 
-    Bin ``i`` of ``N`` samples ends before position ``floor((i + 1) N / num_bins)``. If an edge falls between samples of
-    equal confidence, both sides get the same share of right ones, so that order does not matter.
+    Samples are sorted by confidence, and bin ``i`` ends before position ``floor((i + 1) N / num_bins)``. If an edge
+    falls between tied samples, both sides get the same share of correct ones, so the order of samples does not matter.
 
     Example:
         >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
@@ -68,7 +69,7 @@ def adaptive_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = N
 
 
 def classwise_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> float:
-    """Mean over classes of the calibration error of that class's probability, all samples in equally wide bins.
+    """Return the mean over classes of the calibration error of each class's probability, in bins of equal width.
 
     Example:
         >>> classwise_calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
@@ -81,7 +82,7 @@ def classwise_calibration_error(logits: Tensor, labels: Tensor, num_bins: int = 
 
 
 def reliability(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> Reliability:
-    """The reliability diagram, in the bins of :func:`expected_calibration_error`.
+    """Return the reliability diagram in the bins of :func:`expected_calibration_error`.
 
     Example:
         >>> reliability(torch.tensor([[0.0, 100.0], [0.0, 0.0]]), torch.tensor([1, 1]), num_bins=2).count
@@ -93,7 +94,7 @@ def reliability(logits: Tensor, labels: Tensor, num_bins: int = NUM_BINS) -> Rel
 
 
 class ClasswiseSums:
-    """The sums behind :func:`classwise_calibration_error`, over any number of batches.
+    """Accumulate :func:`classwise_calibration_error` over batches.
 
     Example:
         >>> sums, others = ClasswiseSums(), ClasswiseSums()
@@ -111,14 +112,14 @@ class ClasswiseSums:
         self._gaps: Tensor | None = None
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch."""
+        """Add a batch of logits ``(B, K)`` and labels ``(B,)``."""
         total = self._total(logits.shape[1])
         for cells, gaps, num_rows in class_gaps(logits, labels, self.num_bins):
             total.view(-1).index_add_(0, cells, gaps)
             self._num_samples += num_rows
 
     def merge(self, other: Self) -> Self:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         if other.num_bins != self.num_bins:
             raise ValueError(f"num_bins must be the same in both; got {self.num_bins} and {other.num_bins}. Use one.")
         if other._gaps is not None:
@@ -128,17 +129,17 @@ class ClasswiseSums:
 
     @property
     def gaps(self) -> Tensor:
-        """What each class and bin adds to the error, with its sign."""
+        """The signed contribution of each class and bin to the error."""
         if self._gaps is None or not self._num_samples:
             return torch.full((1,), torch.nan, dtype=torch.float64)
         return self._gaps.view(-1) / (self._num_samples * len(self._gaps))
 
     def compute(self) -> float:
-        """The error; ``nan`` before any sample."""
+        """Return the error, or ``nan`` before any sample."""
         return error_of(self.gaps)
 
     def _total(self, num_classes: int) -> Tensor:
-        """The gaps so far, to be added to."""
+        """Return the accumulated gaps, to be updated in place."""
         if self._gaps is None:
             self._gaps = torch.zeros(num_classes, self.num_bins, dtype=torch.float64)
         known = len(self._gaps)
@@ -149,14 +150,14 @@ class ClasswiseSums:
 
 @torch.no_grad()
 def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """For a few rows at a time: cells ``class * num_bins + bin``, what they gain, and the number of rows."""
+    """Yield, for a block of rows, cells ``class * num_bins + bin``, the amounts to add there, and the row count."""
     labels = labels_of_logits(logits, labels)
     num_classes = logits.shape[1]
     first = torch.arange(num_classes) * num_bins
     for start, block, part in row_blocks(logits, labels, BLOCK_ELEMENTS // num_classes):
         probs, _ = exponentials(block, start)
         probs /= probs.sum(dim=1, keepdim=True)
-        # Almost all probabilities are in the lowest bin: these are added as whole columns, and the others moved.
+        # Almost all probabilities are in the lowest bin: sum these by column, and add only the others one by one.
         row, column = (probs >= 1.0 / num_bins).nonzero(as_tuple=True)
         higher = probs[row, column]
         probs[row, column] = 0.0
@@ -170,49 +171,49 @@ def class_gaps(logits: Tensor, labels: Tensor, num_bins: int) -> Iterator[tuple[
 
 
 def bin_of(confidence: Tensor, num_bins: int) -> Tensor:
-    """Index of the equally wide bin; an edge belongs to the bin above it, 1 to the last."""
+    """Return the index of the bin of equal width. An edge belongs to the bin above it, and 1 to the last."""
     return torch.bucketize(confidence, bin_edges(num_bins)[1:-1], right=True)
 
 
 def bin_edges(num_bins: int) -> Tensor:
-    """``i / num_bins``, each rounded to the nearest float64."""
+    """Return the edges ``i / num_bins``, each rounded to the nearest float64."""
     return torch.arange(num_bins + 1, dtype=torch.float64) / num_bins
 
 
 def bin_sums(confidence: Tensor, count: Tensor, is_correct: Tensor, num_bins: int) -> Tensor:
-    """Samples, right samples and total confidence of each bin, ``(3, num_bins)``."""
+    """Return the count, the correct count and the summed confidence of each bin, ``(3, num_bins)``."""
     weighted = torch.stack([count, count * is_correct, count * confidence])
     sums = torch.zeros(3, num_bins, dtype=torch.float64)
     return sums.index_add_(1, bin_of(confidence, num_bins), weighted)
 
 
 def binned_gaps(sums: Tensor) -> Tensor:
-    """Confidence minus accuracy of each bin, times its share of the samples."""
+    """Return confidence minus accuracy of each bin, times its share of the samples."""
     count, right, confidence = sums
     return (confidence - right) / count.sum()
 
 
 def error_of(gaps: Tensor) -> float:
-    """The calibration error that the gaps of all bins add up to."""
+    """Return the calibration error, the sum of the absolute gaps."""
     return float(gaps.abs().sum())
 
 
 def reliability_of(sums: Tensor) -> Reliability:
-    """The diagram that follows from :func:`bin_sums`."""
+    """Return the reliability diagram of the sums of :func:`bin_sums`."""
     count, right, confidence = sums
     return Reliability(bin_edges(sums.shape[1]), count.long(), right / count, confidence / count)
 
 
 def calibration_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
-    """The gaps behind :func:`expected_calibration_error`."""
+    """Return the gaps that :func:`expected_calibration_error` sums."""
     check_count("num_bins", num_bins, usual=NUM_BINS)
     return binned_gaps(bin_sums(samples.confidence, samples.count, samples.is_correct, num_bins))
 
 
 def adaptive_gaps(samples: Tally, num_bins: int = NUM_BINS) -> Tensor:
-    """The gaps behind :func:`adaptive_calibration_error`."""
+    """Return the gaps that :func:`adaptive_calibration_error` sums."""
     check_count("num_bins", num_bins, usual=NUM_BINS)
-    # From the lowest confidence up.
+    # Ascending confidence.
     count = samples.by_level(samples.count).flip(0)
     gap = count * samples.levels.flip(0) - samples.by_level(samples.count * samples.is_correct).flip(0)
     below, gap_below = count.cumsum(0), gap.cumsum(0)

@@ -1,6 +1,6 @@
-"""Neural collapse: the four properties of Papyan, Han and Donoho (2020), as numbers that fall to 0.
+"""Neural collapse: the four properties of Papyan, Han and Donoho (2020), each as a number that tends to 0.
 
-All classes that occur among the labels have the same weight, whatever their size.
+Every class among the labels has the same weight, whatever its size.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from maxsup.metrics.predictions import check_matrix, labels_of_features, not_fin
 
 
 class NeuralCollapse(NamedTuple):
-    """Five numbers; each is 0 at full collapse.
+    """Measures of neural collapse, each 0 at full collapse.
 
     Attributes:
-        nc1: Spread within classes relative to the spread between them, ``tr(S_W pinv(S_B)) / K``.
-        nc2_norm: Standard deviation of the lengths of the centred class means, over their mean.
+        nc1: Within-class relative to between-class covariance, ``tr(S_W pinv(S_B)) / K``.
+        nc2_norm: Coefficient of variation of the norms of the centred class means.
         nc2_angle: Mean of ``|cos + 1 / (K - 1)|`` over pairs of centred class means.
-        nc3: Squared distance of classifier and centred class means, each scaled to a Frobenius norm of 1.
-        nc4: Share of samples (mean over classes) that the classifier does not give to the class with the nearest mean.
+        nc3: Squared distance between the classifier and the centred class means, each scaled to a Frobenius norm of 1.
+        nc4: Share of samples, averaged over classes, that the classifier does not assign to the nearest class mean.
     """
 
     nc1: float
@@ -37,9 +37,9 @@ class NeuralCollapse(NamedTuple):
 def neural_collapse(
     features: Tensor, labels: Tensor, weight: Tensor | None = None, bias: Tensor | None = None
 ) -> NeuralCollapse:
-    """NC1 to NC4 of features ``(N, D)`` and of the linear classifier on them, ``weight (K, D)`` and ``bias (K,)``.
+    """Return NC1 to NC4 of features ``(N, D)`` and of their linear classifier, ``weight (K, D)`` and ``bias (K,)``.
 
-    Without a weight ``nc3`` and ``nc4`` are ``nan``, as are numbers that are undefined because all class means agree.
+    Without a weight, ``nc3`` and ``nc4`` are ``nan``. If all class means agree, undefined numbers are ``nan``.
 
     Example:
         >>> corners = torch.eye(3)[torch.tensor([0, 0, 1, 1, 2, 2])]
@@ -70,7 +70,7 @@ def neural_collapse(
 
 
 def _variability(features: Tensor, place: Tensor, size: Tensor, means: Tensor, centred: Tensor) -> float:
-    """``tr(S_W pinv(S_B)) / K``: in the axes of ``S_B``, the sum of variances within over variances between."""
+    """Return ``tr(S_W pinv(S_B)) / K``: the within-to-between variance ratios, summed over the axes of ``S_B``."""
     _, between, axes = torch.linalg.svd(centred / math.sqrt(len(means)), full_matrices=False)
     is_spanned = between > between.max() * max(centred.shape) * torch.finfo(torch.float64).eps
     if not between.max() > 0:

@@ -1,6 +1,6 @@
-"""Every number that the lab writes or prints: its title, which direction is better, its unit, how it is printed.
+"""Title, unit, format and better direction of every number that the lab writes or prints.
 
-A number must be listed here before it can be written; results, tables, figures and model cards all read this table.
+Results, tables, figures and model cards all read this table, so a number must be listed here before it can be written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BETTER: dict[str, str] = {"higher": "higher is better", "lower": "lower is bette
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known of a number before it is measured.
+    """Title, direction, unit and format of one number.
 
-    ``unit`` is that of the stored number; in print it is multiplied by ``factor`` (100 for percent) and has ``digits``
-    decimals. ``words`` is the full name if ``title`` is short for it. ``function`` computes the number from logits or
-    features and labels; some functions give several numbers by name.
+    ``unit`` is that of the stored number. Printed numbers are multiplied by ``factor`` (100 for percent) and have
+    ``digits`` decimals. ``words`` is the full name if ``title`` is short. ``function`` computes the number from logits
+    or features and labels; some functions return several numbers by name.
     """
 
     title: str
@@ -47,12 +47,12 @@ class Fact:
 
     @property
     def printed_unit(self) -> str:
-        """The unit in print."""
+        """The unit of the printed number."""
         return "%" if self.factor == 100 else self.unit
 
     @property
     def axis(self) -> str:
-        """The title with the unit in print, for an axis.
+        """The title with the printed unit, as an axis label.
 
         Example:
             >>> FACTS["accuracy"].axis, FACTS["nll"].axis, FACTS["ece"].axis
@@ -62,7 +62,7 @@ class Fact:
 
     @property
     def full_name(self) -> str:
-        """The full name."""
+        """``words``, or the title if there are none."""
         return self.words or self.title
 
 
@@ -111,7 +111,7 @@ FACTS: dict[str, Fact] = {
     **{name: Fact(name.upper(), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
     "nc2_norm": Fact("NC2 norm", function=neural_collapse),
     "nc2_angle": Fact("NC2 angle", function=neural_collapse),
-    # Beside numbers of collapse, accuracy only says how many predictions are wrong.
+    # Next to collapse, the accuracy of a split is context and has no direction.
     **{f"{split}_accuracy": _share(f"accuracy ({split})", "none") for split in ("train", "val", "test")},
     "spread": Fact("spread"),
     "gap": Fact("gap"),
@@ -171,10 +171,10 @@ FACTS: dict[str, Fact] = {
 
 
 def find_fact(name: str) -> Fact | None:
-    """The entry of a number, None if there is none.
+    """Return the entry of a number, or None if there is none.
 
-    A split before a name and ``before`` or ``after`` (a repair) behind it change only the title; ``r_squared_NAME`` is
-    how well a probe predicts a known factor.
+    The prefixes ``train_``, ``val_`` and ``test_`` and the suffixes ``_before`` and ``_after`` (a repair) change only
+    the title. ``r_squared_NAME`` is how well a probe predicts the known factor ``NAME``.
 
     Example:
         >>> find_fact("train_within").title, find_fact("ece_after").direction, find_fact("r_squared_hue").title
@@ -193,7 +193,7 @@ def find_fact(name: str) -> Fact | None:
 
 
 def fact(name: str) -> Fact:
-    """The entry of a number.
+    """Return the entry of a number. Raise ``ValueError`` if there is none.
 
     Example:
         >>> fact("acuracy")
@@ -207,7 +207,7 @@ def fact(name: str) -> Fact:
 
 
 def numbers(values: Mapping[str, float | Interval]) -> dict[str, dict[str, Any]]:
-    """Measured numbers as results store them: value, direction and unit, and the bounds of an interval.
+    """Return measured numbers as results store them: value, direction, unit and, for an interval, its bounds.
 
     Example:
         >>> numbers({"nll": 0.5, "ece": Interval(0.02, 0.01, 0.03)})["nll"]

@@ -1,7 +1,7 @@
-"""Predictions as a few numbers per sample, from which every metric follows without the logits.
+"""Reduce predictions to a few numbers per sample, from which every metric is computed without the logits.
 
-Logits are read once, in float64 and in blocks that fit the cache. A logit of ``-inf`` marks a class that cannot be
-chosen; ``nan`` and ``inf`` raise. A tie for the top logit goes to the first index, here and in every loss.
+Logits are read once, in float64 and in blocks that fit the cache. A logit of ``-inf`` masks a class; ``nan`` and
+``inf`` raise. A tie for the top logit goes to the first index, here and in every loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 # A block in float64 and its exponentials should stay in the cache.
 BLOCK_ELEMENTS = 1 << 16
-# The same for rows of features.
+# Likewise for a block of features.
 FEATURE_ELEMENTS = 1 << 19
 # Relative error of a sum of exponentials whose order of addition is unknown.
 ROUNDING = 16 * torch.finfo(torch.float64).eps
@@ -33,18 +33,18 @@ class Predictions(NamedTuple):
 
     @property
     def is_correct(self) -> Tensor:
-        """Whether the top class is the true one."""
+        """True where the top class is the true class, ``(N,)``."""
         return self.predicted == self.labels
 
     @property
     def num_wrong(self) -> int:
-        """Number of samples whose top class is not the true one."""
+        """Number of wrong predictions."""
         return int((~self.is_correct).sum())
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Predictions sorted by falling confidence, and how often each of them counts.
+    """Predictions sorted by descending confidence, with the number of times each one counts.
 
     ``levels`` are the distinct confidences and ``group`` the level of each sample. Samples of one level are tied, and
     no metric may depend on their order.
@@ -61,25 +61,25 @@ class Tally:
 
     @property
     def total(self) -> float:
-        """Number of samples; a repeated one counts each time."""
+        """Number of samples, with repeats."""
         return float(self.count.sum())
 
     def mean(self, column: Tensor) -> float:
-        """Mean of a column."""
+        """Return the mean of a column."""
         return float(self.count @ column) / self.total
 
     def by_level(self, values: Tensor) -> Tensor:
-        """Sums over the samples of each level."""
+        """Return the sum of ``values`` over each level."""
         if len(self.levels) == len(values):
             return values
         return values.new_zeros(len(self.levels)).index_add_(0, self.group, values)
 
 
 def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
-    """Each prediction once, sorted by its top probability or by the given confidence.
+    """Return a tally of predictions, sorted by their top probability or by the given confidence.
 
-    Top probabilities that differ by rounding alone are tied, because the same logits in another order of classes give a
-    sum with other last digits. Given confidences are compared exactly.
+    Top probabilities that differ only by rounding are tied, because a permutation of the classes changes the last
+    digits of a sum. Given confidences are compared exactly.
     """
     if confidence is None:
         confidence, tolerance = predictions.confidence, ROUNDING
@@ -95,7 +95,7 @@ def tally(predictions: Predictions, confidence: Tensor | None = None) -> Tally:
 
 
 def tallied(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> Tally:
-    """The tally of a whole set; raises if it is empty."""
+    """Return the tally of a whole data set. Raise if it is empty."""
     predictions = predictions_of(logits, labels)
     check_samples("logits", logits)
     return tally(predictions, confidence)
@@ -103,7 +103,7 @@ def tallied(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) ->
 
 @torch.no_grad()
 def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
-    """The columns of a batch.
+    """Reduce the logits of a batch to one entry per sample in each column.
 
     Example:
         >>> predictions_of(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1])).rank
@@ -115,7 +115,7 @@ def predictions_of(logits: Tensor, labels: Tensor) -> Predictions:
 
 
 def concatenated(parts: Sequence[Predictions]) -> Predictions:
-    """The predictions of several batches, in their order."""
+    """Concatenate the predictions of several batches."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -125,19 +125,19 @@ def concatenated(parts: Sequence[Predictions]) -> Predictions:
 
 
 def row_blocks(logits: Tensor, labels: Tensor, num_rows: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """For a few rows at a time: the index of the first, logits and labels, on the CPU."""
+    """Yield blocks of rows on the CPU: the index of the first row, logits and labels."""
     num_rows = max(1, num_rows)
     for start in range(0, len(logits), num_rows):
         yield start, logits[start : start + num_rows].detach().cpu(), labels[start : start + num_rows]
 
 
 def rows_at_a_time(features: Tensor) -> int:
-    """How many rows of features are taken to float64 at a time."""
+    """Return how many rows of features to convert to float64 at a time."""
     return max(1, FEATURE_ELEMENTS // max(1, features.shape[1]))
 
 
 def exponentials(block: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """``exp(z - max z)`` of some rows in float64, and the position of the maximum."""
+    """Return ``exp(z - max z)`` of some rows in float64, and the index of each maximum."""
     top, position = block.max(dim=1)
     if not top.isfinite().all():
         row = int((~top.isfinite()).nonzero()[0])
@@ -155,14 +155,14 @@ def _columns(block: Tensor, labels: Tensor, start: int) -> Predictions:
     target = block.gather(1, chosen)
     gap = (target.double() - block.gather(1, predicted.unsqueeze(1)).double()).squeeze(1)
     true_probability = powers.gather(1, chosen).squeeze(1) / total
-    # The squares of all classes; of the true one, p^2 becomes (1 - p)^2.
+    # Sum of squared probabilities, with (1 - p)^2 instead of p^2 for the true class.
     brier = powers.square().sum(dim=1).div_(total.square()).sub_(2 * true_probability).add_(1.0)
     rank, nll = _ranks(block, target, chosen), total.log().sub_(gap)
     return Predictions(labels, predicted, rank, nll, brier.clamp_(min=0.0), 1.0 / total)
 
 
 def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
-    """How many classes come before the true one; among equal logits the lower index comes first."""
+    """Count the classes ranked before the true one. Among equal logits the lower index comes first."""
     rank = (block > target).sum(dim=1)
     tied = ((block >= target).sum(dim=1) > rank + 1).nonzero().squeeze(1)
     if len(tied):
@@ -172,7 +172,7 @@ def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
 
 
 def labels_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
-    """The labels as int64 on the CPU; raises if shapes or labels do not fit. Logits are checked as they are read."""
+    """Return the labels as int64 on the CPU. Raise if shapes or labels do not fit; logits are checked when read."""
     check_matrix("logits", logits, "(samples, classes)")
     labels = checked_labels(labels, len(logits))
     num_classes = logits.shape[1]
@@ -188,13 +188,13 @@ def labels_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def check_samples(name: str, matrix: Tensor) -> None:
-    """Raise if there is nothing to average."""
+    """Raise unless there is at least one sample."""
     if len(matrix) == 0:
         raise ValueError(f"{name} must hold at least one sample; got shape {tuple(matrix.shape)}. Add rows.")
 
 
 def check_matrix(name: str, values: Tensor, axes: str) -> None:
-    """Raise unless ``values`` is a floating-point tensor of two axes."""
+    """Raise unless ``values`` is a floating-point matrix."""
     _check_tensor(name, values)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape {axes}; got shape {tuple(values.shape)}. Reshape to two axes.")
@@ -203,7 +203,7 @@ def check_matrix(name: str, values: Tensor, axes: str) -> None:
 
 
 def labels_of_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
-    """The labels as int64 on the CPU, one for each row of features; raises if there are none."""
+    """Return the labels as int64 on the CPU. Raise unless there is one for each row of features, and at least one."""
     check_matrix(name, features, "(samples, dimensions)")
     labels = checked_labels(labels, len(features))
     check_samples(name, features)
@@ -211,12 +211,12 @@ def labels_of_features(name: str, features: Tensor, labels: Tensor) -> Tensor:
 
 
 def not_finite(name: str, row: int) -> ValueError:
-    """The error for a row of features that is not finite."""
+    """Return the error for a row of features that is not finite."""
     return ValueError(f"{name} must be finite; got nan or inf in row {row}. Check the model's output for it.")
 
 
 def class_indices(name: str, values: Tensor) -> Tensor:
-    """The values as int64, because products and comparisons with large numbers wrap around in narrower types."""
+    """Return the values as int64, because products and comparisons overflow in narrower types."""
     _check_tensor(name, values)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"{name} must be class indices; got {values.dtype}. Use {name}.long() if they are.")
@@ -224,7 +224,7 @@ def class_indices(name: str, values: Tensor) -> Tensor:
 
 
 def checked_labels(labels: Tensor, num_samples: int) -> Tensor:
-    """The labels as int64 on the CPU; raises unless there is one for each of ``num_samples``."""
+    """Return the labels as int64 on the CPU. Raise unless there is one for each of ``num_samples``."""
     labels = class_indices("labels", labels)
     if labels.shape != (num_samples,):
         raise ValueError(
@@ -241,7 +241,7 @@ def checked_labels(labels: Tensor, num_samples: int) -> Tensor:
 
 
 def checked_confidence(confidence: Tensor, num_samples: int) -> Tensor:
-    """The confidence of each sample, in float64 on the CPU."""
+    """Return the confidence of each sample in float64 on the CPU. Raise if its shape does not fit or one is nan."""
     if not isinstance(confidence, Tensor) or confidence.shape != (num_samples,) or not confidence.is_floating_point():
         got = f"{confidence.dtype} of shape {tuple(confidence.shape)}" if isinstance(confidence, Tensor) else confidence
         raise ValueError(

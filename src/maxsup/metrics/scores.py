@@ -1,4 +1,4 @@
-"""Accuracy, negative log-likelihood, Brier score, and the confidence of right and wrong predictions."""
+"""Accuracy, negative log-likelihood, Brier score, and the confidence of correct and wrong predictions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from maxsup.metrics.predictions import Tally, check_count, tallied
 
 
 class Confidence(NamedTuple):
-    """Mean top probability of right and of wrong predictions; ``nan`` if there are none."""
+    """Mean top probability of correct and of wrong predictions, ``nan`` if there are none."""
 
     correct: float
     wrong: float
 
 
 def accuracy(logits: Tensor, labels: Tensor, k: int = 1) -> float:
-    """Share of samples whose true class is among the ``k`` largest logits; of equal ones the lower index comes first.
+    """Return the share of rows of ``logits (N, K)`` with the true class among the ``k`` largest.
+
+    Among equal logits the lower class index comes first.
 
     Example:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
@@ -29,7 +31,7 @@ def accuracy(logits: Tensor, labels: Tensor, k: int = 1) -> float:
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
-    """Mean of ``-log q_true``: plain cross-entropy, whatever the training loss was.
+    """Return the mean of ``-log q_true``, which is plain cross-entropy whatever the training loss was.
 
     Example:
         >>> round(negative_log_likelihood(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([2])), 4)
@@ -40,7 +42,7 @@ def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
 
 
 def brier_score(logits: Tensor, labels: Tensor) -> float:
-    """Squared distance of the probabilities from the one-hot label: summed over classes (0 to 2), mean over samples.
+    """Return the mean squared distance between probabilities and one-hot labels, summed over classes (0 to 2).
 
     Example:
         >>> brier_score(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
@@ -51,7 +53,7 @@ def brier_score(logits: Tensor, labels: Tensor) -> float:
 
 
 def mean_confidence(logits: Tensor, labels: Tensor) -> Confidence:
-    """How confident the model is when it is right, and when it is wrong.
+    """Return the mean top probability of correct predictions and of wrong ones.
 
     Example:
         >>> mean_confidence(torch.tensor([[0.0, 0.0], [100.0, 0.0]]), torch.tensor([0, 1]))
@@ -74,5 +76,5 @@ def confidence_of(samples: Tally) -> Confidence:
 
 
 def ratio(value: float, count: float) -> float:
-    """``value / count``, or ``nan`` if the count is 0."""
+    """Return ``value / count``, or ``nan`` if the count is 0."""
     return value / count if count else math.nan

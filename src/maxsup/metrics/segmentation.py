@@ -1,4 +1,4 @@
-"""Metrics of labelled pixels, from one confusion matrix over a whole split."""
+"""Segmentation metrics, from one confusion matrix over a whole split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from maxsup.metrics.predictions import class_indices
 
 
 class ConfusionSums:
-    """Counts of true and predicted classes of all pixels but those with the label ``ignore_index``.
+    """Accumulate a confusion matrix over pixels, without those labelled ``ignore_index``.
 
     Example:
         >>> sums = ConfusionSums(2)
@@ -25,11 +25,11 @@ class ConfusionSums:
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         self.matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
-        # The part of the counts that all processes have already added up.
+        # The counts already reduced over all processes.
         self._shared = torch.zeros_like(self.matrix)
 
     def update(self, predictions: Tensor, labels: Tensor) -> None:
-        """Count pixels: two integer tensors of the same shape."""
+        """Add predicted and true classes of pixels, two integer tensors of the same shape."""
         if predictions.shape != labels.shape:
             raise ValueError(
                 f"predictions must have the shape of labels; got {tuple(predictions.shape)} for "
@@ -44,7 +44,7 @@ class ConfusionSums:
         self.matrix += counts.view(self.num_classes, self.num_classes).to(self.matrix.device)
 
     def merge(self, other: ConfusionSums) -> None:
-        """Add the counts of another one with the same classes."""
+        """Add the counts of another instance with the same classes."""
         if other.num_classes != self.num_classes:
             raise ValueError(
                 f"other must have {self.num_classes} classes too; got {other.num_classes}. Count it apart."
@@ -53,7 +53,7 @@ class ConfusionSums:
         self._shared += other._shared
 
     def sync(self, device: torch.device) -> None:
-        """Add up the counts of all processes; no count is added twice."""
+        """All-reduce the counts over all processes. No count is added twice."""
         matrix = (self.matrix - self._shared).to(device)
         dist.all_reduce(matrix)
         self.matrix = self._shared + matrix.cpu()
@@ -75,13 +75,13 @@ class ConfusionSums:
         return int((self.matrix.sum(1) > 0).sum())
 
     def class_iou(self) -> Tensor:
-        """Intersection over union of each class; ``nan`` if it is neither present nor predicted."""
+        """Return the intersection over union of each class, ``nan`` if it is neither present nor predicted."""
         matrix = self.matrix.double()
         both = matrix.diagonal()
         return both / (matrix.sum(0) + matrix.sum(1) - both)
 
     def compute(self) -> dict[str, float]:
-        """``accuracy`` of pixels, ``class_accuracy`` (mean recall) and ``miou``, over classes that have a value."""
+        """Return pixel ``accuracy``, ``class_accuracy`` (mean recall) and ``miou``; means over classes skip ``nan``."""
         matrix = self.matrix.double()
         both, present = matrix.diagonal(), matrix.sum(1)
         return {
@@ -91,6 +91,6 @@ class ConfusionSums:
         }
 
     def majority_miou(self) -> float:
-        """The mIoU of labelling every pixel with the commonest class, which a model should exceed clearly."""
+        """Return the mIoU of predicting the most frequent class everywhere, which a model should clearly exceed."""
         present = self.matrix.sum(1).double()
         return float(present.max() / present.sum() / self.num_present)

@@ -1,9 +1,8 @@
-"""Selective classification: does confidence separate right predictions from wrong ones?
+"""Selective classification: does confidence separate correct predictions from wrong ones?
 
-In all functions here confidence is the top probability unless another one is given, and samples are accepted by falling
-confidence. Samples of equal confidence are tied: top probabilities that differ by rounding alone are equal, given
-confidences are compared exactly. Every number is the mean over all orders of tied samples, so shuffling changes
-nothing; a threshold accepts or rejects a tied group as a whole.
+Confidence is the top probability by default, or any score ``(N,)``. Samples are accepted in descending order. Top
+probabilities that differ only by rounding are tied; given scores are compared exactly. Every metric is the mean over
+all orders of tied samples, so shuffling changes nothing. A threshold accepts or rejects tied samples together.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from maxsup.metrics.predictions import Tally, check_samples, checked_confidence,
 
 
 class RiskCoverage(NamedTuple):
-    """Error rate of the most confident samples (risk), by their share of all samples (coverage)."""
+    """A risk-coverage curve: the error rate (risk) of each share (coverage) of most confident samples."""
 
     coverage: Tensor
     risk: Tensor
 
 
 def risk_coverage(confidence: Tensor, is_correct: Tensor) -> RiskCoverage:
-    """The risk-coverage curve, one point per sample.
+    """Return the risk-coverage curve of confidences ``(N,)`` and booleans ``(N,)``, one point per sample.
 
     Example:
         >>> risk_coverage(torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([True, False, True, True])).risk
@@ -42,7 +41,9 @@ def risk_coverage(confidence: Tensor, is_correct: Tensor) -> RiskCoverage:
 
 
 def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Area under the risk-coverage curve: the mean risk over all coverages. Lower is better.
+    """Return the area under the risk-coverage curve (AURC), the mean risk over all coverages. Lower is better.
+
+    Samples are ranked by their top probability, or by ``confidence (N,)``.
 
     Example:
         >>> aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
@@ -52,7 +53,9 @@ def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> fl
 
 
 def excess_aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """How far :func:`aurc` is above that of the best order of the same predictions, all right ones first.
+    """Return the excess AURC: :func:`aurc` minus that of a ranking with all correct predictions first.
+
+    Samples are ranked by their top probability, or by ``confidence (N,)``.
 
     Example:
         >>> excess_aurc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
@@ -62,7 +65,9 @@ def excess_aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None
 
 
 def risk_at_coverage(logits: Tensor, labels: Tensor, coverage: float, confidence: Tensor | None = None) -> float:
-    """Error rate of the most confident samples: the fewest that make up at least ``coverage`` of all.
+    """Return the error rate of the smallest set of most confident samples that reaches ``coverage``.
+
+    Samples are ranked by their top probability, or by ``confidence (N,)``.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
@@ -73,9 +78,10 @@ def risk_at_coverage(logits: Tensor, labels: Tensor, coverage: float, confidence
 
 
 def auroc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Probability that a right prediction is more confident than a wrong one; a tie counts half. Higher is better.
+    """Return the probability that a correct prediction is more confident than a wrong one. Higher is better.
 
-    ``nan`` if all predictions are right, or all wrong.
+    Confidence is the top probability, or ``confidence (N,)``. A tie counts half. The result is ``nan`` if all
+    predictions are correct, or all wrong.
 
     Example:
         >>> auroc(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1, 0]))
@@ -85,9 +91,10 @@ def auroc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> f
 
 
 def fpr95(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
-    """Share of wrong predictions above the highest threshold that accepts 95 % of the right ones. Lower is better.
+    """Return the share of wrong predictions accepted when 95 % of the correct ones are. Lower is better.
 
-    ``nan`` if all predictions are right, or all wrong.
+    Confidence is the top probability, or ``confidence (N,)``. The result is ``nan`` if all predictions are correct, or
+    all wrong.
 
     Example:
         >>> fpr95(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1, 0]))
@@ -116,7 +123,7 @@ def excess_aurc_of(samples: Tally) -> float:
     total, num_right = samples.total, float((count - wrong).sum())
     position = torch.arange(1, round(total) + 1, dtype=torch.float64)
     best = float(((position - num_right).clamp_(min=0.0) / position).sum()) / total
-    # Equal up to rounding where the order is the best one.
+    # For the best order the two differ only by rounding.
     excess = aurc_of(samples) - best
     return excess if excess > 1e-14 else 0.0
 
@@ -155,5 +162,5 @@ def fpr95_of(samples: Tally) -> float:
 
 
 def _levels(samples: Tally) -> tuple[Tensor, Tensor]:
-    """Samples and wrong samples of each level of confidence, from the highest."""
+    """Return the samples and the wrong samples at each level of confidence, in descending order."""
     return samples.by_level(samples.count), samples.by_level(samples.count * (1.0 - samples.is_correct))

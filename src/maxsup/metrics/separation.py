@@ -1,14 +1,14 @@
-r"""Class separation of features: within, total and ``r_squared`` of the cosine distance (Kornblith et al., 2021).
+r"""Class separation of features by cosine distance (Kornblith et al., 2021).
 
-With unit vectors ``u_i`` and the mean ``m_k`` of those of class ``k``, the mean over all pairs has a closed form:
+With the features scaled to unit length and ``m_k`` the mean of class ``k``, the mean over all pairs has a closed form:
 
 .. math::
     within = 1 - \frac{1}{K} \sum_k \|m_k\|^2, \qquad
     total = 1 - \Big\|\frac{1}{K} \sum_k m_k\Big\|^2, \qquad
     R^2 = 1 - within / total
 
-so one pass over the features is enough, where pairs would need ``N^2 D`` multiplications. All classes that occur have
-the same weight, whatever their size. A vector of zeros has a cosine of 0 with every vector, itself included.
+so one pass over the features is enough, instead of ``N^2 D`` multiplications for all pairs. Every class that occurs has
+the same weight, whatever its size. A vector of zeros has a cosine of 0 with every vector, itself included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing_extensions import Self
 
 from maxsup.metrics.predictions import check_matrix, check_samples, checked_labels, not_finite, rows_at_a_time
 
-# A total below this is rounding: all vectors point the same way.
+# A total below this is rounding error: all vectors point the same way.
 MIN_TOTAL = 1e-12
 
 
@@ -37,11 +37,11 @@ class ClassSeparation(NamedTuple):
 
 
 def class_separation(features: Tensor, labels: Tensor, *, has_self_pairs: bool = True) -> ClassSeparation:
-    """How far samples of a class lie from one another, and from all samples; one row of features per sample.
+    """Return the mean cosine distance within classes and between all samples of features ``(N, D)``.
 
     With ``has_self_pairs`` a sample is also paired with itself, as in the published definition. Without, ``within`` of
-    a class of ``n`` samples is larger by ``n / (n - 1)``, and a class of one sample has none. ``r_squared`` is ``nan``
-    if all vectors point the same way.
+    a class of ``n`` samples is larger by a factor of ``n / (n - 1)``, and a class of one sample has none. ``r_squared``
+    is ``nan`` if all vectors point the same way.
 
     Example:
         >>> features = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [-3.0, 0.0]])
@@ -55,7 +55,7 @@ def class_separation(features: Tensor, labels: Tensor, *, has_self_pairs: bool =
 
 
 def unit_blocks(features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows scaled to length 1 (0 stays 0) in float64, a few at a time, and their positions."""
+    """Yield blocks of rows in float64, scaled to unit length (0 stays 0), each with its slice."""
     num_rows = rows_at_a_time(features)
     for start in range(0, len(features), num_rows):
         block = features[start : start + num_rows].detach().cpu().double()
@@ -64,7 +64,7 @@ def unit_blocks(features: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 class SeparationSums:
-    """The sums behind :func:`class_separation`, over any number of batches.
+    """Accumulate :func:`class_separation` over batches.
 
     Example:
         >>> sums, others = SeparationSums(), SeparationSums()
@@ -75,19 +75,19 @@ class SeparationSums:
     """
 
     def __init__(self) -> None:
-        # For each class: the sum of its unit vectors, (classes, D); its samples, and those that are not zero.
+        # For each class: the sum of its unit vectors, (classes, D), its samples and its nonzero samples.
         self.vectors = torch.zeros(0, 0, dtype=torch.float64)
         self._counts = torch.zeros(2, 0, dtype=torch.float64)
 
     @torch.no_grad()
     def update(self, features: Tensor, labels: Tensor) -> None:
-        """Count a batch."""
+        """Add a batch of features ``(B, D)`` and labels ``(B,)``."""
         check_matrix("features", features, "(samples, dimensions)")
         labels = checked_labels(labels, len(features))
         if len(labels) == 0:
             return
         self._widen(int(labels.max()) + 1, features.shape[1])
-        # Class after class, so that the rows of one add up in a single product.
+        # Sort by class, so that the rows of a class add up in one product.
         labels, order = labels.sort(stable=True)
         width, features = features.shape[1], features.detach()
         num_rows = min(len(labels), rows_at_a_time(features))
@@ -100,7 +100,7 @@ class SeparationSums:
         self._counts.index_add_(1, labels, torch.stack([size, (torch.cat(lengths) > 0).double()]))
 
     def merge(self, other: Self) -> Self:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         num_classes, width = other.vectors.shape
         if num_classes:
             self._widen(num_classes, width)
@@ -109,12 +109,12 @@ class SeparationSums:
         return self
 
     def compute(self, *, has_self_pairs: bool = True) -> ClassSeparation:
-        """The three numbers; ``nan`` if there is no pair to average over."""
+        """Return the class separation, with ``nan`` where there is no pair to average over."""
         size, num_nonzero = self._counts
         num_classes = int((size > 0).sum())
         if num_classes == 0:
             return ClassSeparation(math.nan, math.nan, math.nan)
-        # Without a copy of the sums: the squared length of each class's mean, and that of the sum of all means.
+        # Squared length of each class mean, and of the sum of all means, without copying the sums.
         own = (torch.linalg.vector_norm(self.vectors, dim=1) / size.clamp(min=1.0)).square_()
         everything = float(torch.mv(self.vectors.T, 1.0 / size.clamp(min=1.0)).square_().sum())
         if has_self_pairs:
@@ -123,7 +123,7 @@ class SeparationSums:
             is_paired = size > 1
             pairs = (own * size.square() - num_nonzero)[is_paired] / (size * (size - 1.0))[is_paired]
             num_own, own_sum = len(pairs), float(pairs.sum())
-        # Ordered pairs of different classes, and the pairs of a class with itself counted above.
+        # Ordered pairs of different classes, plus the within-class pairs counted above.
         num_pairs = num_classes * (num_classes - 1) + num_own
         cosines = everything - float(own.sum()) + own_sum
         within = max(0.0, 1.0 - own_sum / num_own) if num_own else math.nan
@@ -131,11 +131,11 @@ class SeparationSums:
         return ClassSeparation(within, total, 1.0 - within / total if total > MIN_TOTAL else math.nan)
 
     def _add(self, block: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-        """Add rows whose labels are sorted, and return their lengths."""
+        """Add rows sorted by label, and return their lengths."""
         length = torch.linalg.vector_norm(block, dim=1)
         if not math.isfinite(float(length.sum())):
             raise not_finite("features", int(rows[(~length.isfinite()).nonzero()[0]]))
-        # A row of zeros stays 0, times a huge number.
+        # The reciprocal is huge for a row of zeros, which stays 0.
         scale = length.clamp(min=torch.finfo(torch.float64).tiny).reciprocal_()
         classes, size = (found.tolist() for found in labels.unique_consecutive(return_counts=True))
         for number, members, scales in zip(classes, block.split(size), scale.split(size), strict=True):

@@ -100,7 +100,7 @@ def test_calls_that_would_get_another_loss_are_refused() -> None:
         model(**inputs, logits_to_keep=1)
     own_forward = model.model.forward
     model.forward = lambda **named: {"loss": own_forward(named["input_ids"]).last_hidden_state.sum()}
-    with pytest.raises(RuntimeError, match=r"did not ask for model\.loss_function.+use_liger_kernel"):
+    with pytest.raises(RuntimeError, match=r"did not call model\.loss_function.+use_liger_kernel"):
         model(**inputs)
 
 

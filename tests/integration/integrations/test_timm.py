@@ -92,7 +92,7 @@ def test_class_weights_of_the_script_are_taken_over(tmp_path: Path) -> None:
 
 def test_both_kinds_of_smoothing_need_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(tmp_path), *OPTIONS, "--smoothing", "0.1"]) == 2
-    assert "--smoothing must be 0 with --loss maxsup, which takes its place; got 0.1" in capsys.readouterr().err
+    assert "--smoothing must be 0 with --loss maxsup, which replaces it; got 0.1" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -74,7 +74,7 @@ def test_a_boastful_model_is_damaged_and_the_temperature_repairs_it(boastful: Di
 def test_the_temperature_is_fitted_on_samples_that_are_not_judged(boastful: Diagnosis) -> None:
     data = boastful.data
     assert (data["num_fitted"], data["num_judged"]) == (2000, 2000)
-    assert "fitted on one half and judged on the other" in finding_about(boastful, "Calibration").sentence
+    assert "fitted on one half and evaluated on the other" in finding_about(boastful, "Calibration").sentence
 
 
 def test_a_validation_split_is_fitted_on_where_there_is_one() -> None:
@@ -118,7 +118,7 @@ def test_logits_whose_norm_hides_errors_gain_from_normalisation() -> None:
     finding = finding_about(found, "Selective classification")
     assert finding.level in ("warning", "error")
     power = int(found.numbers["norm_power"]["value"])
-    assert f"_{power} in place of the top probability" in finding.advice
+    assert f"_{power} instead of the top probability" in finding.advice
     assert aurc(disturbed, labels, normalized_confidence(disturbed, power)) < aurc(disturbed, labels)
 
 
@@ -185,7 +185,7 @@ def test_one_image_a_class_says_nothing_about_classes() -> None:
     found = diagnose(logits, torch.arange(200), logits)
     for topic in ("Collapse", "Probe"):
         sentence = finding_about(found, topic).sentence
-        assert sentence == "Cannot tell from about 1 sample a class; at least 10 a class and 100 in all are needed."
+        assert sentence == "Cannot tell from about 1 sample per class; at least 10 per class and 100 in all are needed."
     assert not {"within", "probe_accuracy"} & found.numbers.keys()
 
 

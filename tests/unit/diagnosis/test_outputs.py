@@ -16,7 +16,7 @@ FEATURES = np.random.default_rng(1).normal(size=(12, 4))
     ("logits", "labels", "sentence"),
     [
         (LOGITS, np.eye(3)[LABELS], r"got one-hot rows, \(12, 3\). Take their argmax\(axis=1\)"),
-        (LOGITS, 0.9 * np.eye(3)[LABELS] + 0.05, r"got a row a sample, \(12, 3\). Take their argmax\(axis=1\)"),
+        (LOGITS, 0.9 * np.eye(3)[LABELS] + 0.05, r"got a row per sample, \(12, 3\). Take their argmax\(axis=1\)"),
         (LOGITS.T, LABELS, r"a row for each of the 12 labels; got \(3, 12\), .* Transpose them: logits.T."),
         (LABELS, LOGITS, r"got \(12,\) and \(12, 3\). Exchange the two."),
         (np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True), LABELS, "got probabilities, every row sums to 1"),

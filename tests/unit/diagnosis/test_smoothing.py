@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maxsup.diagnosis.findings import smoothing_finding
 from maxsup.diagnosis.smoothing import (
     MIN_SAMPLES,
     SmoothingEstimate,
@@ -130,6 +131,36 @@ def test_what_does_not_decide_gives_no_verdict(made: Callable[[], tuple[Tensor, 
     assert (found.verdict, found.alpha) == ("cannot tell", None)
     assert reason in found.reason
     assert math.isnan(found.by_scale) == reason.startswith("0 right")
+
+
+def unfinished(alpha: float, num_samples: int = 4000) -> tuple[Tensor, Tensor]:
+    """What label smoothing makes of a network that is often in doubt: its logits at their best scale, 70 % right."""
+    generator = torch.Generator().manual_seed(2)
+    probs = (3.0 * torch.randn(num_samples, 10, generator=generator)).softmax(dim=1)
+    labels = torch.multinomial(probs, 1, generator=generator).squeeze(1)
+    return ((1 - alpha) * probs + alpha / 10).log(), labels
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2])
+def test_before_the_end_of_training_the_range_of_the_strength_is_known_and_the_verdict_is_not(alpha: float) -> None:
+    found = estimate_alpha(*unfinished(alpha))
+    assert (found.verdict, found.alpha) == ("cannot tell", None)
+    assert found.possible is not None
+    low, high = found.possible
+    assert low < alpha < high
+    assert high - low < alpha
+    finding = smoothing_finding(found, 10)
+    assert finding.level == "unknown"
+    assert f"of strength {low:.3f} to {high:.3f}, images" in finding.sentence
+    assert "no images were mixed" in finding.advice
+
+
+def test_a_range_is_known_only_where_the_scale_says_one() -> None:
+    logits, labels = ideal(0.1, 10)
+    assert estimate_alpha(logits, labels).possible is None
+    assert estimate_alpha(logits[:50], labels[:50]).possible is None
+    assert estimate_alpha(logits / 50, labels).possible is None
+    assert estimate_alpha(*trained("ce", 0.0)).possible is None
 
 
 def test_two_classes_still_give_the_number() -> None:

@@ -138,7 +138,7 @@ def test_the_script_is_not_run(tmp_path: Path) -> None:
 
 
 def test_what_is_no_python_is_refused_with_its_line() -> None:
-    with pytest.raises(ValueError, match="script must be Python that can be read; got an error in line 2"):
+    with pytest.raises(ValueError, match="script must be valid Python; got an error in line 2"):
         examine_script("x = 1\ndef f(:\n")
-    with pytest.raises(ValueError, match="script must be Python that can be read"):
+    with pytest.raises(ValueError, match="script must be valid Python"):
         examine_script("(" * 100_000)

@@ -197,8 +197,8 @@ def test_outputs_and_labels_that_are_not_one_head_are_refused(outputs: Any, labe
 @pytest.mark.parametrize(
     ("loss", "more", "sentence"),
     [
-        (TrainerLoss(shift=True), {}, "shift must be False for one label a sample"),
-        (TrainerLoss(shift=False), {"aux_loss": torch.tensor(0.1)}, "must not hold a further loss.+got aux_loss"),
+        (TrainerLoss(shift=True), {}, "shift must be False for one label per sample"),
+        (TrainerLoss(shift=False), {"aux_loss": torch.tensor(0.1)}, "must not hold another loss.+got aux_loss"),
         (TrainerLoss(alpha=Linear(0.1, 0.2), shift=False), {}, "a schedule must be advanced by the callback"),
     ],
     ids=["shift", "auxiliary loss", "schedule"],

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+from pydantic import PositiveFloat
+
 from maxsup.core.errors import hint
 from maxsup.lab.core.config import Section
 from maxsup.lab.core.recipes import read_yaml
@@ -53,12 +55,12 @@ class Claim(Section):
     setting: str
     pools: tuple[str, ...]
     number: str
-    factor: float = 1.0
+    factor: PositiveFloat = 1.0
     unit: str = ""
     claim: str
     than: str
     direction: Literal["higher", "lower", "equal"]
-    margin: float
+    margin: PositiveFloat
     caveat: str = ""
     note: str = ""
 
@@ -96,7 +98,7 @@ class Verdict(NamedTuple):
 def read_claims(folder: Path) -> dict[str, Claim]:
     """The claims of a folder of evidence, by name."""
     found = read_yaml(folder / CLAIMS)
-    return {name: validated(Claim, values, source=f"claim {name}") for name, values in found.items()}
+    return {name: validated(Claim, values, source=f"claim {name} of {CLAIMS}") for name, values in found.items()}
 
 
 def claim_entries(folder: Path) -> list[dict[str, Any]]:
@@ -106,12 +108,15 @@ def claim_entries(folder: Path) -> list[dict[str, Any]]:
     for name, claim in read_claims(folder).items():
         if claim.setting not in settings:
             raise ValueError(
-                f"setting of claim {name!r} must be one of {SETTINGS}; got {claim.setting!r}. "
+                f"setting of claim {name!r} of {CLAIMS} must be one of {SETTINGS}; got {claim.setting!r}. "
                 f"{hint(claim.setting, settings)}"
             )
-        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting}")
+        setting = validated(Setting, settings[claim.setting], source=f"setting {claim.setting} of {SETTINGS}")
         tuned = tuned_claim(claim, trials)
-        names = {"name": name, "study": study_path(claim.label).stem}
+        try:
+            names = {"name": name, "study": study_path(claim.label).stem}
+        except ValueError as error:
+            raise ValueError(f"label of claim {name} of {CLAIMS}: {error}") from None
         entry = {**names, **setting.model_dump(), **judged_entry(claim, tables)}
         entry["tuned"] = None if tuned is None else judged_entry(tuned, tables)
         entry["test_images"] = _test_images(claim, tables)
@@ -163,12 +168,12 @@ def verdict(claim: Claim, tables: Tables) -> Verdict:
     return Verdict(
         word,
         reason,
-        mean=found.mean_difference * claim.factor,
+        mean=found.difference * claim.factor,
         low=found.low * claim.factor,
         high=found.high * claim.factor,
         equal_low=equal_low * claim.factor,
         equal_high=equal_high * claim.factor,
-        exact_p=found.p_value,
+        exact_p=found.p,
         difference_p=student_p_value(found.differences),
         equality_p=found.equivalence_p,
         num_pairs=found.num_pairs,

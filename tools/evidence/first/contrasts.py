@@ -53,9 +53,9 @@ def width_sweep(tables: Tables, prefix: str, number: str = "test.accuracy") -> d
         word = "confirmed" if slope.low > 0 else "not reproduced"
     return {
         "points": [(wrong, fmean(differences), *student_interval(differences)) for wrong, differences in points],
-        "slope": slope.mean_difference,
+        "slope": slope.difference,
         "slope_interval": (slope.low, slope.high),
-        "intercept": intercept.mean_difference,
+        "intercept": intercept.difference,
         "intercept_interval": (intercept.low, intercept.high),
         "word": word,
         "num_seeds": len(lines),

@@ -14,7 +14,7 @@ from maxsup.core.errors import MaxsupError
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.figures.comparisons import Difference, differences_figure
 from maxsup.lab.figures.style import Look, loss_look, save
-from maxsup.lab.reports.summary import listed
+from maxsup.lab.reports.summary import join_words
 from maxsup.metrics.facts import Fact, fact
 from tools.evidence.first.figures import claim_figure, claims_figure, strengths_figure, widths_figure
 
@@ -191,7 +191,7 @@ def claim_page(claim: Entry) -> str:
         "verdict": claim["word"].capitalize() + (" by the rule, with a caveat," if claim["caveat"] else ""),
         "because": reason[0].upper() + reason[1:],
         "names": ", ".join(claim["pools"]),
-        "images": f", on {listed(images)} test images" if images else "",
+        "images": f", on {join_words(images)} test images" if images else "",
         "margin_text": _with_unit(format(claim["margin"], "g"), claim["unit"]),
     }
     lines = [_CLAIM_HEAD.format(**claim, **words)]

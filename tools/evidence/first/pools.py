@@ -38,21 +38,6 @@ Tables = dict[str, list[Row]]
 """Rows of each pool: ``loss``, ``seed``, and the numbers by name."""
 
 
-def loss_label(loss: LossConfig) -> str:
-    """A loss with its options in one line; a linear schedule by its ends.
-
-    Example:
-        >>> loss_label(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
-        'maxsup alpha=0.1..0.2'
-    """
-    words = [loss.name]
-    for key, value in loss.options.items():
-        if isinstance(value, Mapping) and value.get("schedule") == "linear":
-            value = f"{value['start']}..{value['end']}"
-        words.append(f"{key}={value}")
-    return " ".join(words)
-
-
 def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
     """Write the numbers of every finished run of a pool, and those of trials apart; gives the lines of each pool.
 
@@ -66,7 +51,7 @@ def collect(runs: Path, output: Path, *, keep: bool = False) -> dict[str, int]:
         loss, seed = LossConfig.model_validate(job["recipe"]["loss"]), job["recipe"]["seed"]
         if not run.summary.is_file():
             continue
-        row = {"loss": loss_label(loss), "seed": seed}
+        row = {"loss": loss.label, "seed": seed}
         if seed in TUNING_SEEDS:
             score = dict(zip(VALIDATION, validation_score(run), strict=True))
             trials.setdefault(job["name"], []).append(row | score)
@@ -107,12 +92,34 @@ def read_tables(results: Path) -> Tables:
 
 
 def _table(path: Path) -> list[Row]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            {"loss": row.pop("loss"), "seed": int(row.pop("seed"))}
-            | {number_name(key): float(value or math.nan) for key, value in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    """The rows of a ``POOL.csv``; the first line that is no row is named."""
+    rows: list[Row] = []
+    line = 1
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file, strict=True)
+            names = next(reader, [])
+            if not {"loss", "seed"} <= set(names) or len(set(names)) < len(names):
+                raise ValueError(f"the columns {', '.join(names)}"[:200])
+            for cells in reader:
+                line = reader.line_num
+                if cells:
+                    rows.append(_row(dict(zip(names, cells, strict=True))))
+    except (csv.Error, ValueError) as error:
+        raise DataError(
+            f"{path} must have a line per run, with its loss, its seed and a number in every other column; got "
+            f"{str(error).rstrip('.')} in line {line}. Restore the file, or collect its runs again."
+        ) from error
+    return rows
+
+
+def _row(cells: dict[str, str]) -> Row:
+    loss, seed = cells.pop("loss"), cells.pop("seed")
+    if not loss.strip():
+        raise ValueError("no loss")
+    return {"loss": loss, "seed": int(seed)} | {
+        number_name(key): float(value) if value else math.nan for key, value in cells.items()
+    }
 
 
 def trial_scores(trials: Tables, pools: Iterable[str], name: str) -> dict[str, list[Score]]:
@@ -120,7 +127,8 @@ def trial_scores(trials: Tables, pools: Iterable[str], name: str) -> dict[str, l
     found: dict[str, list[Score]] = {}
     for row in (row for pool in pools for row in trials.get(pool, [])):
         if row["loss"].split()[0] == name:
-            found.setdefault(row["loss"], []).append((row[VALIDATION[0]], row[VALIDATION[1]]))
+            accuracy, nll = (row.get(key, math.nan) for key in VALIDATION)
+            found.setdefault(row["loss"], []).append((accuracy, nll))
     return found
 
 
@@ -131,11 +139,20 @@ def strength_entries(results: Path) -> list[dict[str, Any]]:
         lines = {}
         for name in dict.fromkeys(row["loss"].split()[0] for row in rows):
             scores = trial_scores(trials, [pool], name)
-            # The strength comes first among the options: 0.2 in "ls alpha=0.2 convention=k-1".
-            strengths = {loss: float(loss.split()[1].partition("=")[2]) for loss in scores}
+            strengths = {loss: _strength(loss, results / TRIALS / f"{pool}.csv") for loss in scores}
             lines[name] = sorted((strengths[loss], [accuracy for accuracy, _ in scores[loss]]) for loss in scores)
         entries.append({"pool": pool, "lines": lines})
     return entries
+
+
+def _strength(loss: str, path: Path) -> float:
+    """The strength in the label of a loss, where it comes first: 0.2 in "ls alpha=0.2 convention=k-1"."""
+    try:
+        return float(loss.split()[1].partition("=")[2])
+    except (IndexError, ValueError):
+        raise DataError(
+            f"losses of trials in {path} must have a strength, as 'ls alpha=0.2'; got {loss!r}. Restore the file."
+        ) from None
 
 
 def _numbers(run: RunDir, job: Mapping[str, Any]) -> dict[str, float]:

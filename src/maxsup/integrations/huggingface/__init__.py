@@ -1,8 +1,8 @@
-"""Any loss of this package in the Hugging Face ``Trainer``, for classification, tagging, causal and seq2seq models.
+"""Use a loss of this package in the Hugging Face ``Trainer``: classification, tagging, causal and seq2seq models.
 
 **Use it** as ``loss = TrainerLoss(alpha=0.1)`` with ``Trainer(compute_loss_func=loss, callbacks=[loss.callback()])``.
-**Denominator.** ``num_items_in_batch`` divides the sum, so that accumulation and several processes give the gradients
-of the whole batch. Class weights scale each sample, and the sum is still divided by that number.
+**Denominator.** The sum is divided by ``num_items_in_batch``, so accumulation and several processes give the gradients
+of the whole batch. Class weights scale each sample and do not change the denominator.
 **Evaluation** is ``F.cross_entropy``.
 """
 

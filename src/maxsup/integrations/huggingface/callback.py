@@ -1,4 +1,4 @@
-"""The callback of a loss in a ``Trainer``: it advances the schedule, checks that the loss is in use, and logs."""
+"""A ``Trainer`` callback that advances the schedule of a loss, checks that the loss is used, and logs its terms."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ except ImportError as error:
 
 
 class WatchedLoss:
-    """What a callback has to know of a loss."""
+    """Base class of losses that a callback can watch."""
 
-    # What to do where the loss is not in use.
+    # What to do if the loss is not used.
     unused: ClassVar[str]
 
     def __init__(self, criterion: RegularizedLoss) -> None:
@@ -32,11 +32,11 @@ class WatchedLoss:
         self.num_targets: float | Tensor | None = None
 
     def callback(self, *, per_step: bool = False, monitor: bool = True) -> TrainerLossCallback:
-        """The callback that belongs to this loss; see :class:`TrainerLossCallback` for its options."""
+        """Return the callback of this loss. See :class:`TrainerLossCallback` for the options."""
         return TrainerLossCallback(self, per_step=per_step, monitor=monitor)
 
     def attach(self, model: Any, args: Any) -> None:
-        """Learn what the loss depends on from model and arguments, and refuse arguments that would be ignored."""
+        """Read settings from the model and the arguments, and refuse arguments that would be ignored."""
         if args.label_smoothing_factor > 0:
             factor = args.label_smoothing_factor
             raise ValueError(
@@ -45,7 +45,7 @@ class WatchedLoss:
             )
 
     def begin(self, model: Any, args: Any) -> None:
-        """Attach when training begins, and refuse a fused loss of Liger, which TRL has switched off by then."""
+        """Attach when training begins, and refuse Liger's fused loss, which TRL has switched off by then."""
         self.attach(model, args)
         liger = getattr(args, "liger_kernel_config", None) or {}
         if getattr(args, "use_liger_kernel", False) and liger.get("fused_linear_cross_entropy", True):
@@ -55,23 +55,23 @@ class WatchedLoss:
             )
 
     def counted(self, num_items: int | Tensor) -> int | Tensor:
-        """The denominator of a training call that Trainer has counted; the next log knows it too."""
+        """Return the denominator of a training call from Trainer's count, and add the count to the next log."""
         self.num_targets = num_items if self.num_targets is None else self.num_targets + num_items
-        # A step in which nothing counts adds 0; divided by 0 it would make weights nan, which Trainer logs as 0.
+        # A step without targets must add 0: dividing by 0 would make the weights nan, which Trainer logs as 0.
         return num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
 
 
 class TrainerLossCallback(TrainerCallback):
-    """Advances the schedule of a loss, logs its strength and the decomposition, and checks that the loss is in use.
+    """Advance the schedule of a loss, log its strength and its terms, and check that the loss is used.
 
-    Progress follows from the epoch or the step that ``Trainer`` keeps in its state, so a resumed run goes on with the
-    strength of an uninterrupted one. Every log of the training loss gets ``maxsup/alpha`` (the strength under its name)
-    and the terms of label smoothing since the last log, ``maxsup/wrong_share`` and so on.
+    Progress is computed from the epoch or step in the state of ``Trainer``, so a resumed run continues with the
+    strength of an uninterrupted one. Every log of the training loss gets ``maxsup/alpha`` (the strength under its own
+    name) and the terms of label smoothing since the last log, ``maxsup/wrong_share`` and so on.
 
     Args:
         loss: The loss that this callback belongs to.
         per_step: Advance with every optimiser step instead of every epoch.
-        monitor: Log the terms, from a sample of the rows where a batch has many logits.
+        monitor: Log the terms. Batches with many logits are sampled by rows.
     """
 
     def __init__(self, loss: WatchedLoss, *, per_step: bool = False, monitor: bool = True) -> None:
@@ -80,17 +80,17 @@ class TrainerLossCallback(TrainerCallback):
         self.has_monitor = monitor
 
     def on_init_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **others: Any) -> None:
-        """Refuse arguments that do not go with the loss as soon as there is a Trainer."""
+        """Refuse arguments that conflict with the loss when the Trainer is created."""
         self.loss.attach(model, args)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **others: Any) -> None:
-        """Start with the model that is trained, and with nothing counted."""
+        """Attach to the trained model and reset all counts."""
         self.loss.begin(model, args)
         self.loss.num_training_calls = 0
         self.loss.num_targets = None
         self.loss.terms = LoggedTerms(self.loss.criterion, monitor=self.has_monitor)
         if not self.per_step:
-            # For data without a length, Trainer says that the epochs never end.
+            # For data without a length, Trainer sets num_train_epochs to sys.maxsize.
             num_epochs = None if state.num_train_epochs >= sys.maxsize else state.num_train_epochs
             check_epochs(self.loss.criterion.schedule, num_epochs, "Use loss.callback(per_step=True).")
 
@@ -105,29 +105,29 @@ class TrainerLossCallback(TrainerCallback):
             self.loss.criterion.set_progress(epoch_progress(state.global_step, state.max_steps))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Stop before the first update if it does not come from the loss."""
+        """Stop before the first update if the loss has not been called."""
         if self.loss.num_training_calls == 0:
             raise RuntimeError(
                 f"the loss must be called in every training step; got no call in the first. {self.loss.unused}"
             )
 
-    # Where Trainer has no earlier event.
+    # For versions of Trainer without on_pre_optimizer_step.
     on_step_end = on_pre_optimizer_step
 
     def on_log(self, args: Any, state: Any, control: Any, *, logs: dict[str, Any] | None = None, **others: Any) -> None:
-        """Add strength and decomposition to a log of the training loss."""
+        """Add the strength and the terms to a log of the training loss."""
         if logs is None or "loss" not in logs or self.loss.terms is None:
             return
         terms = self.loss.terms.collected(args.device)
         if self.loss.num_targets is not None and self.loss.num_targets == 0:
             warnings.warn(
-                "No label counted since the last log: all of them are -100, and nothing is learnt from that. Check "
-                "where labels are masked and cut.",
+                "No label counted since the last log: all of them are -100, so nothing is learnt. Check how labels are "
+                "masked and truncated.",
                 UserWarning,
                 stacklevel=2,
             )
         self.loss.num_targets = None
         logs.update(terms)
-        # Trainer has filed a copy of the log before it told us.
+        # Trainer has stored a copy of the log before it calls this.
         if state.log_history:
             state.log_history[-1].update(terms)

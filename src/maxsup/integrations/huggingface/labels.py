@@ -1,4 +1,4 @@
-"""Which logits of a transformers model belong to which labels, as rows that a loss takes."""
+"""Match the logits of a transformers model to their labels, as rows that a loss takes."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 IGNORED = -100
-"""The label that transformers leaves out of its losses, and Trainer out of ``num_items_in_batch``."""
+"""The label that transformers ignores in its losses and Trainer in ``num_items_in_batch``."""
 _SUM_TOLERANCE = 1e-2
 
 
 def single_logits(outputs: Any) -> Tensor:
-    """The logits of a model with one head."""
+    """Return the logits of a model with one head."""
     if isinstance(outputs, Mapping):
         logits = outputs.get("logits")
     else:
         logits = outputs = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
     if not isinstance(logits, Tensor):
         raise ValueError(
-            f"outputs of the model must hold one tensor of logits; got {_contents(outputs)}. For several heads say "
-            "which logits go with which labels: "
+            f"outputs of the model must hold one tensor of logits; got {_contents(outputs)}. For several heads map "
+            "logits to labels: "
             'TrainerLoss(heads={"start_logits": "start_positions", "end_logits": "end_positions"}).'
         )
     return logits
 
 
 def named_logits(outputs: Any, name: str) -> Tensor:
-    """The logits of one of several heads."""
+    """Return the logits of one of several heads."""
     logits = outputs.get(name) if isinstance(outputs, Mapping) else None
     if not isinstance(logits, Tensor):
         names = _contents(outputs)
@@ -43,7 +43,7 @@ def _contents(outputs: Any) -> str:
 
 
 def rows_and_targets(logits: Tensor, labels: Any, shift: bool, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Logits ``(N, K)`` and their targets; with ``shift``, a label that nothing predicts becomes an ignored one.
+    """Return logits ``(N, K)`` and their targets. With ``shift``, labels without a prediction are ignored.
 
     Example:
         >>> import torch
@@ -69,7 +69,7 @@ def rows_and_targets(logits: Tensor, labels: Any, shift: bool, ignore_index: int
             "for regression and for a sigmoid."
         )
     if labels.is_floating_point():
-        # transformers reads float labels as several classes at once, which a softmax would train on without a word.
+        # transformers reads float labels as multi-label targets, on which a softmax would train silently.
         sums = labels.detach().float().sum(dim=-1)
         wrong = sums[(sums != 0) & ((sums - 1).abs() > _SUM_TOLERANCE)]
         if len(wrong) > 0:
@@ -80,7 +80,7 @@ def rows_and_targets(logits: Tensor, labels: Any, shift: bool, ignore_index: int
     if not is_sequence:
         return logits, labels
     if shift:
-        # The labels move and the logits stay, because a slice of the logits would be a copy of them.
+        # Shift the labels and not the logits, because slicing the logits would copy them.
         labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
     return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
 
@@ -96,9 +96,9 @@ def _shape_fix(logits: Tensor, labels: Tensor) -> str:
 
 
 class LabelsOfHeads:
-    """Remembers labels that go into a model under names of their own, because ``Trainer`` hands a loss no others.
+    """Cache the labels of several heads as they enter the model, because ``Trainer`` passes only ``labels`` to a loss.
 
-    ``heads`` has the name of the labels in the batch for each name of logits in the outputs.
+    ``heads`` maps each name of logits in the outputs to the name of its labels in the batch.
     """
 
     def __init__(self, heads: Mapping[str, str]) -> None:
@@ -109,7 +109,7 @@ class LabelsOfHeads:
         self._handle: RemovableHandle | None = None
 
     def watch(self, model: nn.Module) -> None:
-        """Look at what this model, and no other any more, is called with."""
+        """Record the labels of every call of this model, and stop watching the previous one."""
         if self._handle is not None:
             self._handle.remove()
 
@@ -118,8 +118,8 @@ class LabelsOfHeads:
 
         self._handle = model.register_forward_pre_hook(remember, with_kwargs=True)
 
-    def taken(self) -> dict[str, Tensor]:
-        """Labels of the last call by the name of their logits; each call gives them once."""
+    def take(self) -> dict[str, Tensor]:
+        """Return the labels of the last call by the name of their logits, and clear the cache."""
         missing = [name for name in self.heads.values() if not isinstance(self._seen.get(name), Tensor)]
         if missing:
             raise ValueError(

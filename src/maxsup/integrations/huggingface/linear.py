@@ -1,14 +1,14 @@
-"""The loss of a Hugging Face causal model from its head itself, so that the logits of a batch never exist.
+"""Compute the loss of a Hugging Face causal model in its head, without materialising the logits of a batch.
 
 **Use it** as ``use_linear_loss(model, MaxSupLoss(alpha=0.1))`` before the model goes to a Trainer, to Accelerate or
-into a loop of your own. From then on ``model(**batch).loss`` is that loss while the model trains.
-**Seam.** In a training call with labels the head computes the loss from its input and returns it in place of logits,
-and ``model.loss_function`` passes it on. The head is called as a module, so whatever gathers, casts or moves its weight
-(FSDP2, autocast, offloading) does so here as well.
-**Untouched**: evaluation, generation, calls without labels or without gradients, checkpoints and tied weights.
-**Refused** at once or in the first call: whatever stands between head and loss, such as a scale of the logits or an
-adapter on the head, and whatever takes the labels away from the model. A soft-cap under Gemma's name for it,
-``final_logit_softcapping``, goes into the head.
+into your own loop. From then on ``model(**batch).loss`` is that loss in training mode.
+**Seam.** In a training call with labels, the head computes the loss from its input and returns it instead of logits,
+and ``model.loss_function`` passes it on. The head is called as a module, so FSDP2, autocast and offloading gather, cast
+and move its weight as usual.
+**Unchanged**: evaluation, generation, calls without labels or gradients, checkpoints and tied weights.
+**Refused** at once or in the first call: anything between head and loss, such as scaled logits or an adapter on the
+head, and anything that removes the labels from the batch. A soft cap, if the config calls it
+``final_logit_softcapping`` as Gemma does, is applied in the head.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from maxsup.integrations.huggingface.models import shifts_labels, unwrapped, war
 from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss
 from maxsup.losses.head.linear import linear_maxsup_cross_entropy
 
-# The name in the config; models with another name for theirs are refused like those that scale their logits.
+# Models with another name for their soft cap are refused, like those that scale their logits.
 _SOFT_CAP = "final_logit_softcapping"
-# Options that a loss in the head must not set; the soft-cap is the model's.
+# Options that a loss in the head must not change; the soft cap comes from the model.
 _PLAIN_OPTIONS = {"weight": None, "ignore_index": IGNORED, "reduction": "mean", "adaptive": False, "soft_cap": 0.0}
 
 
 def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
-    """Have a causal model of transformers compute ``loss`` in its head whenever it is trained with labels.
+    """Make a causal model of transformers compute ``loss`` in its head in training calls with labels.
 
     Args:
-        model: A causal language model, in PEFT or not, with a plain ``nn.Linear`` for a head.
+        model: A causal language model, PEFT-wrapped or not, with a plain ``nn.Linear`` head.
         loss: ``MaxSupLoss``, ``MarginLabelSmoothingLoss`` or ``CrossEntropyLoss``, with or without a ``z_loss``.
 
     Returns:
-        Its ``callback()`` has a Trainer advance a schedule and log the terms; ``remove()`` undoes the change.
+        A handle. Pass its ``callback()`` to a Trainer to advance a schedule and log the terms; ``remove()`` undoes the
+        change.
     """
     _check_loss(loss)
     inner = unwrapped(model)
@@ -72,17 +73,17 @@ class _Call:
     shift_labels: Tensor | None
     num_items: int | Tensor | None
     soft_cap: float | None
-    answer: Tensor | None = None  # what the head has returned in place of logits
-    was_asked: bool = False  # whether the model has asked for its loss
+    answer: Tensor | None = None  # the loss that the head returned instead of logits
+    was_asked: bool = False  # the model has called its loss function
 
 
 class LinearLoss(WatchedLoss):
-    """A loss in the head of a model; made by :func:`use_linear_loss`.
+    """A loss in the head of a model, created by :func:`use_linear_loss`.
 
-    Everything that hangs on the model is a bound method, so that a deep copy of the model has a loss of its own.
+    All hooks on the model are bound methods, so a deep copy of the model gets its own loss.
     """
 
-    unused = "Train the model that was given to use_linear_loss, with its labels in the batch."
+    unused = "Train the model that was passed to use_linear_loss, with labels in the batch."
 
     def __init__(self, model: Any, head: Any, criterion: RegularizedLoss) -> None:
         super().__init__(criterion)
@@ -100,7 +101,7 @@ class LinearLoss(WatchedLoss):
         ]
 
     def remove(self) -> None:
-        """Give the model its own loss back."""
+        """Restore the model's own loss."""
         for handle in self._handles:
             handle.remove()
         del self._head.forward
@@ -118,13 +119,13 @@ class LinearLoss(WatchedLoss):
             if named.get("num_items_in_batch") is not None:
                 raise ValueError(
                     "Trainer has taken the labels away from the model, whose head computes the loss. Remove "
-                    "label_smoothing_factor and compute_loss_func; MaxSupLoss(alpha=...) takes their place."
+                    "label_smoothing_factor and compute_loss_func; MaxSupLoss(alpha=...) replaces them."
                 )
             return
         if named.get("fused_lm_head"):
             raise ValueError(
-                "SFTTrainer of TRL computes the loss itself and leaves the model's unused. Use "
-                "maxsup.integrations.trl.LinearSFTTrainer(..., loss=MaxSupLoss(alpha=0.1)) in its place."
+                "SFTTrainer of TRL computes the loss itself and ignores the model's. Use "
+                "maxsup.integrations.trl.LinearSFTTrainer(..., loss=MaxSupLoss(alpha=0.1)) instead."
             )
         if model is not self._model:
             raise RuntimeError(
@@ -133,7 +134,7 @@ class LinearLoss(WatchedLoss):
             )
         soft_cap = getattr(self._config, _SOFT_CAP, None)
         self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"), soft_cap)
-        # The head applies the cap to its logits; the model must not apply it to the loss that the head returns.
+        # The head applies the cap to its logits, so the model must not apply it to the returned loss.
         if soft_cap is not None:
             setattr(self._config, _SOFT_CAP, None)
 
@@ -143,14 +144,14 @@ class LinearLoss(WatchedLoss):
             return None
         if call.soft_cap is not None:
             setattr(self._config, _SOFT_CAP, call.soft_cap)
-        if output is None:  # the model has failed, and says why itself
+        if output is None:  # the model has raised an error of its own
             return None
         if not call.was_asked:
             raise RuntimeError(
-                f"{type(model).__name__} did not ask for model.loss_function, so its loss is another one. Switch off "
-                "what replaces its forward, such as use_liger_kernel=True."
+                f"{type(model).__name__} did not call model.loss_function, so it used another loss. Switch off "
+                "whatever replaces its forward, such as use_liger_kernel=True."
             )
-        # What the head returned are no logits.
+        # The head has returned a loss, not logits.
         return type(output)(**{**output, "logits": None}) if isinstance(output, dict) else None
 
     @property
@@ -161,8 +162,8 @@ class LinearLoss(WatchedLoss):
         call = self._call
         if call is None:
             return self._forward(hidden)
-        # Contiguous, so that a model that asks for that gets the same tensor.
-        call.answer = self._computed(hidden, call).expand(*hidden.shape[:-1], 1).contiguous()
+        # Contiguous, so that a model that calls contiguous() gets the same tensor.
+        call.answer = self._compute(hidden, call).expand(*hidden.shape[:-1], 1).contiguous()
         return call.answer
 
     def _loss_of_the_model(self, logits: Tensor, labels: Tensor, *others: Any, **options: Any) -> Tensor:
@@ -177,10 +178,10 @@ class LinearLoss(WatchedLoss):
                 "an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
             )
         call.was_asked = True
-        # A copy, because models add further losses in place.
+        # Clone, because models add other losses in place.
         return call.answer.flatten()[0].clone()
 
-    def _computed(self, hidden: Tensor, call: _Call) -> Tensor:
+    def _compute(self, hidden: Tensor, call: _Call) -> Tensor:
         labels = call.labels if call.shift_labels is None else call.shift_labels
         rows, target = rows_and_targets(hidden, labels, call.shift_labels is None, IGNORED)
         target = target.to(rows.device)

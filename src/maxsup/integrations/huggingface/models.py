@@ -1,4 +1,4 @@
-"""What a loss has to know of a transformers model: whether its labels are shifted, and its decoder inputs."""
+"""Facts about a transformers model that a loss depends on: shifted labels and decoder inputs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _DECODER_INPUTS = ("decoder_input_ids", "decoder_inputs_embeds")
 
 
 def unwrapped(model: Any) -> Any:
-    """The transformers model inside a PEFT model or a wrapper for several devices."""
+    """Return the transformers model inside a PEFT model or a multi-device wrapper."""
     while isinstance(getattr(model, "module", None), nn.Module):
         model = model.module
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def config_value(model: Any, name: str) -> Any:
-    """A value of the config of a model, wrapped or not; None where there is none."""
+    """Return a value of the config of a model, wrapped or not, or None if there is none."""
     return getattr(getattr(unwrapped(model), "config", None), name, None)
 
 
 def shifts_labels(model: Any) -> bool:
-    """Whether position ``t`` of the model predicts label ``t + 1``: a causal language model, PEFT-wrapped or not."""
-    # Late, because it loads all losses of transformers; with a Trainer they are loaded already.
+    """Return True if position ``t`` predicts label ``t + 1``, as in a causal language model, PEFT-wrapped or not."""
+    # Imported late, because it loads all losses of transformers; with a Trainer they are loaded already.
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if config_value(model, "is_encoder_decoder"):
@@ -37,26 +37,26 @@ def shifts_labels(model: Any) -> bool:
 
 
 def trainer_counts_shifted(model: Any) -> bool:
-    """Whether ``Trainer`` leaves the first label of each row out of ``num_items_in_batch``."""
+    """Return True if ``Trainer`` leaves the first label of each row out of ``num_items_in_batch``."""
     from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
     return LOSS_MAPPING.get(str(getattr(unwrapped(model), "loss_type", None))) is ForCausalLMLoss
 
 
 def warn_of_counted_first_labels(model: Any) -> None:
-    """Warn where ``Trainer`` counts one label too many in each row of a causal model."""
+    """Warn if ``Trainer`` counts one label too many in each row of a causal model."""
     if not trainer_counts_shifted(model):
         warnings.warn(
             f"Trainer counts the first label of each row of {type(unwrapped(model)).__name__}, which nothing "
-            "predicts, so the training loss is a little small. Set model.loss_type = 'ForCausalLM' before creating "
-            "the Trainer, or set the first label of each row to -100.",
+            "predicts, so the training loss is slightly too small. Set model.loss_type = 'ForCausalLM' before "
+            "creating the Trainer, or set the first label of each row to -100.",
             UserWarning,
             stacklevel=3,
         )
 
 
 class Rules(NamedTuple):
-    """What a model and its Trainer ask of a loss."""
+    """The settings of a model and its Trainer that a loss depends on."""
 
     model: Any
     accumulation: int
@@ -64,14 +64,14 @@ class Rules(NamedTuple):
 
 
 class RulesOfModels:
-    """The rules of the model whose outputs come next, because ``Trainer`` hands a loss outputs without their model."""
+    """Track the rules of the model called last, because ``Trainer`` passes outputs to a loss without their model."""
 
     def __init__(self) -> None:
         self.current: Rules | None = None
         self._handles: WeakKeyDictionary[nn.Module, RemovableHandle] = WeakKeyDictionary()
 
     def add(self, rules: Rules) -> None:
-        """Use these rules, and from a second model on those of whichever model is called."""
+        """Use these rules. With two models or more, switch to the rules of the model that is called."""
         before, self.current = self.current, rules
         if before is not None and before.model is not rules.model:
             self._follow(before)
@@ -88,14 +88,14 @@ class RulesOfModels:
 
 
 class DecoderInputsCollator:
-    """A data collator that also makes ``decoder_input_ids`` from the labels, as the model itself would have done.
+    """A data collator that adds ``decoder_input_ids`` made from the labels, as the model itself would.
 
-    ``Trainer`` takes the labels away from the model when it is given a loss, and an encoder-decoder model then has
-    nothing to feed its decoder with. ``DataCollatorForSeq2Seq(tokenizer, model=model)`` does the same for text.
+    ``Trainer`` with a custom loss does not pass labels to the model, so an encoder-decoder model lacks decoder inputs.
+    For text, ``DataCollatorForSeq2Seq(tokenizer, model=model)`` does the same.
 
     Args:
         collator: Makes a batch with ``labels`` from a list of samples.
-        model: The encoder-decoder model, which knows how to shift labels to the right.
+        model: The encoder-decoder model, which shifts labels to the right.
     """
 
     def __init__(self, collator: Callable[[Any], Any], model: Any) -> None:
@@ -109,7 +109,7 @@ class DecoderInputsCollator:
         self._prepare = prepare
 
     def __call__(self, features: Any) -> Any:
-        """The batch of the inner collator with ``decoder_input_ids``."""
+        """Return the batch of the inner collator with ``decoder_input_ids``."""
         batch = self.collator(features)
         if not any(name in batch for name in _DECODER_INPUTS):
             batch["decoder_input_ids"] = self._prepare(labels=batch["labels"])
@@ -117,7 +117,7 @@ class DecoderInputsCollator:
 
 
 def expect_decoder_inputs(model: nn.Module) -> None:
-    """Have the next call of the model complain in one sentence if there is nothing for its decoder."""
+    """Check in the next call of the model that the batch has decoder inputs."""
 
     def check(module: nn.Module, positional: Any, named: dict[str, Any]) -> None:
         if not positional and all(named.get(name) is None for name in (*_DECODER_INPUTS, "labels")):

@@ -1,4 +1,4 @@
-"""A loss on the logits that a ``Trainer`` hands over."""
+"""A loss for the logits that ``Trainer`` passes to ``compute_loss_func``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from maxsup.losses.reduction import HALF
 
 
 class TrainerLoss(WatchedLoss):
-    """What ``Trainer(compute_loss_func=...)`` takes.
+    """A loss of this package for ``Trainer(compute_loss_func=...)``.
 
-    It is the training objective while gradients are recorded and the model is in training mode, plain cross-entropy
-    otherwise. With its callback it asks the model whether labels are shifted; without one, pass ``shift``.
+    It is the training objective if gradients are recorded and the model is in training mode, else plain cross-entropy.
+    With its callback it reads from the model whether labels are shifted; without one, pass ``shift``.
 
     Args:
-        loss: A registered loss that needs nothing but logits and labels.
-        shift: Whether position ``t`` predicts label ``t + 1``; None asks the model.
-        heads: For a model with several heads, the name of the labels in the batch for each name of logits in the
-            outputs, such as ``{"start_logits": "start_positions", "end_logits": "end_positions"}``; the loss is the
-            mean over the heads. Trainer does not count such labels, so accumulation is refused.
+        loss: Name of a registered loss that needs only logits and labels.
+        shift: True if position ``t`` predicts label ``t + 1``; by default read from the model.
+        heads: For a model with several heads, a mapping from logits in the outputs to labels in the batch, such as
+            ``{"start_logits": "start_positions", "end_logits": "end_positions"}``. The loss is the mean over the
+            heads. Trainer does not count such labels, so accumulation is refused.
         options: Options of the loss, such as ``alpha``, ``weight`` and ``ignore_index``.
 
     Example:
@@ -60,7 +60,7 @@ class TrainerLoss(WatchedLoss):
         self._rules = RulesOfModels()
 
     def attach(self, model: Any, args: Any) -> None:
-        """Learn what the loss depends on from model and arguments, and refuse what would not do what it says."""
+        """Read settings from the model and the arguments, and refuse those that would have no effect."""
         super().attach(model, args)
         _check_arguments(args, has_heads=self._heads is not None)
         problem = config_value(model, "problem_type")
@@ -79,7 +79,7 @@ class TrainerLoss(WatchedLoss):
             warn_of_counted_first_labels(model)
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: int | Tensor | None = None) -> Tensor:
-        """The loss of a batch, as ``Trainer`` asks for it."""
+        """Return the loss of a batch, with the signature of ``compute_loss_func``."""
         rules = self._rules.current
         is_training = torch.is_grad_enabled() and (rules is None or rules.model.training)
         pairs = self._pairs(outputs, labels)
@@ -102,11 +102,11 @@ class TrainerLoss(WatchedLoss):
         return loss
 
     def _pairs(self, outputs: Any, labels: Tensor | None) -> list[tuple[Tensor, Tensor]]:
-        """Logits ``(N, K)`` and targets of every head."""
+        """Return logits ``(N, K)`` and targets of every head."""
         if self._heads is None:
             heads: list[tuple[Tensor, Any]] = [(single_logits(outputs), labels)]
         else:
-            heads = [(named_logits(outputs, name), given) for name, given in self._heads.taken().items()]
+            heads = [(named_logits(outputs, name), given) for name, given in self._heads.take().items()]
         ignored = self.criterion.ignore_index
         return [rows_and_targets(logits, given, self._is_shifted(logits), ignored) for logits, given in heads]
 
@@ -115,7 +115,9 @@ class TrainerLoss(WatchedLoss):
             return self._known_rules().shifts_labels if self.shift is None else self.shift
         if self.shift:
             shape = tuple(logits.shape)
-            raise ValueError(f"shift must be False for one label a sample; got True with logits {shape}. Leave it out.")
+            raise ValueError(
+                f"shift must be False for one label per sample; got True with logits {shape}. Leave it out."
+            )
         return False
 
     def _known_rules(self) -> Rules:
@@ -129,7 +131,7 @@ class TrainerLoss(WatchedLoss):
     def _denominator(
         self, num_items: int | Tensor | None, rows: Tensor, target: Tensor, is_training: bool
     ) -> float | Tensor | None:
-        """What divides the sum; None for the number of targets here."""
+        """Return the denominator of the sum, or None to use the number of targets in this batch."""
         accumulation = None if self._rules.current is None else self._rules.current.accumulation
         if num_items is None:
             if is_training and (accumulation or 1) > 1:
@@ -138,7 +140,7 @@ class TrainerLoss(WatchedLoss):
                     "Use transformers 4.46 or newer, with the targets under the name 'labels'."
                 )
             return None
-        # Under DataParallel the number comes once for each device, and the Trainer multiplies by how many there are.
+        # Under DataParallel the number comes once per device, and Trainer multiplies by the number of devices.
         num_processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         is_spread = num_processes > 1 or (isinstance(num_items, Tensor) and num_items.dim() > 0)
         if not is_training and not is_spread:
@@ -171,12 +173,12 @@ def _check_criterion(name: str, criterion: RegularizedLoss) -> None:
     if criterion.needs:
         raise ValueError(
             f"loss of a TrainerLoss must need logits and labels only; got {name!r}, which needs "
-            f"{' and '.join(criterion.needs)}. Call it in a compute_loss function of yours."
+            f"{' and '.join(criterion.needs)}. Call it in your own compute_loss."
         )
     if type(criterion).end_epoch is not RegularizedLoss.end_epoch:
         raise ValueError(
-            f"loss of a TrainerLoss must not learn from epoch to epoch, because checkpoints of Trainer would lose what "
-            f"it learnt; got {name!r}. Use it with maxsup's own training or a loop of yours."
+            f"loss of a TrainerLoss must not learn from epoch to epoch, because checkpoints of Trainer would lose its "
+            f"state; got {name!r}. Use it with maxsup's own training or your own loop."
         )
     if criterion.reduction != "mean":
         raise ValueError(f"reduction must be 'mean', as Trainer divides; got {criterion.reduction!r}. Leave it out.")
@@ -186,7 +188,7 @@ def _check_arguments(args: Any, *, has_heads: bool) -> None:
     if not has_heads and args.label_names is not None and list(args.label_names) != ["labels"]:
         raise ValueError(
             f"label_names must be ['labels'], the only labels Trainer gives to a loss; got {args.label_names!r}. "
-            "Rename the column, or say which logits they go with: TrainerLoss(heads={'logits': 'my_labels'})."
+            "Rename the column, or map logits to labels: TrainerLoss(heads={'logits': 'my_labels'})."
         )
     if has_heads and args.gradient_accumulation_steps > 1:
         raise ValueError(
@@ -194,12 +196,12 @@ def _check_arguments(args: Any, *, has_heads: bool) -> None:
             f"{args.gradient_accumulation_steps!r}. Make per_device_train_batch_size larger instead."
         )
     if has_heads and getattr(args, "n_gpu", 1) > 1:
-        raise ValueError(f"heads must train on one device a process; got {args.n_gpu!r} in one. Use torchrun.")
+        raise ValueError(f"heads must train on one device per process; got {args.n_gpu!r} in one. Use torchrun.")
 
 
 def _check_no_further_loss(outputs: Any) -> None:
     if isinstance(outputs, Mapping) and outputs.get("aux_loss") is not None:
         raise ValueError(
-            "outputs must not hold a further loss, which would be left out; got aux_loss. Set "
+            "outputs must not hold another loss, which would be ignored; got aux_loss. Set "
             "config.output_router_logits=False, or override Trainer.compute_loss and add it."
         )

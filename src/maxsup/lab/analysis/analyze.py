@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from maxsup import __version__
 from maxsup.core.checks import check_choice
-from maxsup.lab.analysis.registry import ANALYSES, Result, check_options
+from maxsup.lab.analysis.registry import ANALYSES, Result, check_options, computed
 from maxsup.lab.analysis.result_files import result_path
+from maxsup.lab.core.config import option_text
 from maxsup.lab.core.display import Display, create_display
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.storage import json_text, kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import override_words
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.data import PythonData
     from maxsup.lab.models import Factory
-
-PROTOCOL = 1
-"""Version of how the numbers are computed; a change of the numbers raises it."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
     labels = [loss_look(run.loss).label for run in runs]
     facets = [
         (
-            _strength_text(run.strength),
+            "" if run.strength is None else option_text(run.strength),
             *(run.recipe.model.name, run.recipe.data.name, f"seed {run.recipe.seed}", run.weights),
             *(run.run.path.resolve().name, str(run.run.path)),
         )
@@ -164,22 +163,14 @@ def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
     return labels
 
 
-def _strength_text(strength: Any) -> str:
-    if isinstance(strength, int | float):
-        return f"{strength:g}"
-    if isinstance(strength, dict):
-        return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in strength.values())
-    return "" if strength is None else str(strength)
-
-
 def _compute(
     name: str, runs: Sequence[RunOutputs], split: str, options: dict[str, Any], done: Analyzed
 ) -> dict[str, Result]:
     analysis = ANALYSES[name]
     able, reasons = [], dict[str, list[str]]()
     for run in runs:
-        if run.is_dense and not analysis.takes_masks:
-            reason: str | None = "its data has masks, and this analysis is of images with one label each"
+        if run.task not in analysis.tasks:
+            reason: str | None = f"it is a run of {run.task}, and this analysis is of {' and '.join(analysis.tasks)}"
         else:
             reason = analysis.obstacle(run, split=split, **options)
         if reason is None:
@@ -199,7 +190,7 @@ def _compute(
             "version": __version__,
             "facts": run.facts(split),
             "options": shared,
-            **_checked(name, analysis.compute(run, split=split, **shared)),
+            **computed(name, run, split=split, **shared),
         }
         path = result_path(run.run.path, name, split=split, weights=run.weights, options=options, data=run.other_data)
         with kept_if_possible("these numbers are"):
@@ -208,14 +199,3 @@ def _compute(
         # As it will be read back, so that figures drawn now and from the file later are the same.
         found[run.label] = json.loads(json_text(result))
     return found
-
-
-def _checked(name: str, result: Result) -> Result:
-    """Return what an analysis computed; raise unless it has the two parts that files, tables and figures read."""
-    made = isinstance(result, dict) and set(result) == {"numbers", "data"}
-    if not made or not all(isinstance(entry, dict) for entry in result["numbers"].values()):
-        raise TypeError(
-            f"result of analysis {name!r} must be {{'numbers': numbers(...), 'data': {{...}}}}; got {result!r:.100}. "
-            "Import numbers from maxsup.metrics.facts."
-        )
-    return result

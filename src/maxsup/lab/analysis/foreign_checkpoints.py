@@ -18,12 +18,12 @@ from maxsup.diagnosis.outputs import Outputs
 from maxsup.lab.analysis.extraction import affine_head, extracted
 from maxsup.lab.core.config import Recipe, parse_recipe
 from maxsup.lab.core.display import Display
-from maxsup.lab.data import DataBundle
+from maxsup.lab.data import DataBundle, LabelledSplit
 from maxsup.lab.data.registry import data_root, local_path
 from maxsup.lab.data.sets.class_folders import split_folders
 from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
-from maxsup.lab.training.preprocessing import described_transform, wanted_preprocessing
+from maxsup.lab.training.preprocessing import describe_transform, resolve_preprocessing, wanted_preprocessing
 from maxsup.lab.training.reading import SPLITS
 
 DEFAULT_IMAGE_SIZE = 224
@@ -72,12 +72,13 @@ def checkpoint_outputs(
         options = {"test_share": 1.0, **recipe.data.options}
         recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
     bundle = build_data(recipe)
-    if bundle.is_dense:
-        raise DataError(f"data must have one label an image; got {data!r}, which has masks. Choose other data.")
+    if not isinstance(bundle.train, LabelledSplit):
+        raise DataError(f"data must have one label an image; got {bundle.train.describe()}. Choose other data.")
     if bundle.image_shape is None and recipe.data.image_size is None:
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
         recipe = recipe.changed(data={"image_size": size})
+    recipe = resolve_preprocessing(recipe)
     images = getattr(bundle, split or "test") if place is None else bundle.test
     if len(images) == 0:
         raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
@@ -95,7 +96,7 @@ def checkpoint_outputs(
     facts = {
         "Data": data,
         "Split": split or ("test" if place is None else "all images"),
-        "Transform": described_transform(recipe, bundle),
+        "Transform": describe_transform(recipe, bundle),
         "Class order": order.how,
     }
     if bundle.notes:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from maxsup.core.errors import DataError
 from maxsup.lab.analysis.outputs import RunOutputs
-from maxsup.lab.data import MemorySplit, Split, data_root
+from maxsup.lab.data import LabelledSplit, MemorySplit, data_root
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
 from maxsup.lab.data.pipelines.transforms import evaluation_transform
 
@@ -44,7 +44,7 @@ _INK = 0.15
 
 def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
     """The masks of a split: those in a folder or ``.csv`` file, or those of the data set; None without any."""
-    images: Split = getattr(run.bundle, split)
+    images: LabelledSplit = getattr(run.bundle, split)
     if masks is None:
         if isinstance(images, MemorySplit):
             return partial(_ink_mask, images) if run.bundle.name == "synthetic" else None
@@ -66,7 +66,7 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
     return lambda index: fit(find(index))
 
 
-def _file_mask(folder: Path, images: Split, index: int) -> NDArray[np.uint8]:
+def _file_mask(folder: Path, images: LabelledSplit, index: int) -> NDArray[np.uint8]:
     tried = [folder / f"{name}.png" for name in _mask_names(images, index)]
     path = next((path for path in tried if path.is_file()), None)
     if path is None:
@@ -119,7 +119,7 @@ def _ink_mask(images: MemorySplit, index: int) -> Tensor:
     return (brightest > images.factors["background"][index] + _INK).to(torch.uint8) * OBJECT
 
 
-def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor]:
+def _fit(run: RunOutputs, images: LabelledSplit) -> Callable[[NDArray[np.uint8]], Tensor]:
     """Resizes and crops a mask as evaluation does its image, without mixing its codes."""
     from PIL import Image
 
@@ -138,7 +138,7 @@ def _fit(run: RunOutputs, images: Split) -> Callable[[NDArray[np.uint8]], Tensor
     return resized
 
 
-def _mask_names(images: Split, index: int) -> list[str]:
+def _mask_names(images: LabelledSplit, index: int) -> list[str]:
     """Names under which a mask may be found, the most exact first, without a suffix."""
     if isinstance(images, MemorySplit):
         return [str(index)]

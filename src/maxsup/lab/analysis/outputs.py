@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import DataError, MaxsupError
@@ -23,9 +23,10 @@ from maxsup.lab.core.recipes import run_recipe
 from maxsup.lab.data import DataBundle, Pipeline, Split, load_data
 from maxsup.lab.figures.style import loss_look
 from maxsup.lab.models import Classifier
-from maxsup.lab.segmentation import SEGMENTERS, Segmenter
+from maxsup.lab.tasks import task_of_model
 from maxsup.lab.training import load_run, train
 from maxsup.lab.training.builders import split_pipeline
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.reading import SPLITS, WEIGHTS
 from maxsup.losses import LOSSES
@@ -59,13 +60,14 @@ class RunOutputs:
         overrides: Iterable[str] = (),
         label: str | None = None,
         progress: Display | None = None,
-        loaded: tuple[DataBundle, Classifier | Segmenter] | None = None,
+        loaded: tuple[DataBundle, nn.Module] | None = None,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
         self.run = RunDir(path).require()
         self.weights = weights
         self.overrides = tuple(overrides)
-        own, self.recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
+        own, recipe = (run_recipe(self.run, words) for words in ((), self.overrides))
+        self.recipe = resolve_preprocessing(recipe)
         before, after = (data_label(recipe.data.name, recipe.data.options) for recipe in (own, self.recipe))
         self.other_data = None if before == after else after
         self.loss = self.recipe.loss.name
@@ -77,7 +79,7 @@ class RunOutputs:
             self._loaded = loaded
 
     @cached_property
-    def _loaded(self) -> tuple[DataBundle, Classifier | Segmenter]:
+    def _loaded(self) -> tuple[DataBundle, nn.Module]:
         return load_run(self.run.path, weights=self.weights, overrides=self.overrides)[1:]
 
     @property
@@ -89,24 +91,22 @@ class RunOutputs:
     def model(self) -> Classifier:
         """The trained classifier, in evaluation mode."""
         network = self._loaded[1]
-        if isinstance(network, Segmenter):
+        if not isinstance(network, Classifier):
             raise MaxsupError(
-                f"run must be that of a classifier; got {str(self.run.path)!r}, which was trained on masks. "
-                "Use maxsup eval, or the analysis segmentation."
+                f"run must be that of a classifier; got {str(self.run.path)!r}, a run of {self.task}. "
+                f"Use maxsup eval, or an analysis of {self.task}."
             )
         return network
 
     @property
-    def segmenter(self) -> Segmenter:
-        """The trained segmenter of a run on masks, in evaluation mode."""
-        network = self._loaded[1]
-        assert isinstance(network, Segmenter)
-        return network
+    def network(self) -> nn.Module:
+        """The trained network of any task, in evaluation mode."""
+        return self._loaded[1]
 
     @property
-    def is_dense(self) -> bool:
-        """Whether the run was trained on masks."""
-        return self.recipe.model.name in SEGMENTERS
+    def task(self) -> str:
+        """The name of what the run was trained for (``maxsup.lab.tasks``)."""
+        return task_of_model(self.recipe.model.name).name
 
     @property
     def has_val(self) -> bool:

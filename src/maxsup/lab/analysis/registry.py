@@ -1,7 +1,16 @@
 """Analyses by name.
 
-A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``: ``analyze``, ``maxsup analyze`` and the
-contract tests find it, and ``maxsup ls analyses`` once ``python -m maxsup.lab.cli.listings`` has renewed its file.
+A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``, and nothing else is needed: ``analyze``,
+``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it. The whole of one, for a number that
+``metrics/facts.py`` lists::
+
+    def compute(run: RunOutputs, *, split: str) -> Result:
+        outputs = run.split(split)
+        nll = metrics.negative_log_likelihood(outputs.logits, outputs.labels)
+        return {"numbers": numbers({"nll": nll}), "data": {}}
+
+
+    ANALYSES.register("surprise", summary="mean surprise", paper="-")(Analysis(compute, draw=lambda results: {}))
 """
 
 from __future__ import annotations
@@ -21,7 +30,10 @@ if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
 
 Result = dict[str, Any]
-"""What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``."""
+"""What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``.
+
+``compute`` gives the first two; ``analyze`` adds ``facts`` of the run, the options and the version.
+"""
 
 
 def _none(runs: Any, **options: Any) -> None:
@@ -43,7 +55,7 @@ class Analysis:
         obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
         agree: Options that runs to be compared must share, chosen by looking at all of them.
         share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
-        takes_masks: Whether it applies to data with masks; most analyses need one label for each image.
+        tasks: Names of the tasks whose runs it applies to.
         trains: Whether it may train a network; then it is not rehearsed before the runs are made.
         is_on_request: Whether it runs only if it is named, because it takes as long as training.
         counts: Options that are whole numbers of at least 1, or None if their type allows it.
@@ -54,7 +66,7 @@ class Analysis:
     obstacle: Callable[..., str | None] = _none
     agree: Callable[..., dict[str, Any]] = _unchanged
     share: Callable[..., None] = _none
-    takes_masks: bool = False
+    tasks: tuple[str, ...] = ("classification",)
     trains: bool = False
     is_on_request: bool = False
     counts: tuple[str, ...] = ()
@@ -92,6 +104,25 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         if option in options and not (options[option] is None and takes_none):
             fix = f"Leave it out for {parameters[option].default}."
             check_count(f"{name}.{option}", options[option], fix=fix)
+
+
+def computed(name: str, run: RunOutputs, *, split: str, **options: Any) -> Result:
+    """What an analysis gives for a run; raise unless that is numbers and data."""
+    found = ANALYSES[name].compute(run, split=split, **options)
+    fix = 'Return {"numbers": maxsup.metrics.facts.numbers({...}), "data": {...}}.'
+    if not isinstance(found, dict) or set(found) != {"numbers", "data"}:
+        given = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
+        raise TypeError(f"compute of analysis {name!r} must return numbers and data; got {given}. {fix}")
+    entries = found["numbers"]
+    if not isinstance(entries, dict):
+        raise TypeError(f"numbers of analysis {name!r} must be a dict; got {type(entries).__name__}. {fix}")
+    for number, entry in entries.items():
+        if not isinstance(entry, dict) or not {"value", "direction", "unit"} <= set(entry):
+            raise TypeError(
+                f"numbers of analysis {name!r} must have a value, a direction and a unit each; got {entry!r} for "
+                f"{number!r}. {fix}"
+            )
+    return found
 
 
 def describe_analyses() -> list[dict[str, Any]]:

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         sentence, code = explained
         say(sentence)
-    if argv is None and "torch" in sys.modules and "WORLD_SIZE" not in os.environ:
+    # After an error that holds for one of several processes too: it must not be there to be stopped by its launcher.
+    if argv is None and "torch" in sys.modules and (code or "WORLD_SIZE" not in os.environ):
         # Everything is written. Python would take seconds to dismantle torch, and triton would print pages about it.
         sys.stdout.flush()
         sys.stderr.flush()

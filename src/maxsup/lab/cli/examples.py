@@ -33,7 +33,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": (
         "maxsup export runs/first --to card",
         "maxsup export runs/first --to card --dataset uoft-cs/cifar10 --output model",
-        "maxsup export comparison --to logbook",
     ),
     "diagnose": (
         "maxsup diagnose runs/first",
@@ -52,7 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench": ("maxsup bench", "maxsup bench --classes 32000 --batch 512 --compile"),
     "study": ("maxsup study ls", "maxsup study show tab_alpha", "maxsup study run tab_alpha"),
     "study ls": ("maxsup study ls", "maxsup study ls --json"),
-    "study show": ("maxsup study show tab_alpha", "maxsup study show tab:pre --scale tiny"),
+    "study show": ("maxsup study show tab_alpha", "maxsup study show tab_pre --scale tiny"),
     "study run": (
         "maxsup study run tab_alpha",
         "maxsup study run tab_pre --scale small --tune --data-root data",

@@ -2,7 +2,7 @@
 
 A file keeps the rows of the registries, because asking the registries costs an import of torch. In a checkout,
 ``python -m maxsup.lab.cli.listings`` rewrites the file and the table of losses in the documents; a test fails when
-that is due. A loss in a new file is listed from the registry, as is a kind to which an installed package adds.
+that is due. What stands in a new file is listed from the registry, as is a kind to which an installed package adds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ FILE = Path(__file__).with_name("listings.json")
 KINDS = ("losses", "models", "data", "analyses", "recipes")
 TABLE_HEAD = "| name | objective | default |\n|---|---|---|\n"
 
-_LOSSES = Path(__file__).parents[2] / "losses"
+_PACKAGE = Path(__file__).parents[2]
+# Where a module registers a member of a kind.
+_MODULES = {
+    "losses": ("losses/*.py", "losses/relatives/*.py"),
+    "models": ("lab/models/**/*.py", "lab/segmentation/*.py"),
+    "data": ("lab/data/sets/*.py", "lab/segmentation/*.py"),
+    "analyses": ("lab/analysis/analyses/*.py",),
+}
 _FIRST = ("ce", "ls", "maxsup")
 
 
@@ -29,14 +36,13 @@ def registry_rows() -> dict[str, Any]:
     """The rows of every kind that is registered in code, from the registries themselves."""
     from maxsup.lab.analysis import describe_analyses
     from maxsup.lab.data import describe_datasets
-    from maxsup.lab.models import describe_models
-    from maxsup.lab.segmentation import SEGMENTERS
+    from maxsup.lab.tasks import TASKS
     from maxsup.losses import describe_losses
 
     rows = {
         "losses": describe_losses(),
-        "files of losses": _files_of_losses(),
-        "models": [*describe_models(), *({"name": name, **SEGMENTERS.facts(name)} for name in SEGMENTERS)],
+        "files": {kind: _files(kind) for kind in _MODULES},
+        "models": [row for name in TASKS for row in TASKS[name].describe_models()],
         "data": describe_datasets(),
         "analyses": describe_analyses(),
     }
@@ -51,7 +57,7 @@ def read_rows(kind: str) -> list[Row]:
 
         return list(describe_recipes())
     kept = json.loads(FILE.read_text(encoding="utf-8"))
-    if plugins(f"maxsup.{kind}") or (kind == "losses" and kept["files of losses"] != _files_of_losses()):
+    if plugins(f"maxsup.{kind}") or kept["files"][kind] != _files(kind):
         kept = registry_rows()
     return kept[kind]
 
@@ -73,8 +79,8 @@ def loss_table(rows: list[Row]) -> str:
     return TABLE_HEAD + "".join(lines)
 
 
-def _files_of_losses() -> list[str]:
-    return sorted(path.name for path in (*_LOSSES.glob("*.py"), *_LOSSES.glob("relatives/*.py")))
+def _files(kind: str) -> list[str]:
+    return sorted(path.name for pattern in _MODULES[kind] for path in _PACKAGE.glob(pattern))
 
 
 def _completer(names: Callable[[], Iterable[str]], *, many: bool = False) -> Callable[[str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,18 @@ ModelOption = Annotated[str | None, option("NAME", "From `maxsup ls models`, or 
 SplitOption = Annotated[str, option("train|val|test", "Which images.")]
 WeightsOption = Annotated[str, option("last|best", "Which checkpoint.")]
 DataRootOption = Annotated[Path | None, option("DIR", "Where data sets are; else MAXSUP_DATA, else ./data.")]
+NoLockOption = Annotated[
+    bool, flag("--no-lock", "For file systems without locks: see to it yourself that a run has one process.")
+]
 JsonOption = Annotated[bool, flag("--json", "Print one JSON object on standard output.")]
+
+
+def work_without_locks(is_wanted: bool) -> None:
+    """Do not lock directories in this process and its workers."""
+    from maxsup.lab.core.files.rundir import NO_LOCK
+
+    if is_wanted:
+        os.environ[NO_LOCK] = "1"
 
 
 def with_names(overrides: list[str] | None, data: str | None, model: str | None) -> list[str]:

@@ -30,16 +30,6 @@ def show(value: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> No
         typer.echo("\n".join(lines))
 
 
-def percent(share: float | None) -> str:
-    """A share as people read it; a dash where it is undefined."""
-    return "-" if share is None or share != share else f"{100 * share:.2f} %"
-
-
-def miou_text(numbers: Mapping[str, Any]) -> str:
-    """The mIoU beside that of the commonest class everywhere."""
-    return f"{percent(numbers['miou'])} (commonest class everywhere: {percent(numbers['majority_miou'])})"
-
-
 def create_table(header: Sequence[str], left: Container[int] = (0,), **options: Any) -> Table:
     """An empty table of rich, whose columns at the places ``left`` are aligned to the left, the others to the right."""
     from rich import box

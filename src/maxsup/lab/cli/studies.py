@@ -13,9 +13,9 @@ from maxsup.lab.cli.printing import create_table, print_json
 from maxsup.lab.cli.shorthands import flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.calls import Order
     from maxsup.lab.experiments.execution.launch import Launcher
-    from maxsup.lab.experiments.outcome import StudyResult
+    from maxsup.lab.experiments.order import Order
+    from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.reports.summary import Summary, SummaryCell
 
 LauncherOption = Annotated[str, option("local|ray|slurm", "Who runs the runs.")]
@@ -27,7 +27,7 @@ DryRunOption = Annotated[bool, flag("--dry-run", "Print the jobs and start none.
 WorkersOption = Annotated[int | None, option("N", "Runs at a time; as many as there are cores.")]
 
 
-def checked_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
+def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
     """The launcher that the options ask for; a mistake in them is reported before anything is written."""
     from maxsup.lab.core.recipes import parse_yaml
     from maxsup.lab.experiments.execution.launch import create_launcher
@@ -79,7 +79,7 @@ def show_result(result: StudyResult, *, as_json: bool) -> None:
 
 def exit_with(results: list[StudyResult]) -> None:
     """Name the runs that failed, if any, and exit with their code."""
-    from maxsup.lab.experiments.outcome import failure_code, failure_text
+    from maxsup.lab.experiments.result import failure_code, failure_text
 
     states = [state for result in results for state in result.failed]
     for state in states:
@@ -93,7 +93,7 @@ def print_summary(summary: Summary, output: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from maxsup.lab.experiments.outcome import heading
+    from maxsup.lab.experiments.result import heading
 
     console = Console(highlight=False)
     rows, columns = summary.table.rows, summary.table.columns

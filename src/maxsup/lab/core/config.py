@@ -133,6 +133,29 @@ class LossConfig(BaseModel):
         """All keys but the name."""
         return dict(self.model_extra or {})
 
+    @property
+    def label(self) -> str:
+        """The loss with its options in one line: the one way in which tables, pages and files word a loss.
+
+        Example:
+            >>> LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}).label
+            'maxsup alpha=0.1..0.2'
+        """
+        return " ".join([self.name, *(f"{key}={option_text(value)}" for key, value in self.options.items())])
+
+
+def option_text(value: Any) -> str:
+    """An option of a loss in one word; a linear schedule by its ends, another one by its name and ends.
+
+    Example:
+        >>> option_text(0.1), option_text({"schedule": "cosine", "start": 0.1, "end": 0.2})
+        ('0.1', 'cosine:0.1..0.2')
+    """
+    if not isinstance(value, Mapping):
+        return str(value)
+    ends = "..".join(str(end) for key, end in value.items() if key != "schedule")
+    return ends if value.get("schedule") == "linear" else f"{value.get('schedule')}:{ends}"
+
 
 # A float32 holds 3e38, and AdamW multiplies a rate by a decay and divides it by 1 - beta.
 _MAX_RATE, _MAX_DECAY = 1e30, 1e6

@@ -8,6 +8,11 @@ from typing import Any, TextIO
 from typing_extensions import Self
 
 
+def percent(share: float | None) -> str:
+    """Write a share as people read it; a dash where it is undefined."""
+    return "-" if share is None or share != share else f"{100 * share:.2f} %"
+
+
 class Display:
     """Shows nothing; the base of those that do."""
 

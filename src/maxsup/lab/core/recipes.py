@@ -24,7 +24,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 
 # YAML 1.1 reads 1e-4 as text because it has no dot.
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 
 def list_recipes() -> list[str]:
@@ -155,6 +155,14 @@ def parse_yaml(text: str, *, source: str = "text") -> Any:
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                # What looks like a date or a number and is none.
+                kind, line = node.tag.rpartition(":")[2], node.start_mark.line + 1
+                raise yaml.YAMLError(f"{str(node.value)[:60]!r} in line {line} is no {kind}") from None
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]

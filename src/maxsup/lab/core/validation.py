@@ -45,9 +45,11 @@ def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str
         return f"key of {owner} must be one it has; got {key!r}. {hint(key, model.model_fields)}"
     if detail["type"] == "value_error":
         # Written by a validator of the model in the words of this package.
-        return f"{where}: {detail['ctx']['error']}" if key else str(detail["ctx"]["error"])
+        return f"{where if key else source}: {detail['ctx']['error']}"
     if detail["type"] == "missing":
         return f"{where} must be given. {fix}"
+    if detail["type"] == "invalid_key":
+        return f"key of {source} must be a word; got {detail['input']!r}. {fix}"
     rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
     if detail["type"] == "less_than_equal":
         rule = f"at most {detail['ctx']['le']:g}"

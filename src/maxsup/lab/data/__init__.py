@@ -7,7 +7,15 @@ A function in this folder with a ``@DATASETS.register`` decorator is the whole r
 from __future__ import annotations
 
 from maxsup.core.registry import import_modules
-from maxsup.lab.data.bundle import IGNORED_LABEL, DataBundle, FileSplit, MaskSplit, MemorySplit, Split, stratified_split
+from maxsup.lab.data.bundle import (
+    IGNORED_LABEL,
+    DataBundle,
+    FileSplit,
+    LabelledSplit,
+    MemorySplit,
+    Split,
+    stratified_split,
+)
 from maxsup.lab.data.corruptions.catalogue import CORRUPTIONS, EXTRA_CORRUPTIONS, SEVERITIES, corrupt, corrupted_split
 from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.lab.data.pipelines.pipeline import build_pipeline
@@ -27,7 +35,7 @@ __all__ = [
     "BatchPlan",
     "DataBundle",
     "FileSplit",
-    "MaskSplit",
+    "LabelledSplit",
     "MemorySplit",
     "Pipeline",
     "PythonData",

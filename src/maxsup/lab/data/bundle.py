@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
@@ -20,6 +18,24 @@ from maxsup.lab.core.repro import mixed_seed
 
 IGNORED_LABEL = 255
 """The value of a mask at pixels that do not count: not labelled, or padding beside the image."""
+
+
+class Split(Protocol):
+    """Images with labels of any kind; ``task`` names what the labels are for (``maxsup.lab.tasks``)."""
+
+    task: ClassVar[str]
+
+    @property
+    def labels(self) -> Tensor:
+        """The class of each image, ``(N,)``; where images have none of their own, zeros."""
+
+    def __len__(self) -> int: ...
+
+    def subset(self, indices: Tensor) -> Self:
+        """Return the images at ``indices``, in that order."""
+
+    def describe(self) -> str:
+        """Return one line for people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +52,8 @@ class MemorySplit:
         >>> len(split), split.describe()
         (4, '4 images of 3x8x8 in memory')
     """
+
+    task: ClassVar[str] = "classification"
 
     images: Tensor
     labels: Tensor
@@ -69,7 +87,9 @@ def _kind(values: Tensor) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _SampleSplit:
+class SampleSplit:
+    """Images that are read on request, each from its sample; the base of such splits."""
+
     samples: Sequence[Any]
 
     def __len__(self) -> int:
@@ -81,7 +101,7 @@ class _SampleSplit:
 
 
 @dataclass(frozen=True, eq=False)
-class FileSplit(_SampleSplit):
+class FileSplit(SampleSplit):
     """Images that are decoded on request.
 
     Args:
@@ -93,6 +113,8 @@ class FileSplit(_SampleSplit):
         >>> len(split), split.labels.tolist(), split.describe()
         (2, [0, 1], '2 images in files')
     """
+
+    task: ClassVar[str] = "classification"
 
     opener: Callable[[Any], Any] | None = None
     labels: Tensor = field(init=False, repr=False)
@@ -106,41 +128,8 @@ class FileSplit(_SampleSplit):
         return f"{len(self):,} images in files"
 
 
-class MaskedImage(NamedTuple):
-    """An RGB image of Pillow, the class number of each pixel (uint8, ``(H, W)``), and its file or another name."""
-
-    image: Any
-    mask: NDArray[np.uint8]
-    path: str
-
-
-@dataclass(frozen=True, eq=False)
-class MaskSplit(_SampleSplit):
-    """Images with a label for every pixel, read on request.
-
-    ``reader`` turns a sample into an image with its mask, or raises a :class:`~maxsup.core.errors.DataError` that names
-    the file. ``place`` says where the images are, for people.
-
-    Example:
-        >>> split = MaskSplit([("1.jpg", "1.png"), ("2.jpg", "2.png")], reader=print)
-        >>> len(split), split.labels.tolist(), split.describe()
-        (2, [0, 0], '2 images with masks in files')
-    """
-
-    reader: Callable[[Any], MaskedImage]
-    place: str = "files"
-
-    @property
-    def labels(self) -> Tensor:
-        """Zeros: an image with a mask has no label of its own, so all are held out as if of one class."""
-        return torch.zeros(len(self.samples), dtype=torch.int64)
-
-    def describe(self) -> str:
-        """One line for people."""
-        return f"{len(self):,} images with masks in {self.place}"
-
-
-Split: TypeAlias = MemorySplit | FileSplit | MaskSplit
+LabelledSplit: TypeAlias = MemorySplit | FileSplit
+"""Images with one label each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +161,9 @@ class DataBundle:
         return channels, height, width
 
     @property
-    def is_dense(self) -> bool:
-        """Whether pixels have labels, not images."""
-        return isinstance(self.train, MaskSplit)
+    def task(self) -> str:
+        """The name of the task that the labels are for (``maxsup.lab.tasks``)."""
+        return self.train.task
 
     def describe(self) -> str:
         """A few lines for people: what each split is made of."""
@@ -183,13 +172,14 @@ class DataBundle:
         return "\n".join([f"{self.name}: {self.num_classes} classes", *lines])
 
 
-def joined(first: Split, second: Split) -> Split:
+def join_splits(first: Split, second: Split) -> Split:
     """Two splits of one kind, one behind the other."""
     if isinstance(first, MemorySplit):
         assert isinstance(second, MemorySplit)
         factors = {name: torch.cat([values, second.factors[name]]) for name, values in first.factors.items()}
         images, labels = torch.cat([first.images, second.images]), torch.cat([first.labels, second.labels])
         return MemorySplit(images, labels, factors)
+    assert isinstance(first, SampleSplit)
     assert isinstance(second, type(first))
     return replace(first, samples=[*first.samples, *second.samples])
 

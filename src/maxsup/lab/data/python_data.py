@@ -95,7 +95,7 @@ def _of_split(split: Any, name: str) -> _Arrays:
 
 def _of_part(part: Any) -> _Arrays:
     if isinstance(part, Dataset):
-        images, labels = _collected(part)
+        images, labels = _collect(part)
     elif _is_pair(part):
         images, labels = part
     else:
@@ -114,7 +114,7 @@ def _of_part(part: Any) -> _Arrays:
     return pixels, numbers.astype(np.int64)
 
 
-def _collected(dataset: Dataset[Any]) -> tuple[Any, list[int]]:
+def _collect(dataset: Dataset[Any]) -> tuple[Any, list[int]]:
     # A Dataset may make its samples when it is asked, and need not say that there are no more.
     items: Any = map(dataset.__getitem__, range(len(dataset))) if hasattr(dataset, "__len__") else dataset
     images: list[Any] = []

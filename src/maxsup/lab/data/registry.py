@@ -12,7 +12,10 @@ import torch
 
 from maxsup.core.errors import DataError
 from maxsup.core.registry import Registry
-from maxsup.lab.data.bundle import DataBundle, MemorySplit, Split, channel_statistics, joined, stratified_split
+from maxsup.lab.data.bundle import DataBundle, MemorySplit, Split, channel_statistics, join_splits, stratified_split
+
+TASK_PACKAGE = "maxsup.lab.segmentation"
+"""The package of a task besides classification: registries import it at their first look-up, by this name alone."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -56,7 +59,7 @@ def _fix_of_path(name: str) -> str:
 
 
 DATASETS: Registry[Callable[..., RawData]] = Registry(
-    "data set", package="maxsup.lab.segmentation", group="maxsup.data", fix=_fix_of_path
+    "data set", package=TASK_PACKAGE, group="maxsup.data", fix=_fix_of_path
 )
 
 
@@ -168,7 +171,7 @@ def _bundle(name: str, raw: RawData, request: DataRequest) -> DataBundle:
         kept, held_out = stratified_split(train.labels, request.val_share, request.split_seed)
         train, val = train.subset(kept), train.subset(held_out)
     elif request.val_share == 0:
-        train, val = joined(train, val), val.subset(torch.arange(0))
+        train, val = join_splits(train, val), val.subset(torch.arange(0))
     mean, std = raw.mean, raw.std
     if isinstance(train, MemorySplit) and (mean is None or std is None or len(mean) != train.images.shape[1]):
         mean, std = channel_statistics(train.images)

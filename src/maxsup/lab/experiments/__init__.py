@@ -12,18 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.calls import compare, run_study
-    from maxsup.lab.experiments.entries import Cell, DataChoice, Metric
-    from maxsup.lab.experiments.expansion import (
-        ComparedCells,
-        PlannedAnalysis,
-        PlannedRun,
-        comparisons,
-        expand,
-        planned_analyses,
-    )
-    from maxsup.lab.experiments.outcome import StudyResult, read_result
-    from maxsup.lab.experiments.schema import Study
+    from maxsup.lab.experiments.api import compare, run_study
+    from maxsup.lab.experiments.design import Design, PlannedRun
+    from maxsup.lab.experiments.experiment import Analysis, Arm, DataChoice, Experiment, Setting
+    from maxsup.lab.experiments.result import StudyResult, read_result
     from maxsup.lab.experiments.statistics import (
         PairedComparison,
         compare_losses,
@@ -34,30 +26,33 @@ if TYPE_CHECKING:
         smallest_p_value,
     )
     from maxsup.lab.experiments.study_files import describe_studies, load_study, study_names, study_path
+    from maxsup.lab.experiments.study_format import Study
+    from maxsup.lab.experiments.table import Cell, Metric, Table
     from maxsup.lab.experiments.verdicts import BOLD_RULE, conclusions, verdict_sentences
 
 __all__ = [
     "BOLD_RULE",
+    "Analysis",
+    "Arm",
     "Cell",
-    "ComparedCells",
     "DataChoice",
+    "Design",
+    "Experiment",
     "Metric",
     "PairedComparison",
-    "PlannedAnalysis",
     "PlannedRun",
+    "Setting",
     "Study",
     "StudyResult",
+    "Table",
     "compare",
     "compare_losses",
-    "comparisons",
     "conclusions",
     "describe_studies",
     "detectable_difference",
-    "expand",
     "holm",
     "load_study",
     "paired_comparison",
-    "planned_analyses",
     "read_result",
     "run_study",
     "seeds_needed",
@@ -68,12 +63,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "calls": ("compare", "run_study"),
+    "api": ("compare", "run_study"),
     "study_files": ("describe_studies", "load_study", "study_names", "study_path"),
-    "outcome": ("StudyResult", "read_result"),
-    "entries": ("Cell", "DataChoice", "Metric"),
-    "expansion": ("ComparedCells", "PlannedAnalysis", "PlannedRun", "comparisons", "expand", "planned_analyses"),
-    "schema": ("Study",),
+    "result": ("StudyResult", "read_result"),
+    "experiment": ("Analysis", "Arm", "DataChoice", "Experiment", "Setting"),
+    "design": ("Design", "PlannedRun"),
+    "table": ("Cell", "Metric", "Table"),
+    "study_format": ("Study",),
     "statistics": (
         "PairedComparison",
         "compare_losses",

@@ -1,19 +1,19 @@
-"""``maxsup compare``: losses on one data set, as a study that is put together on the spot."""
+"""``maxsup compare``: one experiment with the losses that were asked for, and the table of its numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from maxsup.core.errors import counted, hint
 from maxsup.lab.core.config import LossConfig, Recipe
-from maxsup.lab.core.recipes import list_recipes, load_recipe, read_yaml, recipe_path
-from maxsup.lab.experiments.entries import AnalysisPlan, Entry, Metric, Scale, Unstated
-from maxsup.lab.experiments.schema import ScaleName, Study
+from maxsup.lab.core.recipes import list_recipes, read_yaml, recipe_path
+from maxsup.lab.experiments.design import Choice, Design
+from maxsup.lab.experiments.experiment import Analysis, Arm, Experiment, Setting, read_recipe
+from maxsup.lab.experiments.table import Line, Metric, Place, Table
 from maxsup.lab.experiments.tuning import Strengths, strength_of
-from maxsup.lab.segmentation import SEGMENTERS
-from maxsup.lab.segmentation.checks import prepare_for_masks
+from maxsup.lab.tasks import Task, task_of_model
 from maxsup.lab.training.builders import build_loss, loss_config
 from maxsup.lab.training.preflight.check import check_recipe
 from maxsup.losses import LOSSES, RegularizedLoss
@@ -52,6 +52,14 @@ LossChoice: TypeAlias = "str | Mapping[str, Any] | LossConfig | RegularizedLoss"
 """A loss of a comparison: ``name``, ``name:strength``, a mapping with ``name`` and options, or a loss."""
 
 
+class Contender(NamedTuple):
+    """A loss of a comparison: the name of its arm, what a page calls it, and its options."""
+
+    name: str
+    title: str
+    loss: LossConfig
+
+
 def comparison(
     recipe: str,
     losses: Sequence[LossChoice] | None = None,
@@ -60,14 +68,14 @@ def comparison(
     baseline: str | None = None,
     overrides: Iterable[str] = (),
     strengths: Strengths | None = None,
-) -> Study:
-    """A study of some losses under one recipe; the arguments are those of :func:`maxsup.lab.experiments.compare`.
+) -> Design:
+    """The design of a comparison under one recipe; the arguments are those of :func:`maxsup.lab.experiments.compare`.
 
     ``strengths`` are options of losses by name, as tuning found them.
 
     Example:
-        >>> study = comparison("digits_cnn", ["ce", "ls", "maxsup:0.2"])
-        >>> study.baseline, [row.title for row in study.rows], len(study.scales["full"].seeds)
+        >>> design = comparison("digits_cnn", ["ce", "ls", "maxsup:0.2"])
+        >>> design.table.baseline, [row.title for row in design.table.rows], len(design.seeds)
         ('ls', ['ce', 'ls', 'maxsup 0.2'], 6)
     """
     if isinstance(losses, str):
@@ -81,97 +89,77 @@ def comparison(
     for word in words:
         if (key := word.partition("=")[0].partition(".")[0]) in _ARGUMENTS:
             raise ValueError(f"overrides of a comparison must not set {key}; got {word!r}. Use {_ARGUMENTS[key]}.")
-    base = load_recipe(str(recipe), words)
+    base = read_recipe(str(recipe), words)
     if losses is None:
-        losses = [loss for loss in LOSS_OPTIONS if base.model.name not in SEGMENTERS or _fits_masks(loss)]
-    rows: dict[str, Entry] = {}  # by the word for the loss, else by the name of the row
+        losses = [loss for loss in LOSS_OPTIONS if _fits(loss, task_of_model(base.model.name))]
+    arms: dict[str, Contender] = {}  # by the word for the loss, else by the name of the arm
     for loss in losses:
-        row = _word_row(loss, strengths or {}) if isinstance(loss, str) else _object_row(loss_config(loss), rows)
-        rows[loss if isinstance(loss, str) else row.name] = row
-    titles = {row.name: row.title for row in rows.values()}
-    if len(rows) < 2:
+        arm = _of_word(loss, strengths or {}) if isinstance(loss, str) else _of_object(loss_config(loss), arms)
+        arms[loss if isinstance(loss, str) else arm.name] = arm
+    titles = {arm.name: arm.title for arm in arms.values()}
+    if len(arms) < 2:
         got = ", ".join(titles) or "none"
         raise ValueError(f"losses must be two or more; got {got}. Name for instance ce, ls and maxsup.")
-    baseline = _baseline(baseline, rows)
-    for row in rows.values():
+    baseline = _baseline(baseline, arms)
+    for arm in arms.values():
         # Otherwise a loss that cannot be trained on this data would fail after the others have been trained.
-        check_recipe(base.model_copy(update={"loss": row.loss}))
-    metrics, analyses = measured(base)
+        check_recipe(base.changed(loss=arm.loss))
+    metrics, analyses = usual_numbers(base)
     others = [title for name, title in titles.items() if name != baseline]
     asked = f"Is {others[0]}" if len(others) == 1 else f"Which of {', '.join(others)} is"
-    note = f"{base.model.name} on {base.data.name}, {counted(base.epochs, 'epoch')}."
-    return one_table(
-        Scale(recipe=str(recipe), overrides=words, seeds=chosen_seeds, note=note),
-        rows.values(),
+    return one_experiment(
+        Setting(recipe=str(recipe), overrides=words),
+        list(arms.values()),
+        chosen_seeds,
         metrics,
+        baseline,
+        analyses=tuple(analyses),
         name="compare",
-        title=f"{len(rows)} losses on {base.data.name}",
+        kind="comparison",
+        note=f"{base.model.name} on {base.data.name}, {counted(base.epochs, 'epoch')}.",
+        title=f"{len(arms)} losses on {base.data.name}",
         question=f"{asked} better than {titles[baseline]} on {base.data.name}, and in what?",
         unstated=_choices(base),
+    )
+
+
+def one_experiment(
+    setting: Setting,
+    arms: Sequence[Contender],
+    seeds: Sequence[int],
+    metrics: Mapping[str, Metric],
+    baseline: str,
+    *,
+    analyses: Sequence[Analysis] = (),
+    **facts: Any,
+) -> Design:
+    """A design that is not of the paper: one experiment, whose losses are the rows of a table of numbers."""
+    trained = tuple(Arm(name=arm.name, loss=arm.loss) for arm in arms)
+    experiment = Experiment(setting=setting, arms=trained, seeds=tuple(seeds), analyses=tuple(analyses))
+    table = Table(
         baseline=baseline,
-        analyses=tuple(analyses),
+        rows=tuple(Line(name=arm.name, title=arm.title) for arm in arms),
+        columns=tuple(Line(name=key, title=metric.title, metric=metric) for key, metric in metrics.items()),
+        sources={arm.name: {key: Place(experiment=0, arm=arm.name) for key in metrics} for arm in arms},
     )
+    return Design(experiments=(experiment,), table=table, **facts)
 
 
-def one_table(scale: Scale, rows: Iterable[Entry], metrics: Mapping[str, Metric], **facts: Any) -> Study:
-    """A study that is not of the paper: rows are losses, columns are numbers, and there is one scale."""
-    columns = tuple(Entry(name=key, title=metric.title, metric=metric) for key, metric in metrics.items())
-    scales: dict[ScaleName, Scale] = {"full": scale, "tiny": scale}
-    return Study(
-        **{"label": "", "stated": (), "unstated": (), **facts}, rows=tuple(rows), columns=columns, scales=scales
-    )
-
-
-def command_of(study: Study, scale: ScaleName) -> list[str]:
-    """The words of the command that repeats a study or a comparison.
-
-    Example:
-        >>> study = comparison("digits_cnn", ["ls:0.2", "maxsup"], seeds=3, overrides=["epochs=2"])
-        >>> " ".join(command_of(study, "full"))
-        'maxsup compare --recipe digits_cnn --losses ls:0.2,maxsup:0.1 --baseline ls:0.2 --seeds 3 epochs=2'
-    """
-    if study.name != "compare":
-        return ["maxsup", "study", "run", study.name, "--scale", scale]
-    plan = study.scales[scale]
-    seeds, losses = plan.seeds, {row.name: row.loss for row in study.rows if row.loss is not None}
-    words = {name: _word(loss) for name, loss in losses.items()}
-    if None in words.values():  # options that a word cannot express
-        given: dict[str, Any] = {"recipe": plan.recipe, "losses": [loss.model_dump() for loss in losses.values()]}
-        given |= {"baseline": study.baseline, "seeds": list(seeds), "overrides": list(plan.overrides)}
-        arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
-        return ["python", "-c", f"from maxsup.lab.experiments import compare; compare({arguments}).report()"]
-    count = str(len(seeds)) if seeds == tuple(range(len(seeds))) else ",".join(map(str, seeds))
-    losses_text, baseline = ",".join(map(str, words.values())), str(words[study.baseline])
-    options = ["--recipe", plan.recipe, "--losses", losses_text, "--baseline", baseline, "--seeds", count]
-    return ["maxsup", "compare", *options, *plan.overrides]
-
-
-def _word(loss: LossConfig) -> str | None:
-    """A loss as the command line writes it; None if it has options that cannot be written there."""
-    strength = strength_of(loss.name)
-    value = loss.options.get(strength)
-    others = {key: option for key, option in loss.options.items() if key != strength}
-    usual = {key: option for key, option in LOSS_OPTIONS.get(loss.name, {}).items() if key != strength}
-    if others != usual or not isinstance(value, int | float | None):
-        return None
-    return loss.name if value is None else f"{loss.name}:{value:g}"
-
-
-def _baseline(word: str | None, rows: Mapping[str, Entry]) -> str:
-    """The row that others are compared with: the one that was asked for, else label smoothing, else the first."""
-    if word is not None and word in rows:
-        return rows[word].name
-    names = [row.name for row in rows.values() if row.loss and row.loss.name == ("ls" if word is None else word)]
+def _baseline(word: str | None, arms: Mapping[str, Contender]) -> str:
+    """The arm that others are compared with: the one that was asked for, else label smoothing, else the first."""
+    if word is not None and word in arms:
+        return arms[word].name
+    names = [arm.name for arm in arms.values() if arm.loss.name == ("ls" if word is None else word)]
     if word is None:
-        return "ls" if "ls" in names else [*names, *(row.name for row in rows.values())][0]
+        return "ls" if "ls" in names else [*names, *(arm.name for arm in arms.values())][0]
     if len(names) != 1:
-        raise ValueError(f"baseline must be one of the losses; got {word!r}. {hint(word, rows)}")
+        raise ValueError(f"baseline must be one of the losses; got {word!r}. {hint(word, arms)}")
     return names[0]
 
 
-def _fits_masks(loss: str) -> bool:
+def _fits(loss: str, task: Task) -> bool:
     try:
-        prepare_for_masks(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
+        task.prepare(build_loss(LossConfig(name=loss, **LOSS_OPTIONS[loss])))
     except ValueError:
         return False
     return True
@@ -195,8 +183,8 @@ def recipe_for(data: str) -> str:
     return max(fitting)[1] if fitting else "digits_cnn"
 
 
-def _word_row(word: str, strengths: Strengths) -> Entry:
-    """The row of a loss that is written ``name`` or ``name:strength``."""
+def _of_word(word: str, strengths: Strengths) -> Contender:
+    """The arm of a loss that is written ``name`` or ``name:strength``."""
     name, colon, value = word.partition(":")
     LOSSES[name]  # raises an error with the nearest name if this one is unknown
     options, strength = dict(strengths.get(name, LOSS_OPTIONS.get(name, {}))), strength_of(name)
@@ -212,41 +200,38 @@ def _word_row(word: str, strengths: Strengths) -> Entry:
         options[strength] = number
     has_own_strength = colon or strength in strengths.get(name, {})
     title = f"{name} {options[strength]:g}" if has_own_strength else name
-    return Entry(name=re.sub(r"\W", "_", word), title=title, loss=LossConfig(name=name, **options))
+    return Contender(re.sub(r"\W", "_", word), title, LossConfig(name=name, **options))
 
 
-def _object_row(loss: LossConfig, others: Mapping[str, Entry]) -> Entry:
-    """The row of a loss with options; one without a strength gets the usual one."""
+def _of_object(loss: LossConfig, others: Mapping[str, Contender]) -> Contender:
+    """The arm of a loss with options; one without a strength gets the usual one."""
     LOSSES[loss.name]  # as above
     usual = LOSS_OPTIONS.get(loss.name, {})
     loss = LossConfig(name=loss.name, **{**usual, **loss.options})
-    strength, criterion = strength_of(loss.name), build_loss(loss)
     shown = {key: value for key, value in loss.options.items() if value != usual.get(key)}
-    if criterion.schedule is not None:
-        shown[strength] = criterion.schedule
-    words = [
-        f"{value:g}" if key == strength and isinstance(value, int | float) else f"{key}={value}"
-        for key, value in shown.items()
-    ]
-    names = [row.name for row in others.values()]
+    strength = shown.get(strength_of(loss.name))
+    if isinstance(strength, int | float):
+        del shown[strength_of(loss.name)]
+    short = f"{loss.name} {strength:g}" if isinstance(strength, int | float) else loss.name
+    names = [arm.name for arm in others.values()]
     count = sum(name.partition("__")[0] == loss.name for name in names)
     name = f"{loss.name}__{count + 1}" if loss.name in names else loss.name
-    return Entry(name=name, title=" ".join([loss.name, *words]), loss=loss)
+    return Contender(name, short + LossConfig(name=loss.name, **shown).label.removeprefix(loss.name), loss)
 
 
-def measured(recipe: Recipe) -> tuple[dict[str, Metric], list[AnalysisPlan]]:
+def usual_numbers(recipe: Recipe) -> tuple[dict[str, Metric], list[Analysis]]:
     """The numbers and analyses of a comparison; known factors within classes are probed too."""
-    if recipe.model.name in SEGMENTERS:
-        return MASK_METRICS, [AnalysisPlan(name="segmentation", what="segmentation")]
+    if task_of_model(recipe.model.name).name == "segmentation":
+        return MASK_METRICS, [Analysis(name="segmentation", what="segmentation")]
     names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
     if recipe.data.name == "synthetic":
         names.append("probe")
         for factor, title in _FACTORS.items():
             metrics[f"factor_{factor}"] = Metric(source="probe", name=f"r_squared_{factor}", title=f"probe: {title}")
-    return metrics, [AnalysisPlan(name=name, what=name) for name in (*names, "projection", "gradcam")]
+    return metrics, [Analysis(name=name, what=name) for name in (*names, "projection", "gradcam")]
 
 
-def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
+def _choices(recipe: Recipe) -> tuple[Choice, ...]:
     """What a reader must know to repeat the comparison."""
     optimizer, given = recipe.optimizer, recipe.model.pretrained
     weights = given if isinstance(given, str) else "published weights" if given else "from scratch"
@@ -261,4 +246,4 @@ def _choices(recipe: Recipe) -> tuple[Unstated, ...]:
         "augmentation.",
         "Weights": "Those of the last epoch; nothing is chosen on the test images.",
     }
-    return tuple(Unstated(what=what, choice=choice) for what, choice in choices.items())
+    return tuple(Choice(what=what, choice=choice) for what, choice in choices.items())

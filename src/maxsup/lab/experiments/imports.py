@@ -22,7 +22,7 @@ def imports_of(recipe: Recipe) -> list[dict[str, str]]:
     return [found for part in _own_parts(recipe).values() if (found := _place(part)) is not None]
 
 
-def kept_here(recipe: Recipe) -> list[str]:
+def parts_only_here(recipe: Recipe) -> list[str]:
     """Parts of a recipe that no other process can import: lambdas, and what a notebook or script defines."""
     return [name for name, part in _own_parts(recipe).items() if _place(part) is None]
 

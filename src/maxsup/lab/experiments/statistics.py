@@ -40,22 +40,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from statistics import fmean, stdev
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import hint
+from maxsup.lab.reports.summary import MIN_SEEDS as MIN_SEEDS
+from maxsup.lab.reports.summary import PairedComparison as PairedComparison
 from maxsup.metrics.facts import DIRECTIONS, Direction
 
 LEVEL = 0.05
-MIN_SEEDS = 6
-"""Fewer seeds cannot reach p <= 0.05 in a sign-flip test: 5 give 2/32."""
-
 POWER = 0.8
 
 # Up to this many seeds every sign flip is made, so that p is exact; beyond, flips are drawn with a fixed seed.
@@ -63,73 +60,6 @@ _MAX_EXACT_FLIPS = 16
 _NUM_FLIPS, _FLIP_SEED = 100_000, 20250
 # Sums of the same numbers in another order differ in the last bits; this share of their size counts as equal.
 _TIE = 1e-12
-
-
-@dataclass(frozen=True)
-class PairedComparison:
-    """A loss against a baseline over paired seeds; numbers that do not exist are nan.
-
-    ``mean`` and ``std`` are over all finite values of the loss; everything else is over the ``num_pairs`` seeds for
-    which both values are finite.
-    """
-
-    mean: float
-    std: float
-    baseline_mean: float
-    baseline_std: float
-    differences: tuple[float, ...]
-    mean_difference: float
-    low: float
-    high: float
-    p_value: float
-    adjusted_p: float
-    direction: Direction
-    num_missing: int
-    margin: float | None
-    equivalence_p: float
-
-    @property
-    def num_pairs(self) -> int:
-        """Seeds with both values."""
-        return len(self.differences)
-
-    @property
-    def std_difference(self) -> float:
-        """Spread of the paired differences: what decides how much a number of seeds can show."""
-        return spread(self.differences)[1]
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether 0 is outside the interval."""
-        return self.low > 0 or self.high < 0
-
-    @property
-    def is_conclusive(self) -> bool:
-        """Whether the difference may be printed bold: enough seeds, and an interval without 0."""
-        return self.num_pairs >= MIN_SEEDS and self.excludes_zero
-
-    @property
-    def holds_after_correction(self) -> bool:
-        """Whether the difference is conclusive and its corrected p is small enough."""
-        return self.is_conclusive and self.adjusted_p <= LEVEL
-
-    @property
-    def is_better(self) -> bool:
-        """Whether the mean difference is in the wanted direction; False if no direction is wanted."""
-        sign = {"higher": 1, "lower": -1, "none": 0}[self.direction]
-        return sign * self.mean_difference > 0
-
-    @property
-    def is_equivalent(self) -> bool:
-        """Whether the losses are equal within the margin, shown at level 0.05; False without a margin."""
-        return self.equivalence_p <= LEVEL
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, None instead of nan."""
-        facts = ("num_pairs", "std_difference", "is_conclusive", "holds_after_correction", "is_equivalent")
-        values = {**asdict(self), **{fact: getattr(self, fact) for fact in facts}}
-        values["differences"] = list(self.differences)
-        return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
 
 
 def paired_comparison(
@@ -145,7 +75,7 @@ def paired_comparison(
 
     Example:
         >>> found = paired_comparison([3.0, 2.5, 3.5, 4.0, 3.0, 3.2], [2.0, 2.0, 2.1, 2.5, 1.9, 2.2])
-        >>> round(found.mean_difference, 3), round(found.low, 2), round(found.high, 2), found.p_value
+        >>> round(found.difference, 3), round(found.low, 2), round(found.high, 2), found.p
         (1.083, 0.71, 1.46, 0.03125)
         >>> found.is_conclusive, found.is_better
         (True, True)
@@ -160,24 +90,29 @@ def paired_comparison(
         raise ValueError(f"margin must be above 0; got {margin!r}. Leave it out to test no equivalence.")
     pairs = [(float(own), float(other)) for own, other in zip(values, baseline, strict=True)]
     differences = [own - other for own, other in pairs if math.isfinite(own) and math.isfinite(other)]
-    p_value = _sign_flip_p(differences) if differences else math.nan
+    difference, p = mean_and_std(differences)[0], _sign_flip_p(differences) if differences else math.nan
     low, high = student_interval(differences)
-    (mean, std), (baseline_mean, baseline_std) = (spread(pair[side] for pair in pairs) for side in (0, 1))
+    baseline_mean, baseline_std = mean_and_std(other for _, other in pairs)
+    equivalence_p = math.nan if margin is None else _equivalence_p(differences, margin)
+    is_conclusive = len(differences) >= MIN_SEEDS and (low > 0 or high < 0)
     return PairedComparison(
-        mean=mean,
-        std=std,
-        baseline_mean=baseline_mean,
-        baseline_std=baseline_std,
-        differences=tuple(differences),
-        mean_difference=spread(differences)[0],
+        difference=difference,
+        p=p,
         low=low,
         high=high,
-        p_value=p_value,
-        adjusted_p=p_value,
-        direction=direction,
+        adjusted_p=p,
+        is_conclusive=is_conclusive,
+        is_better={"higher": 1, "lower": -1, "none": 0}[direction] * difference > 0,
+        is_equivalent=equivalence_p <= LEVEL,
+        holds_after_correction=is_conclusive and p <= LEVEL,
+        num_pairs=len(differences),
         num_missing=len(values) - len(differences),
+        differences=tuple(differences),
+        baseline_mean=baseline_mean,
+        baseline_std=baseline_std,
+        direction=direction,
         margin=margin,
-        equivalence_p=math.nan if margin is None else _equivalence_p(differences, margin),
+        equivalence_p=equivalence_p,
     )
 
 
@@ -195,7 +130,7 @@ def compare_losses(
     Example:
         >>> seeds = {"ce": [1.0] * 6, "ls": [2.0, 2.1, 2.2, 2.0, 2.3, 2.1], "maxsup": [2.5, 2.6, 2.4, 2.5, 2.7, 2.4]}
         >>> found = compare_losses(seeds, "ce")
-        >>> found["maxsup"].p_value, found["maxsup"].adjusted_p, found["maxsup"].holds_after_correction
+        >>> found["maxsup"].p, found["maxsup"].adjusted_p, found["maxsup"].holds_after_correction
         (0.03125, 0.0625, False)
     """
     if baseline not in values:
@@ -205,8 +140,11 @@ def compare_losses(
         for name, numbers in values.items()
         if name != baseline
     }
-    adjusted = holm([comparison.p_value for comparison in found.values()])
-    return {name: replace(found[name], adjusted_p=p) for name, p in zip(found, adjusted, strict=True)}
+    adjusted = zip(found.items(), holm([comparison.p for comparison in found.values()]), strict=True)
+    return {
+        name: each.model_copy(update={"adjusted_p": p, "holds_after_correction": each.is_conclusive and p <= LEVEL})
+        for (name, each), p in adjusted
+    }
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -267,7 +205,7 @@ def detectable_difference(std_difference: float, num_seeds: int) -> float:
     return float(noncentrality) / math.sqrt(num_seeds) * std_difference
 
 
-def spread(values: Iterable[float]) -> tuple[float, float]:
+def mean_and_std(values: Iterable[float]) -> tuple[float, float]:
     """Mean and standard deviation (n - 1 in the denominator) of the finite values; nan where there are too few."""
     numbers = [value for value in values if math.isfinite(value)]
     return fmean(numbers) if numbers else math.nan, stdev(numbers) if len(numbers) > 1 else math.nan
@@ -282,7 +220,7 @@ def student_interval(differences: Sequence[float], level: float = LEVEL) -> tupl
 
     if len(differences) < 2:
         return math.nan, math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     half = float(stdtrit(len(differences) - 1, 1 - level / 2)) * std / math.sqrt(len(differences))
     return mean - half, mean + half
 
@@ -298,7 +236,7 @@ def student_p_value(differences: Sequence[float]) -> float:
 
     if len(differences) < 2:
         return math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     if std == 0:
         return 0.0 if mean else 1.0
     return 2 * float(stdtr(len(differences) - 1, -abs(mean) / std * math.sqrt(len(differences))))
@@ -310,7 +248,7 @@ def _equivalence_p(differences: Sequence[float], margin: float) -> float:
 
     if len(differences) < 2:
         return math.nan
-    mean, std = spread(differences)
+    mean, std = mean_and_std(differences)
     room, error = margin - abs(mean), std / math.sqrt(len(differences))
     if error == 0:
         return 0.0 if room > 0 else 1.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from maxsup.lab.core.recipes import read_yaml, yaml_path
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.schema import Study
+    from maxsup.lab.experiments.study_format import Study
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -52,7 +52,7 @@ def load_study(name: str | Path) -> Study:
         ('tab:pre', 'tab_comparison_new', 'tab_ablation_alpha')
     """
     from maxsup.lab.core.validation import validated
-    from maxsup.lab.experiments.schema import Study
+    from maxsup.lab.experiments.study_format import Study
 
     path = study_path(str(name))
     values = {"name": path.stem, **read_yaml(path)}

@@ -10,9 +10,11 @@ from maxsup.lab.core.config import LossConfig
 from maxsup.lab.core.files.reading import as_written
 from maxsup.lab.core.files.records import RunSummary, read_record
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.experiments.entries import Entry, EntryScale, Metric, Scale
+from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
-from maxsup.lab.experiments.schema import ScaleName, Study
+from maxsup.lab.experiments.experiment import Arm, Experiment
+from maxsup.lab.experiments.study_format import Entry, EntryScale, Scale, ScaleName, Study
+from maxsup.lab.tasks import task_of_numbers
 from maxsup.losses import LOSSES
 
 TUNED_FACTORS = (0.5, 1.0, 2.0)
@@ -33,52 +35,46 @@ def strength_of(loss: str) -> str:
     return "" if loss == "ce" else LOSSES[loss].strength or ""
 
 
-def tuning(study: Study, scale: ScaleName, names: Collection[str] | None = None) -> Study:
-    """The study that chooses strengths: every loss with a few multiples of its strength, on seeds of its own.
+def trials_of(design: Design, names: Collection[str] | None = None) -> Design:
+    """The design that chooses strengths: every loss with a few multiples of its strength, on seeds of its own.
 
-    ``names`` are those of the rows to tune; by default all that have a strength.
+    ``names`` are those of the lines of the table to tune; by default all that have a strength.
     """
-    plan = study.scale(scale)
-    rows, changes = [], {}
-    for row in study.rows:
-        loss, change = _loss_and_change(plan, row)
-        strength = strength_of(loss.name)
-        usual = loss.options.get(strength)
-        if not isinstance(usual, int | float) or (names is not None and row.name not in names):
-            continue
-        for index, factor in enumerate(TUNED_FACTORS):
-            options = {**loss.options, strength: round(usual * factor, 6)}
-            name, title = f"{row.name}_{index}", f"{row.name} {strength}={options[strength]:g}"
-            rows.append(Entry(name=name, title=title, loss=LossConfig(name=loss.name, **options)))
-            changes[name] = change
-    if not rows:
+    wanted = None if names is None else {line.arm_name for line in design.table.arms if line.name in names}
+    experiments: list[Experiment] = []
+    for each in design.experiments:
+        arms = [trial for arm in each.arms if wanted is None or arm.name in wanted for trial in _trials_of(arm)]
+        made = each.model_copy(update={"arms": tuple(arms), "seeds": TUNING_SEEDS, "analyses": ()})
+        if arms and made not in experiments:
+            experiments.append(made)
+    if not experiments:
         raise ValueError("tune needs losses with a strength, and none of these has one. Leave it out.")
-    # All scales keep their data and lose what they say about rows and analyses that the trials do not have.
-    bare = {"note": "tuning", "rows": {}, "analyses": {}, "tuned": ()}
-    scales = {name: other.model_copy(update=bare) for name, other in study.scales.items()}
-    scales[scale] = scales[scale].model_copy(update={"seeds": TUNING_SEEDS, "rows": changes})
-    return study.model_copy(
-        update={
-            "name": "tuning",
-            "baseline": rows[0].name,
-            "metric": Metric(factor=100.0, unit="%"),
-            "rows": tuple(rows),
-            "columns": tuple(column.model_copy(update={"metric": None, "losses": {}}) for column in study.columns),
-            "analyses": (),
-            "published": (),
-            "scales": scales,
-        }
-    )
+    return Design(name="tuning", kind="tuning", note="tuning", experiments=tuple(experiments))
 
 
-def chosen_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """The options of each loss that did best on validation images, from the folder of a finished :func:`tuning`."""
-    losses = {row.name: row.loss for row in folder.study.rows if row.loss is not None}
-    trials: dict[str, dict[str, list[Score]]] = {}
+def _trials_of(arm: Arm) -> list[Arm]:
+    """A loss with multiples of its strength; none if it has no strength that is a number."""
+    loss, strength = arm.loss, strength_of(arm.loss.name)
+    usual = loss.options.get(strength)
+    if not isinstance(usual, int | float):
+        return []
+    strengths = [round(usual * factor, 6) for factor in TUNED_FACTORS]
+    return [
+        Arm(name=f"{arm.name}_{index}", loss=LossConfig(name=loss.name, **{**loss.options, strength: value}))
+        for index, value in enumerate(strengths)
+    ]
+
+
+def choose_strengths(folder: StudyFolder) -> dict[str, dict[str, Any]]:
+    """The options of each loss that did best on validation images, from the folder of finished trials."""
+    losses = {run.recipe.loss.label: run.recipe.loss for run in folder.runs.values()}
+    scores: dict[str, dict[str, list[Score]]] = {}
     for name, run in folder.runs.items():
-        row, score = run.cells[0].row, validation_score(RunDir(folder.folder(name)))
-        trials.setdefault(losses[row].name, {}).setdefault(row, []).append(score)
-    return {loss: dict(losses[best_trial(rows)].options) for loss, rows in trials.items()}
+        loss = run.recipe.loss
+        scores.setdefault(loss.name, {}).setdefault(loss.label, []).append(
+            validation_score(RunDir(folder.folder(name)))
+        )
+    return {name: dict(losses[best_trial(labels)].options) for name, labels in scores.items()}
 
 
 def best_trial(trials: Mapping[str, Sequence[Score]]) -> str:
@@ -100,10 +96,10 @@ def validation_score(run: RunDir) -> Score:
     """Accuracy (mIoU for segmentation) and NLL of a finished run on validation images, with the last weights."""
     numbers = read_record(RunSummary, run.summary).val.get("last") or {}
     with as_written(run.summary):
-        return float(numbers.get("miou", numbers["accuracy"])), float(numbers["nll"])
+        return float(numbers[task_of_numbers(numbers).main_number]), float(numbers["nll"])
 
 
-def with_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
+def add_tuned_rows(study: Study, scale: ScaleName, strengths: Strengths) -> Study:
     """The study with another row for every tuned loss, after the one with the usual strength."""
     plan = study.scale(scale)
     rows, changes = [], dict(plan.rows)

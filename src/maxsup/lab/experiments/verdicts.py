@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from maxsup.core.errors import counted
 from maxsup.lab.experiments.statistics import (
-    MIN_SEEDS,
-    PairedComparison,
     detectable_difference,
     seeds_needed,
     smallest_p_value,
 )
-from maxsup.lab.reports.summary import SummaryLoss, SummaryMetric, listed
+from maxsup.lab.reports.summary import DIFFERENT, MIN_SEEDS, PairedComparison, SummaryLoss, SummaryMetric, join_words
 
 BOLD_RULE = (
     f"Bold: at least {MIN_SEEDS} paired seeds, and Student's 95 % interval of the difference excludes 0. "
@@ -56,19 +54,20 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
     held, alone, equal = list[str](), list[str](), list[str]()
     for metric in metrics:
         entry = loss.number(metric)
-        if entry.is_conclusive:
-            ends = ", ".join(metric.signed(end or 0.0) for end in (entry.low, entry.high))
-            sentence = f"{metric.title} is {_size(entry.difference or 0.0, metric)} [{ends}]"
+        finding = entry.finding(metric.direction)
+        if finding in DIFFERENT:
+            ends = ", ".join(metric.signed(end) for end in (entry.low, entry.high))
+            sentence = f"{metric.title} is {_size(entry.difference, metric)} [{ends}]"
             (held if num_comparisons == 1 or entry.holds_after_correction else alone).append(sentence)
-        elif entry.is_equivalent and metric.margin is not None:
+        elif finding == "equal" and metric.margin is not None:
             equal.append(f"{metric.title} is equal within {metric.size(metric.margin / metric.factor)}")
     parts = []
     if held:
-        parts.append(f"{', after correction (Holm)' if num_comparisons > 1 else ''}: {listed(held)}.")
+        parts.append(f"{', after correction (Holm)' if num_comparisons > 1 else ''}: {join_words(held)}.")
     if alone:
-        parts.append(f"{' Without correction also: ' if held else ', without correction: '}{listed(alone)}.")
+        parts.append(f"{' Without correction also: ' if held else ', without correction: '}{join_words(alone)}.")
     if equal:
-        sentence = listed(equal)
+        sentence = join_words(equal)
         parts.append(f" {sentence[0].upper()}{sentence[1:]}." if parts else f": {sentence}.")
     return "".join(parts) or ": no difference was shown."
 
@@ -93,24 +92,24 @@ def _sentence(loss: str, found: PairedComparison, baseline: str, metric: Summary
     if found.num_missing:
         verb = "is" if found.num_missing == 1 else "are"
         missing = f" {counted(found.num_missing, 'seed')} {verb} missing; runs that fail are seldom a random choice."
-    if found.num_pairs == 0:
+    finding = found.finding()
+    if finding == "nothing":
         return f"{loss}: no seed has both this loss and {baseline}, so there is nothing to compare.{missing}"
     seeds = counted(found.num_pairs, "seed")
-    size = _size(found.mean_difference, metric)
+    size = _size(found.difference, metric)
     opening = f"{loss}: {metric.title} is {size} than with {baseline} on average over {seeds}"
-    if found.mean_difference == 0:
+    if found.difference == 0:
         opening = f"{loss}: mean {metric.title} equals that of {baseline} over {seeds}"
-    if found.num_pairs < MIN_SEEDS:
+    if finding == "too few seeds":
         return (
             f"{opening}, and nothing can be concluded from that: the smallest p that {seeds} can give is "
             f"{smallest_p_value(found.num_pairs):g}.{missing}"
         )
     low, high = metric.plain(found.low), f"{metric.plain(found.high)} {metric.difference_unit}".rstrip()
-    evidence = f"(95 % interval {low} to {high}, p = {found.p_value:.3g})"
+    evidence = f"(95 % interval {low} to {high}, p = {found.p:.3g})"
     conclusion = "No conclusion: no difference at all would fit these numbers too."
-    if found.is_conclusive:
-        word = {"none": "different"}.get(found.direction, "better" if found.is_better else "worse")
-        conclusion = f"Under this recipe it is {word}."
+    if finding in DIFFERENT:
+        conclusion = f"Under this recipe it is {'different' if finding in ('higher', 'lower') else finding}."
     return f"{opening} {evidence}. {conclusion}{_equivalence(found, metric)}{missing}"
 
 
@@ -118,9 +117,10 @@ def _equivalence(found: PairedComparison, metric: SummaryMetric) -> str:
     if found.margin is None or math.isnan(found.equivalence_p):
         return ""
     margin, p = metric.size(found.margin), f"(p = {found.equivalence_p:.2g})"
-    if found.is_conclusive:
+    finding = found.finding()
+    if finding in DIFFERENT:
         return f" The difference is smaller than {margin} {p}." if found.is_equivalent else ""
-    if found.is_equivalent:
+    if finding == "equal":
         return f" The two are equal within {margin} {p}."
     return f" That they are equal within {margin} is not shown either {p}."
 
@@ -131,18 +131,18 @@ def _correction(comparisons: Mapping[str, PairedComparison]) -> list[str]:
     if len(enough) < 2:
         return []
     together, wanted = f"Taken together ({len(comparisons)} comparisons, Holm):", seeds_needed(len(comparisons))
-    bold = [loss for loss, found in comparisons.items() if found.is_conclusive]
+    bold = [loss for loss, found in comparisons.items() if found.finding() in DIFFERENT]
     kept = [loss for loss in bold if comparisons[loss].holds_after_correction]
     if kept:
         rest = [loss for loss in bold if loss not in kept]
-        lost = f"; {listed(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
-        return [f"{together} {listed(kept)} {'stands' if len(kept) == 1 else 'stand'}{lost}."]
+        lost = f"; {join_words(rest)} {'does' if len(rest) == 1 else 'do'} not" if rest else ""
+        return [f"{together} {join_words(kept)} {'stands' if len(kept) == 1 else 'stand'}{lost}."]
     if not bold:
         return [f"{together} no difference stands."]
     text = f"{together} none of these differences stands after correction"
     if (seeds := min(found.num_pairs for found in enough)) < wanted:
         text += f"; with {seeds} seeds none can, {wanted} or more are needed for that"
-    return [f"{text}. Read {listed(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
+    return [f"{text}. Read {join_words(bold)} as {'a lead' if len(bold) == 1 else 'leads'} to be confirmed."]
 
 
 def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -> list[str]:
@@ -150,7 +150,7 @@ def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -
     spreads = [
         (found.std_difference, found.num_pairs)
         for found in comparisons.values()
-        if found.num_pairs >= MIN_SEEDS and not found.is_conclusive
+        if found.finding() in ("open", "equal")
     ]
     if not spreads:
         return []

@@ -12,7 +12,7 @@ from maxsup.lab.figures.logits import CONFIDENCES
 from maxsup.lab.figures.style import GREY, SOFT, short_text
 from maxsup.lab.reports import plots
 from maxsup.lab.reports.blocks import Block, Bullets, Pair, Plot, csv_text
-from maxsup.lab.reports.folders import FolderView, RunView, with_texts
+from maxsup.lab.reports.folders import FolderView, RunView, map_texts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,7 +200,7 @@ def _figures(analysis: str, results: Mapping[str, Result]) -> dict[str, Figure]:
     labels = short_labels(results, limit)
     # A dollar sign in the name of a class does not start a formula.
     plain = {
-        labels[label]: with_texts(result, lambda text: text.replace("$", r"\$")) for label, result in results.items()
+        labels[label]: map_texts(result, lambda text: text.replace("$", r"\$")) for label, result in results.items()
     }
     figures = draw_figures(analysis, plain)
     for figure in figures.values():

@@ -12,6 +12,7 @@ from typing import Any
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.core.old_names import with_number_names
+from maxsup.lab.core.config import LossConfig
 from maxsup.lab.core.files.reading import as_written, json_lines, read_json
 from maxsup.lab.core.files.records import AnalysisResult, RunSummary, as_record
 from maxsup.lab.core.files.rundir import RunDir
@@ -50,11 +51,7 @@ class RunView:
     @property
     def options(self) -> str:
         """Options of the loss, in short."""
-        return ", ".join(
-            f"{key} {value.get('start')}-{value.get('end')}" if isinstance(value, Mapping) else f"{key} {value}"
-            for key, value in self.recipe.get("loss", {}).items()
-            if key != "name"
-        )
+        return LossConfig(**self.recipe["loss"]).label.partition(" ")[2] if self.recipe else ""
 
     def epochs(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Number and line of the log of each epoch; only its numbers are for a page."""
@@ -95,7 +92,7 @@ class RunView:
     def leave_out(self, file: str, reason: str) -> None:
         """Note that a result was left out, and why."""
         place = f"{self.path.parent.name}/{self.path.name}/analysis/{file}"
-        sentence = cleaned(f"{place} was left out: {reason}. Run maxsup analyze again, or delete it.")
+        sentence = make_printable(f"{place} was left out: {reason}. Run maxsup analyze again, or delete it.")
         if sentence not in self.complaints:
             self.complaints.append(sentence)
 
@@ -104,7 +101,7 @@ class RunView:
         if self.log is None or not os.path.isfile(self.log):
             return ""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return cleaned("\n".join(lines[-_LOG_LINES:]))
+        return make_printable("\n".join(lines[-_LOG_LINES:]))
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ def read_view(path: Path) -> FolderView:
         run, title = RunDir(path / entry.folder), summary.arm_titles.get(entry.arm, entry.arm)
         # Only a log: a summary from elsewhere must not show other files.
         log = path / entry.log if entry.log and Path(entry.log).name == _LOG_FILE else None
-        recipe = cleaned(run_recipe(run).model_dump(mode="json")) if os.path.lexists(run.config) else {}
+        recipe = make_printable(run_recipe(run).model_dump(mode="json")) if os.path.lexists(run.config) else {}
         runs.append(RunView(path / entry.folder, title, entry.loss, entry.seed, entry.status, log, recipe))
     return FolderView(summary, _labelled(runs))
 
@@ -170,27 +167,27 @@ def _labelled(runs: Sequence[RunView]) -> list[RunView]:
 
 def printable_json(path: Path) -> Any:
     """The JSON object in a file with all its text printable; empty if there is no file."""
-    return cleaned(read_json(path)) if os.path.lexists(path) else {}
+    return make_printable(read_json(path)) if os.path.lexists(path) else {}
 
 
-def cleaned(value: Any) -> Any:
+def make_printable(value: Any) -> Any:
     r"""The same value; a mark replaces every character that a page cannot hold.
 
     Example:
-        >>> cleaned({"a\x00": ["b\ud800", 1]})
+        >>> make_printable({"a\x00": ["b\ud800", 1]})
         {'a�': ['b�', 1]}
     """
-    return with_texts(value, lambda text: _UNPRINTABLE.sub("\ufffd", text))
+    return map_texts(value, lambda text: _UNPRINTABLE.sub("\ufffd", text))
 
 
-def without_paths(value: Any) -> Any:
+def drop_paths(value: Any) -> Any:
     """The same value; the last name replaces every absolute path at the end of a text.
 
     Example:
-        >>> without_paths({"data": "folder:/home/me/my photos", "command": ["/usr/bin/maxsup", "train", "hf:a/b"]})
+        >>> drop_paths({"data": "folder:/home/me/my photos", "command": ["/usr/bin/maxsup", "train", "hf:a/b"]})
         {'data': 'folder:my photos', 'command': ['maxsup', 'train', 'hf:a/b']}
     """
-    return with_texts(value, lambda text: _FOLDERS.sub("", text))
+    return map_texts(value, lambda text: _FOLDERS.sub("", text))
 
 
 def folders_in(value: Any) -> set[str]:
@@ -206,10 +203,10 @@ def folders_in(value: Any) -> set[str]:
     return set[str]().union(*map(folders_in, parts))
 
 
-def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """The same value with every text in it changed, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {with_texts(key, change): with_texts(inner, change) for key, inner in value.items()}
-    return [with_texts(inner, change) for inner in value] if isinstance(value, list) else value
+        return {map_texts(key, change): map_texts(inner, change) for key, inner in value.items()}
+    return [map_texts(inner, change) for inner in value] if isinstance(value, list) else value

@@ -84,7 +84,7 @@ def differences_plot(summary: Summary, prefix: str = "") -> Plot | None:
         differences = {}
         for entry in losses:
             found = entry.number(metric)
-            if found.difference is not None:
+            if not math.isnan(found.difference):
                 mean, low, high = (metric.printed(value) for value in (found.difference, found.low, found.high))
                 differences[entry.loss] = Difference(mean, low, high, found.is_conclusive)
                 rows.append([metric.label, entry.title, mean, low, high, found.p, found.adjusted_p])

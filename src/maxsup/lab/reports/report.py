@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +24,9 @@ from maxsup.lab.reports.blocks import (
 from maxsup.lab.reports.figure_sections import FIGURES, finding_blocks
 from maxsup.lab.reports.folders import FolderView, read_view
 from maxsup.lab.reports.page import page_html
-from maxsup.lab.reports.summary import LossNumber, Summary, listed
+from maxsup.lab.reports.summary import DIFFERENT, LossNumber, Summary, join_words
 from maxsup.lab.reports.tables import MainTable, differences_table, results_table, runs_table
+from maxsup.metrics.facts import Direction
 
 ERRATA_PAGE = "docs/errata.md"
 
@@ -78,12 +80,12 @@ def short_verdicts(summary: Summary) -> list[tuple[str, str]]:
         losses = [entry for entry in summary.losses if entry.group == group and not entry.is_baseline]
         for metric in summary.metrics:
             found = {entry.title: entry.number(metric) for entry in losses}
-            numbers = {title: number for title, number in found.items() if number.difference is not None}
+            numbers = {title: number for title, number in found.items() if not math.isnan(number.difference)}
             if numbers:
                 sentence = _short_sentence(numbers, metric.direction, summary.baseline_title)
                 titles.setdefault(sentence, []).append(", ".join(word for word in (group, metric.label) if word))
     # A sentence that holds for several metrics is written once.
-    return [(listed(names), sentence) for sentence, names in titles.items()]
+    return [(join_words(names), sentence) for sentence, names in titles.items()]
 
 
 def _chapter(view: FolderView, number: int, *, is_alone: bool) -> Chapter:
@@ -151,22 +153,18 @@ def _results_blocks(summary: Summary) -> list[Block]:
     return [*notes, whole, Text(how_to_read)]
 
 
-def _short_sentence(numbers: Mapping[str, LossNumber], direction: str, baseline: str) -> str:
-    shown = {title: number for title, number in numbers.items() if number.is_conclusive}
-    first, second = ("higher", "lower") if direction == "none" else ("better", "worse")
-    named: dict[str, list[str]] = {first: [], second: []}
-    for title, number in shown.items():
-        is_first = (number.difference or 0) > 0 if direction == "none" else number.is_better
-        named[first if is_first else second].append(title)
+def _short_sentence(numbers: Mapping[str, LossNumber], direction: Direction, baseline: str) -> str:
+    findings = {title: number.finding(direction) for title, number in numbers.items()}
+    shown = {title: number for title, number in numbers.items() if findings[title] in DIFFERENT}
     words = [
-        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {word} than {baseline}"
-        for word, names in named.items()
-        if names
+        f"{join_words(names)} {'is' if len(names) == 1 else 'are'} {word} than {baseline}"
+        for word in DIFFERENT
+        if (names := [title for title, finding in findings.items() if finding == word])
     ]
     if rest := [title for title in numbers if title not in shown]:
-        words.append(f"nothing can be concluded about {listed(rest)}")
+        words.append(f"nothing can be concluded about {join_words(rest)}")
     text = "; ".join(words)
-    has_proof = any(number.adjusted_p is not None and number.adjusted_p <= 0.05 for number in shown.values())
+    has_proof = any(number.holds_after_correction for number in shown.values())
     if shown and not has_proof and len(numbers) > 1:
         text += f". Taken together, the {len(numbers)} comparisons prove none of this: read it as leads"
     return f"{text[0].upper() if not shown else text[0]}{text[1:]}."

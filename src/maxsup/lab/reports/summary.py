@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from statistics import stdev
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
-from maxsup.lab.core.files.records import Number, Record
+from maxsup.lab.core.files.records import Measured, Number, Record
 from maxsup.metrics.facts import Direction
+
+MIN_SEEDS = 6
+"""Fewer seeds cannot reach p <= 0.05 in a sign-flip test: 5 give 2/32."""
+
+Real = Annotated[
+    float,
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None, when_used="json"),
+]
+"""A number, nan where there is none, which JSON knows as null."""
 
 
 class SummaryMetric(Record):
@@ -71,19 +82,62 @@ class Spread(Record):
     values: dict[str, Number] = Field(default_factory=dict)
 
 
-class LossNumber(Spread):
-    """A number of a loss and its paired difference to the baseline."""
+Finding = Literal["nothing", "too few seeds", "better", "worse", "higher", "lower", "equal", "open"]
+"""What a comparison shows; ``nothing`` is no pair at all, ``open`` that no difference and no equality was shown."""
 
-    difference: Number = None
-    low: Number = None
-    high: Number = None
-    p: Number = None
-    adjusted_p: Number = None
-    is_conclusive: bool = False
-    is_better: bool = False
-    is_equivalent: bool = False
+DIFFERENT: tuple[Finding, ...] = ("better", "worse", "higher", "lower")
+"""Findings of a difference."""
+
+
+class PairedComparison(Record):
+    """A loss against a baseline over paired seeds, in statistics and in ``summary.json`` alike.
+
+    Numbers that do not exist are nan. Everything but ``baseline_mean`` and ``baseline_std`` is over the ``num_pairs``
+    seeds for which both values are finite. ``p`` is that of the sign-flip test, ``adjusted_p`` the same after Holm's
+    correction. Files of 0.1.0 have other names for ``difference`` and ``p``.
+    """
+
+    difference: Real = Field(default=math.nan, validation_alias=AliasChoices("difference", "mean_difference"))
+    p: Real = Field(default=math.nan, validation_alias=AliasChoices("p", "p_value"))
+    low: Real = math.nan
+    high: Real = math.nan
+    adjusted_p: Real = math.nan
+    is_conclusive: bool = False  # may be printed bold: enough seeds, and an interval without 0
+    is_better: bool = False  # the difference is in the wanted direction, if one is wanted
+    is_equivalent: bool = False  # equal within the margin, shown at level 0.05
     holds_after_correction: bool = False
     num_pairs: int = 0
+    num_missing: int = 0
+    differences: tuple[float, ...] = ()
+    baseline_mean: Real = math.nan
+    baseline_std: Real = math.nan
+    direction: Direction = "none"
+    margin: float | None = None
+    equivalence_p: Real = math.nan
+
+    @property
+    def std_difference(self) -> float:
+        """Spread of the paired differences: what decides how much a number of seeds can show."""
+        return stdev(self.differences) if len(self.differences) > 1 else math.nan
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether 0 is outside the interval."""
+        return self.low > 0 or self.high < 0
+
+    def finding(self, direction: Direction | None = None) -> Finding:
+        """What is found; a difference is better or worse where a ``direction`` is wanted, else higher or lower."""
+        if self.is_conclusive:
+            if (direction or self.direction) == "none":
+                return "higher" if self.difference > 0 else "lower"
+            return "better" if self.is_better else "worse"
+        if self.num_pairs < MIN_SEEDS:
+            return "too few seeds" if self.num_pairs else "nothing"
+        return "equal" if self.is_equivalent else "open"
+
+
+class LossNumber(Spread, PairedComparison):
+    """A number of a loss and its paired difference to the baseline."""
 
 
 class SummaryLoss(Record):
@@ -98,17 +152,6 @@ class SummaryLoss(Record):
     def number(self, metric: SummaryMetric) -> LossNumber:
         """The number of a metric, empty if the loss has none."""
         return self.metrics.get(metric.name) or LossNumber()
-
-
-class CellComparison(Record):
-    """The paired comparison of a cell with the baseline."""
-
-    mean_difference: Number = None
-    low: Number = None
-    high: Number = None
-    p_value: Number = None
-    adjusted_p: Number = None
-    num_pairs: int = 0
 
 
 class PublishedCell(Record):
@@ -126,7 +169,7 @@ class SummaryCell(Spread):
     is_baseline: bool = False
     is_bold: bool = False
     left_out: str = ""
-    comparison: CellComparison | None = None
+    comparison: PairedComparison | None = None
     difference_text: str = ""
     published: PublishedCell | None = None
 
@@ -185,11 +228,9 @@ class Choice(Record):
     choice: str
 
 
-class Summary(Record):
+class Summary(Measured):
     """The whole file."""
 
-    version: str = ""
-    protocol: int = 1
     kind: str = "comparison"
     name: str
     title: str
@@ -243,11 +284,11 @@ class Summary(Record):
         return self.arm_titles.get(self.baseline, self.baseline)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Words joined for a sentence.
 
     Example:
-        >>> listed(["ce"]), listed(["ce", "ls", "maxsup"])
+        >>> join_words(["ce"]), join_words(["ce", "ls", "maxsup"])
         ('ce', 'ce, ls and maxsup')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -6,6 +6,7 @@ their own; CSV and JSON hold one record per cell, with all digits and every seed
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from maxsup.core.errors import counted
 from maxsup.lab.core.files.storage import json_text
 from maxsup.lab.reports.blocks import csv_text
-from maxsup.lab.reports.summary import CellComparison, PublishedCell, Summary, SummaryCell, SummaryEntry
+from maxsup.lab.reports.summary import PairedComparison, PublishedCell, Summary, SummaryCell, SummaryEntry
 
 HOLE = "-"  # stands for a missing number
 FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "json": "JSON"}
@@ -21,8 +22,8 @@ _MAX_COLUMNS = 6  # more are too wide for a screen
 _RUN_KEYS = ("arm", "loss", "seed", "status", "sentence", "folder", "log")
 # Keys of records, and the fields of a cell's comparison and published number that they hold.
 _COMPARED = {
-    "difference": "mean_difference", "difference_low": "low", "difference_high": "high",
-    "p": "p_value", "adjusted_p": "adjusted_p", "num_pairs": "num_pairs",
+    "difference": "difference", "difference_low": "low", "difference_high": "high",
+    "p": "p", "adjusted_p": "adjusted_p", "num_pairs": "num_pairs",
 }  # fmt: skip
 _PUBLISHED = {"published": "text", "published_mean": "mean", "published_std": "std", "published_label": "label"}
 
@@ -233,8 +234,8 @@ def runs_table(summary: Summary) -> ReportTable:
 def _cell(found: SummaryCell | None) -> Cell:
     if found is None:
         return Cell(HOLE)
-    published, comparison = found.published or PublishedCell(), found.comparison or CellComparison()
-    tests = {"p": comparison.p_value, "Holm": None if comparison.p_value is None else comparison.adjusted_p}
+    published, comparison = found.published or PublishedCell(), found.comparison or PairedComparison()
+    tests = {} if math.isnan(comparison.p) else {"p": comparison.p, "Holm": comparison.adjusted_p}
     num_found = sum(value is not None for value in found.values.values())
     gap = "" if num_found == len(found.values) else f"{num_found} of {len(found.values)} seeds"
     if found.left_out or found.mean is None:
@@ -245,7 +246,7 @@ def _cell(found: SummaryCell | None) -> Cell:
         is_bold=found.is_bold,
         is_baseline=found.is_baseline,
         difference="" if found.is_baseline else found.difference_text,
-        evidence=", ".join(f"{name} {p:.2g}" for name, p in tests.items() if p is not None),
+        evidence=", ".join(f"{name} {p:.2g}" for name, p in tests.items()),
         published=published.text,
         label=published.label,
         gap=gap,
@@ -254,6 +255,7 @@ def _cell(found: SummaryCell | None) -> Cell:
 
 def _record(row: SummaryEntry, column: SummaryEntry, found: SummaryCell, factor: float) -> dict[str, Any]:
     """All of a cell: stored numbers, which ``factor`` turns into printed ones, and published numbers as printed."""
+    compared = {} if found.comparison is None else found.comparison.model_dump(mode="json")
     return {
         "row": row.name,
         "row_title": row.title,
@@ -267,7 +269,7 @@ def _record(row: SummaryEntry, column: SummaryEntry, found: SummaryCell, factor:
         "factor": factor,
         "is_bold": found.is_bold,
         "is_baseline": found.is_baseline,
-        **{key: getattr(found.comparison, name, None) for key, name in _COMPARED.items()},
+        **{key: compared.get(name) for key, name in _COMPARED.items()},
         **{key: getattr(found.published, name, None) for key, name in _PUBLISHED.items()},
         "left_out": found.left_out,
         **{f"seed_{seed}": value for seed, value in found.values.items()},

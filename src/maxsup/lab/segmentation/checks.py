@@ -16,18 +16,18 @@ _FOR_MASKS = ("flip", "mean", "std")
 _NEUTRAL = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": "bilinear"}
 
 
-def check_task(model: ModelConfig, *, is_dense: bool) -> None:
+def check_segmenter(model: ModelConfig, *, has_masks: bool) -> None:
     """Raise if a classifier shall label pixels, or a segmenter whole images."""
-    if is_dense and model.name not in SEGMENTERS:
+    if has_masks and model.name not in SEGMENTERS:
         raise ValueError(
             f"model must be a segmenter where images have masks; got {model.name!r}. Write for instance "
             f"model.name=upernet and model.options.backbone={model.name}."
         )
-    if is_dense and model.classifier != "linear":
+    if has_masks and model.classifier != "linear":
         raise ValueError(
             f"model.classifier must be linear for a segmenter; got {model.classifier!r}. Only classifiers have another."
         )
-    if not is_dense and model.name in SEGMENTERS:
+    if not has_masks and model.name in SEGMENTERS:
         raise ValueError(
             f"data must have masks for the segmenter {model.name!r}; got labels of whole images. Choose data with "
             "masks (`maxsup ls data`, or a folder with train/images and train/masks) or a classifier."

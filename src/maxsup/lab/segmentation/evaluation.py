@@ -60,7 +60,7 @@ class Views:
 
 
 def recipe_views(recipe: Recipe, scales: Sequence[float] = (1.0,), has_flip: bool = False) -> Views:
-    """The views a recipe asks for; several scales and mirroring are for evaluation after training."""
+    """Return the views a recipe asks for; several scales and mirroring are for evaluation after training."""
     if recipe.dense.evaluation == "whole":
         return Views(tuple(scales), has_flip)
     return Views(tuple(scales), has_flip, recipe.data.image_size, recipe.dense.stride)
@@ -70,7 +70,7 @@ def recipe_views(recipe: Recipe, scales: Sequence[float] = (1.0,), has_flip: boo
 def log_probabilities(
     model: Callable[[Tensor], Tensor], images: Sequence[Tensor], size: Sequence[int], views: Views
 ) -> Tensor:
-    """Logarithm of the mean probabilities over all views, ``(B, K, *size)``, where ``size`` is that of the masks.
+    """Return the log of the mean probabilities over all views, at ``size``, that of the masks.
 
     ``images`` are the same images ``(B, C, h, w)`` at every scale of the views.
     """
@@ -79,9 +79,9 @@ def log_probabilities(
         for is_mirrored in (False, True)[: 1 + views.has_flip]:
             # Only the total has a name here: with many classes, a view that lives on takes a gigabyte.
             if total is None:
-                total = _seen(model, scaled, size, views, is_mirrored)
+                total = _view_log_probabilities(model, scaled, size, views, is_mirrored)
             else:
-                torch.logaddexp(total, _seen(model, scaled, size, views, is_mirrored), out=total)
+                torch.logaddexp(total, _view_log_probabilities(model, scaled, size, views, is_mirrored), out=total)
     assert total is not None
     return total.sub_(math.log(len(views))) if len(views) > 1 else total
 
@@ -98,7 +98,7 @@ def evaluate_masks(
     on_batch: Callable[[], None] | None = None,
     on_prediction: Callable[[int, Tensor], None] | None = None,
 ) -> tuple[dict[str, Any], ConfusionSums]:
-    """Pixel accuracy, mean class accuracy, mean intersection over union and plain NLL over a whole split.
+    """Return pixel accuracy, class accuracy, mean intersection over union and NLL of a whole split.
 
     The model stays in the mode it came in. ``split`` is the name for the result and for messages. With ``is_sharded``
     each process has its own part of the split, and counts are summed over processes. ``on_batch`` is called after each
@@ -161,10 +161,10 @@ def evaluate_masks(
     return result, sums
 
 
-def _seen(
+def _view_log_probabilities(
     model: Callable[[Tensor], Tensor], images: Tensor, size: Sequence[int], views: Views, is_mirrored: bool
 ) -> Tensor:
-    """Log-probabilities of one view on the grid of the masks."""
+    """Return log-probabilities of one view on the grid of the masks."""
     found = F.interpolate(
         _logits(model, images, views, is_mirrored), size=tuple(size), mode="bilinear", align_corners=False
     )
@@ -183,7 +183,7 @@ def _logits(model: Callable[[Tensor], Tensor], images: Tensor, views: Views, is_
 
 
 def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, window: int, stride: int) -> Tensor:
-    """Logits of an image of any size from windows of one size; a smaller image is padded."""
+    """Return the logits of an image of any size from windows of one size; a smaller image is padded."""
     height, width = images.shape[-2:]
     filled = F.pad(images, (0, max(0, window - width), 0, max(0, window - height)))
     total: Tensor | None = None
@@ -201,7 +201,7 @@ def _through_window(model: Callable[[Tensor], Tensor], images: Tensor, window: i
 
 
 def _starts(length: int, window: int, stride: int) -> list[int]:
-    """Starts of windows that cover everything; the last one is flush with the end.
+    """Return starts of windows that cover everything; the last one is flush with the end.
 
     Example:
         >>> _starts(10, 4, 3), _starts(11, 4, 3), _starts(4, 4, 3)

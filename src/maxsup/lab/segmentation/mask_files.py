@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
-from maxsup.lab.data.bundle import MaskedImage
 from maxsup.lab.data.pipelines.decoding import FORMATS, BadImageError, read_image
+from maxsup.lab.segmentation.masks import MaskedImage
 
 Palette = Literal["refuse", "index"]
 
@@ -55,7 +55,7 @@ class MaskFileReader:
         return MaskedImage(image, self.class_numbers(values, mask_path), image_path)
 
     def class_numbers(self, values: NDArray[Any], path: str) -> NDArray[np.uint8]:
-        """The class numbers of the values in a mask."""
+        """Return the class numbers of the values in a mask."""
         low, high = int(values.min()), int(values.max())
         if low >= 0 and high < len(self._table):
             numbers = self._table[values]
@@ -68,8 +68,8 @@ class MaskFileReader:
         )
 
 
-def paired_files(images: Path, masks: Path) -> list[tuple[str, str]]:
-    """Paths of images and masks whose names differ only in the ending, from two folders or trees, sorted by name."""
+def pair_files(images: Path, masks: Path) -> list[tuple[str, str]]:
+    """Pair images and masks whose names differ only in the ending, from two folders or trees, sorted by name."""
     known_images, known_masks = _by_name(images), _by_name(masks)
     alone = [
         f"{len(names)} {kind}s without a partner, the first {one[min(names)]}"
@@ -100,7 +100,7 @@ def _by_name(folder: Path) -> dict[str, Path]:
 
 
 def _mask_values(path: str, sides: tuple[int, int], palette: Palette) -> NDArray[Any]:
-    """The stored values of a mask file, as integers ``(H, W)``."""
+    """Read the stored values of a mask file, as integers ``(H, W)``."""
     pillow = imported("PIL.Image")
     try:
         with pillow.open(path, formats=FORMATS) as mask:
@@ -142,7 +142,7 @@ def _values(mask: Any, path: str, palette: Palette) -> NDArray[Any]:
 
 
 def _ranges(values: list[int]) -> str:
-    """Sorted numbers as text.
+    """Return sorted numbers as text.
 
     Example:
         >>> _ranges([0, 1, 2, 255])

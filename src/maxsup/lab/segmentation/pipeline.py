@@ -14,11 +14,11 @@ from torch.utils.data import Dataset
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.bundle import MaskSplit
 from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
-from maxsup.lab.data.pipelines.streaming import streamed
+from maxsup.lab.data.pipelines.streaming import stream_batches
 from maxsup.lab.segmentation.checks import check_dense
-from maxsup.lab.segmentation.transforms import Bytes, Cutout, TrainingCutout, resized_image, scaled_sides
+from maxsup.lab.segmentation.masks import MaskSplit
+from maxsup.lab.segmentation.transforms import Bytes, Cutout, TrainingCutout, resize_image, scale_sides
 
 if TYPE_CHECKING:
     from maxsup.lab.core.config import DenseConfig
@@ -60,11 +60,11 @@ class MaskPipeline(Pipeline):
         if not plan.is_training and plan.num_batches:
             # Fewer images than processes may be left at the end. A process without one gets no empty batch either.
             last = plan.batch(plan.num_batches - 1)
-            own = plan.own(last.stop - last.start)
+            own = plan.own_part(last.stop - last.start)
             self.num_batches -= own.start == own.stop
 
     def at_scales(self, scales: Sequence[float]) -> MaskPipeline:
-        """The same evaluation with batches that are :class:`ScaledBatch`; scales are relative to the size here."""
+        """Return the same evaluation with batches that are :class:`ScaledBatch`, at scales relative to this size."""
         if self._plan.is_training:
             raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
         scaled = copy.copy(self)
@@ -73,12 +73,12 @@ class MaskPipeline(Pipeline):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
-        for step, size, part in streamed(self._parts, self._plan, epoch, self._steps(start)):
+        for step, size, part in stream_batches(self._parts, self._plan, epoch, self._steps(start)):
             if isinstance(part, str):
                 raise DataError(part)
             labels = part.masks.long()
             batch, *views = (
-                self._finished(images, labels, part.indices, size, epoch, step) for images in (part.images, *part.views)
+                self._finish(images, labels, part.indices, size, epoch, step) for images in (part.images, *part.views)
             )
             # Padding is 0 to the network, not the value that black has once it is normalised.
             for image, (height, width) in zip(batch.images, part.extents, strict=True):
@@ -118,7 +118,7 @@ class _Parts(Dataset[_Part | str]):
 
     def __getitem__(self, wanted: list[tuple[int, int]]) -> _Part | str:
         try:
-            read = [self._read(index, number) for index, number in wanted]
+            read = [self._read_one(index, number) for index, number in wanted]
         except DataError as error:
             return str(error)
         # All processes get the same number of training batches, if need be an empty one.
@@ -132,13 +132,13 @@ class _Parts(Dataset[_Part | str]):
         extents = [(cutout.height, cutout.width) for cutout, _ in read]
         return _Part(images, masks, indices, extents, [view for _, views in read for view in views])
 
-    def _read(self, index: int, number: int) -> tuple[Cutout, list[Tensor]]:
+    def _read_one(self, index: int, number: int) -> tuple[Cutout, list[Tensor]]:
         image, mask, _ = self.split.reader(self.split.samples[index])
         if self.cutout is not None:
             return self.cutout(image, mask, np.random.default_rng(mixed_seed(self.seed, "sample", number, index))), []
         # From the image itself each time: what is scaled twice is blurred twice.
         scaled = {
-            scale: resized_image(image, scaled_sides(image.size, self.resize, scale)) for scale in (1.0, *self.scales)
+            scale: resize_image(image, scale_sides(image.size, self.resize, scale)) for scale in (1.0, *self.scales)
         }
         views = [_channels_first([scaled[scale]]) for scale in self.scales]
         return Cutout(scaled[1.0], mask, *scaled[1.0].shape[:2]), views

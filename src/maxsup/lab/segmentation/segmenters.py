@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from maxsup.core.checks import check_count
 from maxsup.core.registry import Registry
-from maxsup.lab.models import Classifier, create_model
 
 
 class Segmenter(nn.Module):
@@ -41,7 +40,7 @@ class Segmenter(nn.Module):
         self.patch = patch
 
     def forward(self, images: Tensor, *, with_auxiliary: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
+        """Return logits ``(B, K, H, W)`` as large as the images; on request those of the auxiliary head too."""
         if len(images) == 1 and self._normalises_over_images:
             raise ValueError(
                 "a segmenter must train on two images or more at a time, because it normalises over them; got 1. "
@@ -83,7 +82,7 @@ def create_segmenter(
     pretrained: bool | str | Path = False,
     **options: Any,
 ) -> Segmenter:
-    """The segmenter registered under ``name``, for instance ``upernet``, with its own ``options``.
+    """Create the segmenter registered under ``name``, for instance ``upernet``, with its own ``options``.
 
     ``image_size`` is the side of the training images, for backbones with position embeddings. ``pretrained`` is a file
     of weights of the backbone (from a run of ours or from timm), or True for timm's published ones.
@@ -97,12 +96,3 @@ def create_segmenter(
     check_count("in_channels", in_channels)
     SEGMENTERS.check_options(name, options)
     return SEGMENTERS[name](num_classes, in_channels, image_size=image_size, pretrained=pretrained, **options)
-
-
-def create_network(
-    name: str, num_classes: int, *, classifier: str = "linear", **options: Any
-) -> Classifier | Segmenter:
-    """The segmenter or the classifier of a name; only classifiers take a ``classifier``."""
-    if name in SEGMENTERS:
-        return create_segmenter(name, num_classes, **options)
-    return create_model(name, num_classes, classifier=classifier, **options)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from maxsup.core.errors import DataError
 from maxsup.core.installation import imported
-from maxsup.lab.data.bundle import IGNORED_LABEL, MaskSplit
+from maxsup.lab.core.files.reading import read_words
+from maxsup.lab.data.bundle import IGNORED_LABEL
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, how_to_get, missing_data
 from maxsup.lab.data.sets.folder import FOLDERS, has_masks
-from maxsup.lab.segmentation.mask_files import MaskFileReader, Palette, paired_files
+from maxsup.lab.segmentation.mask_files import MaskFileReader, Palette, pair_files
+from maxsup.lab.segmentation.masks import MaskSplit
 
 # Published masks are read by index: what a label means is known, whether a copy of the set has a palette or not.
 _ADE20K_CLASSES = 150
@@ -27,7 +29,7 @@ _MAX_LABEL = 2**16 - 1
     "ade20k",
     images="20,210 + 2,000 files with masks, 150 classes",
     source="ADEChallengeData2016, Zhou et al. 2017",
-    task="masks",
+    task="segmentation",
     places="ADEChallengeData2016",
 )
 def ade20k(request: DataRequest) -> RawData:
@@ -48,7 +50,7 @@ def ade20k(request: DataRequest) -> RawData:
     "camvid",
     images="367 + 101 + 233 files with masks, 11 classes",
     source="Brostow et al. 2009",
-    task="masks",
+    task="segmentation",
     places="camvid",
 )
 def camvid(request: DataRequest) -> RawData:
@@ -66,7 +68,7 @@ def camvid(request: DataRequest) -> RawData:
     "pets_trimaps",
     images="3,680 + 3,669 files with masks, 2 classes",
     source="Oxford-IIIT Pet, Parkhi et al. 2012",
-    task="masks",
+    task="segmentation",
     places="oxford_pets/trimaps or oxford-iiit-pet",
 )
 def pets_trimaps(request: DataRequest, *, border: str = "ignore") -> RawData:
@@ -114,7 +116,7 @@ def _identity_reader(num_classes: int, ignored: int, palette: Palette) -> MaskFi
 
 
 def _splits(request: DataRequest, pairs: list[tuple[Path, Path]], reader: MaskFileReader) -> list[MaskSplit]:
-    splits = [MaskSplit(paired_files(*pair), reader) for pair in pairs]
+    splits = [MaskSplit(pair_files(*pair), reader) for pair in pairs]
     for split, (images, masks) in zip(splits, pairs, strict=True):
         if not len(split):
             raise missing_data(request, f"{images} and {masks}", "Both folders are empty. Put the files there.")
@@ -140,10 +142,10 @@ def _official_trimaps(request: DataRequest, packed: Path) -> list[list[tuple[str
 
 
 def _ade20k_names(path: Path) -> tuple[str, ...]:
-    """The first of the names that each class has, from a table with one class a line."""
+    """Return the first of the names that each class has, from a table with one class a line."""
     if not path.is_file():
         return tuple(map(str, range(_ADE20K_CLASSES)))
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
+    rows = [line.split("\t") for line in read_words(path).splitlines()[1:] if line.strip()]
     names = tuple(re.split("[,;]", row[-1])[0].strip() for row in rows)
     if len(names) != _ADE20K_CLASSES:
         raise DataError(
@@ -158,7 +160,7 @@ def _camvid_names(path: Path) -> tuple[str, ...]:
     count = len(_CAMVID_CLASSES)
     try:
         # The twelfth name is that of the ignored label.
-        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["classes"]][:count]
+        names = [str(name) for name in json.loads(read_words(path))["classes"]][:count]
         got = "" if len(names) == count else str(len(names))
     except (ValueError, KeyError, TypeError) as error:
         got = repr(error)
@@ -171,7 +173,7 @@ def _camvid_names(path: Path) -> tuple[str, ...]:
 
 def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
     if path.is_file():
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+        names = tuple(line.strip() for line in read_words(path).splitlines() if line.strip())
         if num_classes not in (None, len(names)):
             raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
     elif num_classes is None:

@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 from maxsup.core.installation import imported
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.bundle import IGNORED_LABEL, MaskedImage, MaskSplit, stratified_split
+from maxsup.lab.data.bundle import IGNORED_LABEL, stratified_split
 from maxsup.lab.data.registry import DATASETS, DataRequest, RawData
 from maxsup.lab.data.sets.digits import digit_images, hue_to_rgb
+from maxsup.lab.segmentation.masks import MaskedImage, MaskSplit
 
 # Sides of a digit relative to the canvas.
 _SIDES = (0.3, 0.45)
@@ -27,7 +28,7 @@ _TEST_SHARE = 0.4
     "synthetic_masks",
     images="360 + 40 + 100 of 3x64x64 with masks, 11 classes",
     source="drawn here from scikit-learn's digits",
-    task="masks",
+    task="segmentation",
 )
 def synthetic_masks(
     request: DataRequest,
@@ -77,14 +78,14 @@ def _drawn_image(sample: tuple[str, NDArray[np.uint8], NDArray[np.uint8]]) -> Ma
 
 
 def _scene(glyphs: Tensor, labels: Tensor, size: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """An image ``(H, W, 3)`` and its mask; later digits cover earlier ones."""
-    dice = torch.Generator().manual_seed(seed)
+    """Draw an image ``(H, W, 3)`` and its mask; later digits cover earlier ones."""
+    generator = torch.Generator().manual_seed(seed)
     # Patches of colour, so that no threshold tells a digit from its background.
-    canvas = F.interpolate(torch.rand(1, 3, 5, 5, generator=dice) * _BACKGROUND, size, mode="bilinear")[0]
+    canvas = F.interpolate(torch.rand(1, 3, 5, 5, generator=generator) * _BACKGROUND, size, mode="bilinear")[0]
     mask = torch.zeros(size, size, dtype=torch.uint8)
-    for _ in range(int(torch.randint(_NUM_DIGITS[0], _NUM_DIGITS[1] + 1, (), generator=dice))):
-        chosen = int(torch.randint(len(labels), (), generator=dice))
-        hue, length, top, left = torch.rand(4, generator=dice)
+    for _ in range(int(torch.randint(_NUM_DIGITS[0], _NUM_DIGITS[1] + 1, (), generator=generator))):
+        chosen = int(torch.randint(len(labels), (), generator=generator))
+        hue, length, top, left = torch.rand(4, generator=generator)
         side = round(size * (_SIDES[0] + (_SIDES[1] - _SIDES[0]) * float(length)))
         ink = F.interpolate(glyphs[chosen : chosen + 1], side, mode="bilinear")[0]
         starts = [int(part * (size - side + 1)) for part in (top, left)]
@@ -94,6 +95,6 @@ def _scene(glyphs: Tensor, labels: Tensor, size: int, seed: int) -> tuple[NDArra
         region = mask[rows, columns]
         region[ink[0] >= _TRACE] = IGNORED_LABEL
         region[ink[0] >= _INK] = int(labels[chosen]) + 1
-    canvas += _NOISE * torch.randn(canvas.shape, generator=dice)
+    canvas += _NOISE * torch.randn(canvas.shape, generator=generator)
     pixels = canvas.clamp(0, 1).mul(255).round().to(torch.uint8).permute(1, 2, 0)
     return np.ascontiguousarray(pixels.numpy()), mask.numpy()

@@ -45,25 +45,25 @@ class TrainingCutout:
     def __init__(self, dense: DenseConfig, flip: bool, size: int) -> None:
         self.dense, self.flip, self.size = dense, flip, size
 
-    def __call__(self, image: Any, mask: Bytes, dice: np.random.Generator) -> Cutout:
-        """A random part; ``dice`` is the only source of randomness."""
+    def __call__(self, image: Any, mask: Bytes, random: np.random.Generator) -> Cutout:
+        """A random part; ``random`` is the only source of randomness."""
         dense, size = self.dense, self.size
-        sides = scaled_sides(image.size, dense.resize, dice.uniform(*dense.ratio))
-        pixels, mask = resized_image(image, sides), resized_mask(mask, sides)
-        rows, columns = drawn_crop(mask, size, dense.cat_max_ratio, dice)
+        sides = scale_sides(image.size, dense.resize, random.uniform(*dense.ratio))
+        pixels, mask = resize_image(image, sides), resize_mask(mask, sides)
+        rows, columns = draw_crop(mask, size, dense.cat_max_ratio, random)
         pixels, mask = pixels[rows, columns], mask[rows, columns]
-        if self.flip and dice.random() < 0.5:
+        if self.flip and random.random() < 0.5:
             pixels, mask = pixels[:, ::-1], mask[:, ::-1]
         if dense.photometric:
-            pixels = distorted(pixels, dice)
-        return filled_up(pixels, mask, size)
+            pixels = distort_colours(pixels, random)
+        return fill_up(pixels, mask, size)
 
 
-def scaled_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0) -> tuple[int, int]:
-    """Width and height with the shorter side at ``resize`` and the longer at most 4 times that, both times ``ratio``.
+def scale_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0) -> tuple[int, int]:
+    """Return width and height: the shorter at ``resize``, the longer at most 4 times that, both times ``ratio``.
 
     Example:
-        >>> scaled_sides((640, 480), 240), scaled_sides((1000, 100), 240), scaled_sides((640, 480), None, 0.5)
+        >>> scale_sides((640, 480), 240), scale_sides((1000, 100), 240), scale_sides((640, 480), None, 0.5)
         ((320, 240), (960, 96), (320, 240))
     """
     factor = ratio
@@ -73,18 +73,18 @@ def scaled_sides(sides: tuple[int, int], resize: int | None, ratio: float = 1.0)
     return width, height
 
 
-def resized_image(image: Any, sides: tuple[int, int]) -> Bytes:
-    """An RGB image of Pillow, bilinearly scaled to width and height, as ``(H, W, 3)``."""
+def resize_image(image: Any, sides: tuple[int, int]) -> Bytes:
+    """Scale an RGB image of Pillow bilinearly to width and height; return it as ``(H, W, 3)``."""
     if image.size != sides:
         image = image.resize(sides, imported("PIL.Image").Resampling.BILINEAR)
     return np.asarray(image)
 
 
-def resized_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
-    """Labels scaled to width and height by the nearest pixel, so that no new label appears.
+def resize_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
+    """Scale labels to width and height by the nearest pixel, so that no new label appears.
 
     Example:
-        >>> resized_mask(np.array([[7, 255]], dtype=np.uint8), (4, 2)).tolist()
+        >>> resize_mask(np.array([[7, 255]], dtype=np.uint8), (4, 2)).tolist()
         [[7, 7, 255, 255], [7, 7, 255, 255]]
     """
     height, width = mask.shape
@@ -94,44 +94,44 @@ def resized_mask(mask: Bytes, sides: tuple[int, int]) -> Bytes:
     return np.asarray(pillow.fromarray(mask).resize(sides, pillow.Resampling.NEAREST))
 
 
-def drawn_crop(mask: Bytes, size: int, max_share: float, dice: np.random.Generator) -> tuple[slice, slice]:
-    """Rows and columns of a random square, or of as much of one as there is.
+def draw_crop(mask: Bytes, size: int, max_share: float, random: np.random.Generator) -> tuple[slice, slice]:
+    """Draw rows and columns of a random square, or of as much of one as there is.
 
     With ``max_share`` below 1 it is drawn again, up to 10 times, while one class has this share of its labelled pixels
     or more, or it holds fewer than two classes. The last draw is taken as it is.
     """
-    crop = _random_crop(mask, size, dice)
+    crop = _random_crop(mask, size, random)
     for _ in range(_MAX_REDRAWS if max_share < 1.0 else 0):
         counts = np.bincount(mask[crop].ravel(), minlength=IGNORED_LABEL + 1)[:IGNORED_LABEL]
         if np.count_nonzero(counts) > 1 and counts.max() < max_share * counts.sum():
             break
-        crop = _random_crop(mask, size, dice)
+        crop = _random_crop(mask, size, random)
     return crop
 
 
-def _random_crop(mask: Bytes, size: int, dice: np.random.Generator) -> tuple[slice, slice]:
-    top, left = (int(dice.integers(0, max(side - size, 0) + 1)) for side in mask.shape)
+def _random_crop(mask: Bytes, size: int, random: np.random.Generator) -> tuple[slice, slice]:
+    top, left = (int(random.integers(0, max(side - size, 0) + 1)) for side in mask.shape)
     return slice(top, top + size), slice(left, left + size)
 
 
-def distorted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
-    """The same scene in other light: brightness, contrast, saturation and hue change with a chance of 1/2 each.
+def distort_colours(pixels: Bytes, random: np.random.Generator) -> Bytes:
+    """Change brightness, contrast, saturation and hue, with a chance of 1/2 each.
 
     A coin decides whether contrast changes before saturation and hue or after them.
     """
-    if dice.random() < 0.5:
-        pixels = _rounded(pixels + dice.uniform(-_BRIGHTNESS, _BRIGHTNESS))
-    is_contrast_first = dice.random() < 0.5
-    factor = dice.uniform(*_FACTOR) if dice.random() < 0.5 else 1.0
+    if random.random() < 0.5:
+        pixels = _round_pixels(pixels + random.uniform(-_BRIGHTNESS, _BRIGHTNESS))
+    is_contrast_first = random.random() < 0.5
+    factor = random.uniform(*_FACTOR) if random.random() < 0.5 else 1.0
     if is_contrast_first:
-        pixels = _rounded(pixels * factor)
-    pixels = _tinted(pixels, dice)
-    return pixels if is_contrast_first else _rounded(pixels * factor)
+        pixels = _round_pixels(pixels * factor)
+    pixels = _tint(pixels, random)
+    return pixels if is_contrast_first else _round_pixels(pixels * factor)
 
 
-def _tinted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
-    factor = dice.uniform(*_FACTOR) if dice.random() < 0.5 else 1.0
-    shift = dice.uniform(-_HUE, _HUE) if dice.random() < 0.5 else 0.0
+def _tint(pixels: Bytes, random: np.random.Generator) -> Bytes:
+    factor = random.uniform(*_FACTOR) if random.random() < 0.5 else 1.0
+    shift = random.uniform(-_HUE, _HUE) if random.random() < 0.5 else 0.0
     if factor == 1.0 and shift == 0.0:
         return pixels
     pillow = imported("PIL.Image")
@@ -139,19 +139,19 @@ def _tinted(pixels: Bytes, dice: np.random.Generator) -> Bytes:
     parts = np.array(image)
     # Pillow's hue is a circle of 255 steps: 0 and 255 are the same red.
     parts[..., 0] = (parts[..., 0].astype(np.int16) + round(shift * 255 / 360)) % 255
-    parts[..., 1] = _rounded(parts[..., 1] * factor)
+    parts[..., 1] = _round_pixels(parts[..., 1] * factor)
     return np.asarray(pillow.frombytes("HSV", image.size, parts.tobytes()).convert("RGB"))
 
 
-def _rounded(values: NDArray[np.floating[Any]]) -> Bytes:
+def _round_pixels(values: NDArray[np.floating[Any]]) -> Bytes:
     return np.rint(values).clip(0, 255).astype(np.uint8)
 
 
-def filled_up(pixels: Bytes, mask: Bytes, size: int) -> Cutout:
-    """A square, padded on the right and at the bottom with 0 and the ignored label.
+def fill_up(pixels: Bytes, mask: Bytes, size: int) -> Cutout:
+    """Pad to a square, on the right and at the bottom, with 0 and the ignored label.
 
     Example:
-        >>> cutout = filled_up(np.full((1, 2, 3), 9, np.uint8), np.full((1, 2), 4, np.uint8), 2)
+        >>> cutout = fill_up(np.full((1, 2, 3), 9, np.uint8), np.full((1, 2), 4, np.uint8), 2)
         >>> cutout.mask.tolist(), cutout.pixels[..., 0].tolist(), (cutout.height, cutout.width)
         ([[4, 4], [255, 255]], [[9, 9], [0, 0]], (1, 2))
     """

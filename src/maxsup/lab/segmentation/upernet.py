@@ -47,7 +47,7 @@ class MultiLevelNeck(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
-        """One level a map."""
+        """Return one level a map."""
         levels = []
         for level, scale, projection, convolution in zip(
             maps, SCALES, self.projections, self.convolutions, strict=True
@@ -72,7 +72,7 @@ class TimmMaps(nn.Module):
         self.body = body
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """The maps, channels first."""
+        """Return the maps, channels first."""
         return self.body.forward_intermediates(
             images, indices=self.indices, norm=False, output_fmt="NCHW", intermediates_only=True
         )

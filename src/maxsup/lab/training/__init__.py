@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxsup.lab.training.evaluate import evaluate
+from maxsup.lab.tasks import evaluate
 from maxsup.lab.training.reading import evaluate_run, load_run
 from maxsup.lab.training.run import TrainingSummary, default_output, train
 

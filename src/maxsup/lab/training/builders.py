@@ -17,12 +17,9 @@ from maxsup.core.schedules import PAPER_SCHEDULES, Schedule
 from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data import BatchPlan, DataBundle, MaskSplit, Pipeline, Split, build_pipeline, load_data
-from maxsup.lab.models import Classifier
-from maxsup.lab.segmentation import Segmenter, create_network
-from maxsup.lab.segmentation.checks import check_not_dense, check_task
-from maxsup.lab.segmentation.pipeline import MaskPipeline
-from maxsup.lab.training.preprocessing import normalised, resolved
+from maxsup.lab.data import BatchPlan, DataBundle, Pipeline, Split, load_data
+from maxsup.lab.tasks import TASKS, check_model, check_unused
+from maxsup.lab.training.preprocessing import normalise_data
 from maxsup.losses import LOSSES, RegularizedLoss, create_loss
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -34,7 +31,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def build_data(recipe: Recipe) -> DataBundle:
-    """The data set with its three splits, normalised as the network expects."""
+    """Load the data set with its three splits, normalised as the network expects."""
     raise_if_noted()  # before a download
     data = recipe.data
     bundle = load_data(
@@ -45,7 +42,7 @@ def build_data(recipe: Recipe) -> DataBundle:
         split_seed=data.split_seed,
         **data.options,
     )
-    return normalised(bundle, recipe)
+    return normalise_data(bundle, recipe)
 
 
 def split_pipeline(
@@ -58,7 +55,10 @@ def split_pipeline(
     world_size: int = 1,
     bad_files: Path | None = None,
 ) -> Pipeline:
-    """Batches of a split with the classes and normalisation of ``bundle``, for training or evaluation."""
+    """Make the batches of a split with the classes and normalisation of ``bundle``, for training or evaluation.
+
+    The preprocessing of ``recipe`` must be resolved (:func:`resolve_preprocessing`).
+    """
     plan = BatchPlan(
         num_samples=len(split),
         batch_size=recipe.batch_size,
@@ -66,7 +66,7 @@ def split_pipeline(
         std=bundle.std,
         seed=recipe.seed,
         is_training=is_training,
-        augment=resolved(recipe).augment,
+        augment=recipe.augment,
         image_size=recipe.data.image_size,
         num_classes=bundle.num_classes,
         num_workers=recipe.data.num_workers,
@@ -76,35 +76,31 @@ def split_pipeline(
         world_size=world_size,
         channels_last=recipe.channels_last,
     )
-    if isinstance(split, MaskSplit):
-        return MaskPipeline(split, plan, recipe.dense)
-    check_not_dense(recipe.dense)
-    return build_pipeline(split, plan, tolerance=recipe.data.tolerance, bad_files=bad_files)
+    check_unused(recipe, split.task)
+    return TASKS[split.task].create_pipeline(recipe, split, plan, bad_files)
 
 
-def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> Classifier | Segmenter:
-    """The network (a segmenter if images have masks), with initial weights that depend only on the seed.
+def build_model(recipe: Recipe, bundle: DataBundle, *, is_trained: bool = False) -> nn.Module:
+    """Build the network, with initial weights that depend only on the seed.
 
     With ``is_trained`` no published weights are fetched, because the caller loads others.
     """
     raise_if_noted()  # before weights are fetched
     size = recipe.data.image_size or (bundle.image_shape[1] if bundle.image_shape else None)
     torch.manual_seed(mixed_seed(recipe.seed, "init"))
-    check_task(recipe.model, is_dense=bundle.is_dense)
-    model = create_network(
-        recipe.model.name,
+    check_model(recipe.model, bundle.task)
+    model = TASKS[bundle.task].create_network(
+        recipe.model,
         bundle.num_classes,
         in_channels=len(bundle.mean),
         image_size=size,
         pretrained=False if is_trained else recipe.model.pretrained,
-        classifier=recipe.model.classifier,
-        **recipe.model.options,
     )
     return model.to(memory_format=torch.channels_last) if recipe.channels_last else model
 
 
 def build_loss(config: LossConfig) -> RegularizedLoss:
-    """The loss, with schedules and class weights built from the values of YAML.
+    """Build the loss, with schedules and class weights from the values of YAML.
 
     Example:
         >>> build_loss(LossConfig(name="maxsup", alpha={"schedule": "linear", "start": 0.1, "end": 0.2}))
@@ -120,7 +116,7 @@ def build_loss(config: LossConfig) -> RegularizedLoss:
 
 
 def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossConfig:
-    """The section of a recipe for a loss object, or for a mapping with its ``name`` and options.
+    """Return the section of a recipe for a loss object, or for a mapping with its ``name`` and options.
 
     Example:
         >>> loss_config({"name": "maxsup", "alpha": 0.2}).options
@@ -156,9 +152,9 @@ def loss_config(loss: RegularizedLoss | LossConfig | Mapping[str, Any]) -> LossC
 
 
 def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> None:
-    """Raise if the last batch of an epoch would leave a process without an image, or a segmenter with only one."""
+    """Raise if the last batch of an epoch would leave a process with fewer images than the task needs."""
     left = len(bundle.train) % recipe.batch_size if recipe.iterations is None else 0
-    least = 2 if bundle.is_dense and recipe.batchnorm == "local" else 1
+    least = TASKS[bundle.task].least_images(recipe)
     if 0 < left < least * num_processes and not recipe.data.drop_last:
         images = "an image" if least == 1 else f"{least} images"
         raise ValueError(
@@ -167,8 +163,8 @@ def check_last_batch(recipe: Recipe, bundle: DataBundle, num_processes: int) -> 
         )
 
 
-def synchronised(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
-    """The model, with batch norms that see the batches of all processes if the recipe says so."""
+def synchronise_norms(model: nn.Module, recipe: Recipe, device: torch.device, num_processes: int) -> nn.Module:
+    """Return the model; its batch norms see the batches of all processes if the recipe says so."""
     if recipe.batchnorm != "sync" or num_processes == 1:
         return model
     if device.type == "cpu":
@@ -186,7 +182,7 @@ def freeze_statistics(model: nn.Module) -> None:
 
 
 def _strength(name: str, value: Any) -> Any:
-    """The number, the schedule of the paper of that name, or the schedule written out in a mapping."""
+    """Return the number, the schedule of the paper of that name, or the schedule written out in a mapping."""
     if isinstance(value, str):
         if value in PAPER_SCHEDULES:
             return PAPER_SCHEDULES[value]

@@ -1,11 +1,15 @@
-"""The training loop. It knows models, data and losses by their interfaces, never by name."""
+"""The training loop: :func:`fit` holds the order of time, :class:`Trainer` what happens at each of its moments.
+
+Models, data and losses are known by their interfaces, never by name.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,22 +21,17 @@ from torch import Tensor, nn
 from maxsup.core.errors import Interruption, NonFiniteError
 from maxsup.core.schedules import epoch_progress
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.core.repro import mixed_seed
 from maxsup.lab.data import Batch, DataBundle, Pipeline, Split
-from maxsup.lab.segmentation.checks import prepare_for_masks
-from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronised
-from maxsup.lab.training.evaluate import evaluate_split
+from maxsup.lab.tasks import TASKS
+from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronise_norms
 from maxsup.lab.training.loss_inputs import Needs, check_teacher
 from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate
-from maxsup.lab.training.processes import largest
-from maxsup.lab.training.progress import Clock, EpochMeter, Reporter
+from maxsup.lab.training.processes import create_accelerator, largest
+from maxsup.lab.training.progress import Clock, EpochMeter
 from maxsup.lab.training.reading import load_teacher
 from maxsup.losses import RegularizedLoss
 from maxsup.monitor import DecompositionMonitor
-
-WATCHED_STRIDE = 8
 
 
 @dataclass
@@ -47,28 +46,87 @@ class Position:
     best_score: float = -1.0
 
 
-@dataclass(eq=False)
+class Observer:
+    """What looks on while a :class:`Trainer` trains: files, signals, a display.
+
+    Every method does nothing here. An observer may raise, but must not change what is computed.
+    """
+
+    def on_epoch_start(self, trainer: Trainer) -> None:
+        """Note that an epoch begins, or goes on at the position of the trainer."""
+
+    def on_step(self, trainer: Trainer) -> None:
+        """Note that a step is over."""
+
+    def on_evaluated_batch(self, trainer: Trainer) -> None:
+        """Note that a batch is evaluated; never called where there are several processes."""
+
+    def on_epoch_end(self, trainer: Trainer, line: dict[str, Any]) -> None:
+        """Note the numbers of an epoch that is validated and closed."""
+
+    def on_nonfinite(self, trainer: Trainer, found: dict[str, Any]) -> None:
+        """Note where the loss or its gradient became nan or infinite, before the trainer raises."""
+
+    def on_interruption(self, trainer: Trainer) -> None:
+        """Note that training stops here."""
+
+
+def fit(trainer: Trainer) -> None:
+    """Train the epochs that remain, and tell the observers what has happened."""
+    at, observers = trainer.position, trainer.observers
+    try:
+        while at.epoch < trainer.recipe.epochs:
+            trainer.start_epoch()
+            for observer in observers:
+                observer.on_epoch_start(trainer)
+            for batch in trainer.remaining_batches():
+                trainer.step(batch)
+                for observer in observers:
+                    observer.on_step(trainer)
+            val = trainer.validate()
+            line = trainer.end_epoch(val)
+            for observer in observers:
+                observer.on_epoch_end(trainer, line)
+    except Interruption:
+        for observer in observers:
+            observer.on_interruption(trainer)
+        raise
+
+
 class Trainer:
-    """Trains one model; ``position`` is that of the last finished step."""
+    """Trains one model by :func:`fit`; ``position`` is that of the last finished step.
 
-    recipe: Recipe
-    run: RunDir
-    accelerator: Accelerator
-    bundle: DataBundle
-    model: nn.Module
-    criterion: RegularizedLoss
-    guard: SignalGuard
-    reporter: Reporter
+    Args:
+        recipe: The settings, with resolved preprocessing.
+        bundle: The data.
+        model: The network, which is moved to the device.
+        criterion: The loss.
+        accelerator: Device and processes; made from the recipe if not given.
+        observers: Told by :func:`fit` what happens, in this order.
+        bad_files: Where training images that cannot be read are listed.
+    """
 
-    def __post_init__(self) -> None:
-        recipe, bundle, device = self.recipe, self.bundle, self.accelerator.device
-        check_last_batch(recipe, bundle, self.accelerator.num_processes)
-        # Only a segmenter has a second head.
-        self.auxiliary_weight: float = getattr(self.model, "auxiliary_weight", 0.0)
-        self.model = synchronised(self.model, recipe, device, self.accelerator.num_processes).to(device)
-        if bundle.is_dense:
-            prepare_for_masks(self.criterion)
-        self.criterion = self.criterion.to(device).train()
+    def __init__(
+        self,
+        recipe: Recipe,
+        bundle: DataBundle,
+        model: nn.Module,
+        criterion: RegularizedLoss,
+        *,
+        accelerator: Accelerator | None = None,
+        observers: Sequence[Observer] = (),
+        bad_files: Path | None = None,
+    ) -> None:
+        self.recipe, self.bundle, self.observers = recipe, bundle, tuple(observers)
+        self.task = TASKS[bundle.task]
+        self.accelerator = accelerator or create_accelerator(recipe)
+        device, num_processes = self.accelerator.device, self.accelerator.num_processes
+        check_last_batch(recipe, bundle, num_processes)
+        # Most networks have no second head.
+        self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
+        self.model = synchronise_norms(model, recipe, device, num_processes).to(device)
+        self.task.prepare(criterion)
+        self.criterion = criterion.to(device).train()
         self.criterion.end_epoch()  # losses that learn from whole epochs need this before the first one
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
@@ -77,14 +135,12 @@ class Trainer:
         check_teacher(recipe.teacher, recipe.loss.name, self.criterion.needs)
         teacher = None if recipe.teacher is None else load_teacher(recipe.teacher, bundle).to(device)
         self.needs = Needs(self.criterion.needs, teacher)
+        self._bad_files = bad_files if self.accelerator.is_main_process else None
         self.batches = self.pipeline(bundle.train, is_training=True)
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
         self.meter = EpochMeter()
         self.monitor = DecompositionMonitor.of(self.criterion)
-        # Neighbouring pixels tell the monitor nothing new, and using all of them would take as long as the step.
-        every = slice(None, None, WATCHED_STRIDE)
-        self._watched = (..., every, every) if bundle.is_dense else (...,)
         self.clock = Clock()
 
     @property
@@ -93,16 +149,21 @@ class Trainer:
         return self.ema.model if self.ema is not None and self.recipe.ema.is_evaluated else self.model
 
     def pipeline(self, split: Split, *, is_training: bool = False) -> Pipeline:
-        """Batches of this process's part of a split."""
-        bad_files = self.run.bad_files if self.accelerator.is_main_process else None
+        """Make the batches of this process's part of a split."""
         share = {"rank": self.accelerator.process_index, "world_size": self.accelerator.num_processes}
+        bad_files = self._bad_files
         return split_pipeline(self.recipe, self.bundle, split, is_training=is_training, bad_files=bad_files, **share)
 
-    def train_epoch(self) -> Iterator[None]:
-        """Train from the current position to the end of the epoch, and yield after every step."""
+    def start_epoch(self) -> None:
+        """Set clock and network up for the epoch of the position, which may be under way already."""
+        if self.position.step == 0:
+            self.clock.start_epoch()
         self._forward.train()
         if self.recipe.batchnorm == "frozen":
             freeze_statistics(self.model)
+
+    def remaining_batches(self) -> Iterator[Batch]:
+        """Yield the batches of the epoch from the position on."""
         if self.position.step >= self.batches.num_batches:
             return
         batches = iter(self.batches.epoch(self.position.epoch, start=self.position.step))
@@ -111,21 +172,27 @@ class Trainer:
                 batch = next(batches, None)
             if batch is None:
                 return
-            with self.clock.phase("step"):
-                sums = self._step(batch)
-            self.position.step += 1
-            self.position.global_step += 1
-            self.clock.num_images += len(batch) * self.accelerator.num_processes
-            with self.clock.phase("log"):
-                self.meter.add(sums)
-                self.reporter.step(self.position.step, self.meter.means(), self.criterion.current_strength, self.clock)
-            yield
+            yield batch
+
+    def step(self, batch: Batch) -> None:
+        """Take one optimiser step, and count it."""
+        with self.clock.phase("step"):
+            sums = self._update(batch)
+        self.position.step += 1
+        self.position.global_step += 1
+        self.clock.num_images += len(batch) * self.accelerator.num_processes
+        with self.clock.phase("log"):
+            self.meter.add(sums)
+
+    def validate(self) -> dict[str, Any] | None:
+        """Return the numbers of the validation split; None if there is none."""
+        return None if self.val_batches is None else self.evaluate(self.val_batches, "val")
 
     def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
-        """Numbers of a split with the weights of the run."""
+        """Return the numbers of a split with the weights of the run."""
         is_alone = self.accelerator.num_processes == 1
         with self.clock.phase("validation"):
-            return evaluate_split(
+            return self.task.evaluate(
                 self.recipe,
                 self.evaluated_model,
                 batches,
@@ -133,46 +200,41 @@ class Trainer:
                 split=split,
                 is_sharded=not is_alone,
                 # Processes may have different numbers of batches here, so they cannot agree on where to stop.
-                on_batch=self.raise_if_signalled if is_alone else None,
+                on_batch=self._tell_evaluated if is_alone else None,
             )
 
-    def raise_if_signalled(self) -> None:
-        """Raise if a signal reached any process."""
-        received = int(largest(self.accelerator, float(self.guard.received or 0)))
-        if received:
-            raise Interruption(
-                f"stopped by signal {received} after {self.position.global_step} steps; everything is saved in "
-                f"{self.run.path}. Give the same command again to go on.",
-                signal_number=received,
-            )
+    def end_epoch(self, val: dict[str, Any] | None) -> dict[str, Any]:
+        """Close the epoch with its validation numbers; return its line for ``metrics.jsonl``.
 
-    def end_epoch(self) -> tuple[dict[str, Any], bool]:
-        """Validate and close the epoch; return its line for ``metrics.jsonl`` and whether it is the best so far."""
-        val = None if self.val_batches is None else self.evaluate(self.val_batches, "val")
+        If it is the best so far, it becomes the ``best_epoch`` of the position.
+        """
         self.monitor.sync(self.accelerator.device)
         line = {
             "epoch": self.position.epoch,
             "step": self.position.global_step,
             "lr": self._learning_rate(self.position.step - 1),
             "alpha": self.criterion.current_strength,
-            "train": self.meter.summed(self.accelerator.device).means(),
+            "train": self.meter.sum_over_processes(self.accelerator.device).means(),
             "val": val,
             "decomposition": self.monitor.compute(),
         }
         self.criterion.end_epoch()
-        score = -1.0 if val is None else val.get("miou", val["accuracy"])
-        is_best = score > self.position.best_score
-        if is_best:
+        score = -1.0 if val is None else val[self.task.main_number]
+        if score > self.position.best_score:
             self.position.best_score, self.position.best_epoch = score, self.position.epoch
             self.needs.set_teacher(self.evaluated_model)
         self.position.epoch += 1
         self.position.step = 0
         self.meter = EpochMeter()
         self.monitor.reset()
-        return line, is_best
+        return line
 
-    def _step(self, batch: Batch) -> EpochMeter:
-        """One optimiser step over this process's part of a global batch, accumulated over pieces."""
+    def _tell_evaluated(self) -> None:
+        for observer in self.observers:
+            observer.on_evaluated_batch(self)
+
+    def _update(self, batch: Batch) -> EpochMeter:
+        """Take an optimiser step over this process's part of a global batch, accumulated over pieces."""
         self._set_position_dependents()
         device = self.accelerator.device
         parts = (batch.images, batch.target, batch.labels)
@@ -200,12 +262,13 @@ class Trainer:
         self._stepper.step()
         if self.ema is not None:
             self.ema.update(self.model)
-        watched = torch.cat([part[self._watched] for part in logits])
-        self.monitor.update(watched, labels[self._watched], alpha=getattr(self.criterion, "alpha", 1.0))
+        seen = self.task.monitored
+        watched = torch.cat([part[seen] for part in logits])
+        self.monitor.update(watched, labels[seen], alpha=getattr(self.criterion, "alpha", 1.0))
         return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of a piece, and its detached logits."""
+        """Return the loss of a piece, and its detached logits."""
         if self.auxiliary_weight:
             logits, second = self._forward(images, with_auxiliary=True)
             main, other = (self.criterion(each, target, num_items=num_items) for each in (logits, second))
@@ -230,12 +293,12 @@ class Trainer:
             torch.get_device_module(self.accelerator.device).manual_seed(seed)
 
     def _learning_rate(self, step: int) -> float:
-        """The learning rate at a step of the current epoch."""
+        """Return the learning rate at a step of the current epoch."""
         recipe, at = self.recipe, (self.position.epoch, step / self.batches.num_batches)
         return learning_rate(recipe.optimizer, recipe.schedule, recipe.epochs, *at, recipe.steps_per_epoch)
 
     def _num_items(self, target: Tensor) -> Tensor:
-        """The denominator of the loss for these targets."""
+        """Return the denominator of the loss for these targets."""
         if target.is_floating_point():
             return torch.tensor(float(len(target)), device=target.device)
         # Selecting the targets that count would make the host wait for their number.
@@ -267,9 +330,9 @@ class Trainer:
         guilty = batch.indices[bad] if bad.any() else batch.indices
         indices = sorted(gather_object(guilty.tolist()))
         at = self.position
-        if self.accelerator.is_main_process:
-            found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
-            self.run.write_json(self.run.nonfinite, found)
+        found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
+        for observer in self.observers:
+            observer.on_nonfinite(self, found)
         shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
         what = "loss" if not math.isfinite(loss) else "gradient"
         raise NonFiniteError(

@@ -37,7 +37,7 @@ class Needs:
         self.is_own_teacher = self._has_teacher and teacher is None
 
     def forward(self, model: Callable[..., Any], images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits of the model, and keyword arguments for the loss."""
+        """Return logits of the model, and keyword arguments for the loss."""
         extras: dict[str, Tensor] = {}
         if self._has_dense:
             logits, extras["dense_logits"] = model(images, with_dense=True)

@@ -22,7 +22,7 @@ def learning_rate(
     share: float,
     steps_per_epoch: int | None = None,
 ) -> float:
-    """The rate after ``share`` (below 1) of the 0-based ``epoch``; it depends on nothing that would have to be saved.
+    """Return the rate after ``share`` (below 1) of the 0-based ``epoch``; it depends on nothing that is saved.
 
     With ``interval="epoch"`` it is constant in an epoch, and an epoch of the warm-up has the rate of its end. Cosine
     and linear decays begin where the warm-up ends. ``steps_per_epoch`` is given if training is counted in iterations.
@@ -49,7 +49,7 @@ def learning_rate(
 
 
 def create_optimizer(model: nn.Module, config: OptimizerConfig) -> Optimizer:
-    """The optimiser of all parameters that train, with one group that decays and one that does not."""
+    """Create the optimiser of all parameters that train, with one group that decays and one that does not."""
     groups = [
         {"params": [parameter for _, parameter in named], "weight_decay": decay}
         for named, decay in zip(split_by_decay(model, config.decay_filter), (config.weight_decay, 0.0), strict=True)
@@ -63,7 +63,7 @@ def create_optimizer(model: nn.Module, config: OptimizerConfig) -> Optimizer:
 
 
 def split_by_decay(model: nn.Module, decay_filter: str) -> tuple[Named, Named]:
-    """Named parameters that decay, and those that do not.
+    """Split the named parameters into those that decay and those that do not.
 
     ``weights`` excludes biases, norms and all that the model lists in ``no_weight_decay()`` (position embeddings);
     ``norms`` excludes only the last two. ``paper_names`` is the rule of the published ImageNet code: a name with ``bn``

@@ -15,25 +15,25 @@ from maxsup.lab.core.recipes import run_recipe
 from maxsup.lab.data import DataBundle
 from maxsup.lab.data.pipelines.transforms import INTERPOLATION, scaled_side
 from maxsup.lab.models import Preprocessing, published_preprocessing
-from maxsup.lab.segmentation import SEGMENTERS
-from maxsup.lab.training.state.checkpoint import trained_on
+from maxsup.lab.tasks import task_of_model
+from maxsup.lab.training.state.checkpoint import read_trained_on
 
 _PLAIN = {"crop_pct": 1.0, "crop_mode": "center", "interpolation": INTERPOLATION}
 
 
-def resolved(recipe: Recipe) -> Recipe:
-    """The recipe with explicit crop and interpolation.
+def resolve_preprocessing(recipe: Recipe) -> Recipe:
+    """Return the recipe with explicit crop and interpolation.
 
     Images in memory that keep their size are only cropped if the recipe says so.
 
     Example:
         >>> from maxsup.lab.core.config import parse_recipe
         >>> recipe = parse_recipe({"data": {"image_size": 64}, "model": {"name": "timm:resnet50", "pretrained": True}})
-        >>> found = resolved(recipe).augment
+        >>> found = resolve_preprocessing(recipe).augment
         >>> found.crop_pct, found.crop_mode, found.interpolation
         (0.95, 'center', 'bicubic')
     """
-    if recipe.model.name in SEGMENTERS:
+    if not task_of_model(recipe.model.name).has_crop_settings:
         return recipe
     wanted = wanted_preprocessing(recipe.model)
     filled = dict(_PLAIN)
@@ -44,8 +44,8 @@ def resolved(recipe: Recipe) -> Recipe:
     return recipe.changed(augment=recipe.augment.model_validate({**filled, **given}))
 
 
-def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
-    """The data with the mean and standard deviation of the recipe, of the pretrained network, or its own."""
+def normalise_data(bundle: DataBundle, recipe: Recipe) -> DataBundle:
+    """Return the data with the mean and standard deviation of the recipe, of the pretrained network, or its own."""
     augment = recipe.augment
     if augment.mean is not None and augment.std is not None:
         if len(augment.mean) != len(bundle.mean):
@@ -62,25 +62,22 @@ def normalised(bundle: DataBundle, recipe: Recipe) -> DataBundle:
 
 
 def wanted_preprocessing(model: ModelConfig) -> Preprocessing | None:
-    """How the pretrained network of a recipe expects images; None if it starts untrained or nothing is known."""
+    """Return how the pretrained network of a recipe expects images; None if untrained or unknown."""
     if not model.pretrained or AUTO in (model.name, model.pretrained):
         return None
     of_run = None if model.pretrained is True else _of_run(Path(model.pretrained))
-    name = model.name
-    if name in SEGMENTERS:
-        name = {**SEGMENTERS.options(name), **model.options}["backbone"]
-    return of_run or published_preprocessing(name, model.pretrained)
+    return of_run or published_preprocessing(task_of_model(model.name).pretrained_network(model), model.pretrained)
 
 
 def visible_pixels(images: Tensor, bundle: DataBundle) -> Tensor:
-    """Normalised images as the bytes that they were."""
+    """Return normalised images as the bytes that they were."""
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (bundle.mean, bundle.std))
     return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
-def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
-    """One line that says how evaluation prepares an image."""
-    augment, size = resolved(recipe).augment, recipe.data.image_size
+def describe_transform(recipe: Recipe, bundle: DataBundle) -> str:
+    """Return one line that says how evaluation with a resolved recipe prepares an image."""
+    augment, size = recipe.augment, recipe.data.image_size
     numbers = [" ".join(f"{value:.4g}" for value in values) for values in (bundle.mean, bundle.std)]
     normalisation = f"mean {numbers[0]}, std {numbers[1]}"
     if size is None:
@@ -94,12 +91,12 @@ def described_transform(recipe: Recipe, bundle: DataBundle) -> str:
 
 
 def _of_run(file: Path) -> Preprocessing | None:
-    """How a run of ours prepared images, if a file of weights is one of its checkpoints."""
+    """Return how a run of ours prepared images, if a file of weights is one of its checkpoints."""
     run = RunDir(file.parent.parent.parent)
     if not ((file.parent / "state.json").is_file() and run.config.is_file()):
         return None
-    recipe = resolved(run_recipe(run))
-    _, mean, std = trained_on(file)
+    recipe = resolve_preprocessing(run_recipe(run))
+    _, mean, std = read_trained_on(file)
     return Preprocessing(
         recipe.data.image_size,
         crop_pct=recipe.augment.crop_pct or 1.0,

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
+from accelerate.utils import gather_object
 
+from maxsup.core.errors import LostProcessError, first_line
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.core.files.rundir import RunDir
 
 _PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
+_PATIENCE = 5.0  # seconds that a process may take to die after its connections
+_COMMUNICATION = re.compile(r"gloo|nccl|connection|socket|broken pipe|process group|timed out", re.IGNORECASE)
 
-def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
-    """The accelerator of a recipe, on the available devices."""
+
+class _Peer(NamedTuple):
+    rank: int
+    host: str
+    pid: int
+
+    def is_gone(self) -> bool:
+        """Whether the process has died, as far as that can be seen from here: on other machines it cannot."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+            # One that nobody has waited for yet is dead too; its name, in brackets, may hold anything.
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+
+
+def create_accelerator(recipe: Recipe, folder: Path | None = None) -> Accelerator:
+    """Create the accelerator of a recipe, on the available devices; ``folder`` is where a tracker may write."""
     on_cpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
     if on_cpu and recipe.precision == "float16":
         raise ValueError("precision must be float32 or bfloat16 on a CPU; got 'float16'. Set precision=float32.")
@@ -32,9 +63,34 @@ def create_accelerator(recipe: Recipe, run: RunDir) -> Accelerator:
         cpu=on_cpu,
         mixed_precision=_PRECISIONS[recipe.precision],
         log_with=recipe.tracker,
-        project_dir=str(run.path),
+        project_dir=None if folder is None else str(folder),
         kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
     )
+
+
+@contextmanager
+def lost_processes_named(accelerator: Accelerator) -> Iterator[None]:
+    """Turn the error that a process gets because another one has died into a sentence that names that one."""
+    if accelerator.num_processes == 1:
+        yield
+        return
+    own = _Peer(accelerator.process_index, socket.gethostname(), os.getpid())
+    peers = [_Peer(*each) for each in gather_object([tuple(own)])]
+    try:
+        yield
+    except RuntimeError as error:
+        if not _COMMUNICATION.search(str(error)):
+            raise
+        gone, deadline = list[_Peer](), time.monotonic() + _PATIENCE
+        while not gone and time.monotonic() < deadline:
+            gone = [peer for peer in peers if peer.is_gone()]
+            time.sleep(0.05)
+        lost = ", ".join(f"rank {peer.rank} (process {peer.pid} on {peer.host})" for peer in gone)
+        found = f"{lost}, which died" if lost else f"no answer of another one ({first_line(error)})"
+        raise LostProcessError(
+            f"all processes of a run must stay until its end; got {found}. What it said itself, or the log of its "
+            "machine, says why. Give the same command again: the run goes on from its last checkpoint."
+        ) from error
 
 
 def leave_group() -> None:
@@ -45,7 +101,7 @@ def leave_group() -> None:
 
 
 def largest(accelerator: Accelerator, value: float) -> float:
-    """The largest value in any process, so that all processes decide alike."""
+    """Return the largest value in any process, so that all processes decide alike."""
     if accelerator.num_processes == 1:
         return value
     agreed = torch.tensor(value, device=accelerator.device)

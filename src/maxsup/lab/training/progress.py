@@ -15,6 +15,7 @@ import torch.distributed as dist
 from typing_extensions import Self
 
 from maxsup.lab.core.display import Display
+from maxsup.lab.tasks import task_of_numbers
 
 
 @dataclass
@@ -40,8 +41,8 @@ class EpochMeter:
         for name, value in asdict(step).items():
             setattr(self, name, getattr(self, name) + value)
 
-    def summed(self, device: torch.device) -> EpochMeter:
-        """The sums over all processes."""
+    def sum_over_processes(self, device: torch.device) -> EpochMeter:
+        """Add up the sums of all processes."""
         if not (dist.is_available() and dist.is_initialized()):
             return self
         sums = torch.tensor(list(asdict(self).values()), dtype=torch.float64, device=device)
@@ -49,7 +50,7 @@ class EpochMeter:
         return EpochMeter(*sums.tolist())
 
     def means(self) -> dict[str, float]:
-        """Mean loss, accuracy and gradient norm; ``nan`` if there is nothing to average."""
+        """Return mean loss, accuracy and gradient norm; ``nan`` if there is nothing to average."""
         ratios = {
             "loss": (self.loss_sum, self.num_items),
             "accuracy": (self.num_correct, self.num_labels),
@@ -82,7 +83,7 @@ class Clock:
         return {"seconds": seconds, "images_per_second": rate, "cpu_seconds": self._cpu - self._before["cpu_seconds"]}
 
     def state(self) -> dict[str, Any]:
-        """The state from which :meth:`restore` continues."""
+        """Return the state from which :meth:`restore` continues."""
         totals = {"total": self.total, "cpu_total": self._cpu, "num_images": self.num_images}
         return {**totals, "seconds": dict(self.seconds), "before_epoch": self._before}
 
@@ -114,12 +115,12 @@ class Clock:
         return time.process_time() - self._cpu_start
 
     def images_per_second(self) -> float:
-        """Training images per second of training steps, with their data and logging."""
+        """Return training images per second of training steps, with their data and logging."""
         spent = sum(self.seconds[name] for name in ("data", "step", "log"))
         return self.num_images / spent if spent else 0.0
 
     def shares(self) -> dict[str, float]:
-        """Share of each phase in the total time; ``outside`` is all but training steps and validation."""
+        """Return the share of each phase in the total time; ``outside`` is all but training steps and validation."""
         total = self.total
         shares = {name: self.seconds[name] / total for name in ("data", "step", "log", "validation", "checkpoint")}
         return {**shares, "outside": 1.0 - shares["step"] - shares["validation"]}
@@ -145,12 +146,12 @@ class Reporter:
         self._display.say(sentence)
 
     def start_epoch(self, epoch: int, num_epochs: int, done: int, num_steps: int) -> None:
-        """An epoch begins, or resumes after ``done`` steps."""
+        """Show that an epoch begins, or resumes after ``done`` steps."""
         self._epoch, self._num_epochs, self._num_steps = epoch, num_epochs, num_steps
         self._move(done, "")
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
-        """A step is over."""
+        """Show that a step is over."""
         # Short enough for 80 columns.
         words = [f"loss {means['loss']:.3f}", f"acc {means['accuracy']:.3f}"]
         if not math.isnan(alpha):
@@ -158,7 +159,7 @@ class Reporter:
         self._move(done, " ".join([*words, f"{clock.images_per_second():.0f} img/s"]))
 
     def end_epoch(self, line: dict[str, Any], seconds: float, images_per_second: float) -> None:
-        """An epoch is over."""
+        """Show that an epoch is over."""
         self.say(epoch_line(line, self._num_epochs, seconds, images_per_second))
 
     def _move(self, done: int, numbers: str) -> None:
@@ -168,7 +169,7 @@ class Reporter:
 
 
 def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per_second: float) -> str:
-    """An epoch in one line.
+    """Write an epoch as one line.
 
     Example:
         >>> numbers = {"loss": 0.51234, "accuracy": 0.9}
@@ -179,8 +180,8 @@ def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per
     train, val, alpha = line["train"], line["val"], line["alpha"]
     words = [f"epoch {line['epoch'] + 1}/{num_epochs}", f"loss {train['loss']:.4f}", f"acc {train['accuracy']:.4f}"]
     if val is not None:
-        words += [f"val miou {val['miou']:.4f}"] if "miou" in val else []
-        words += [f"val acc {val['accuracy']:.4f}", f"val nll {val['nll']:.4f}"]
+        shown = task_of_numbers(val).progress_numbers
+        words += [f"val {word} {val[name]:.4f}" for word, name in shown.items()]
     if not math.isnan(alpha):
         words.append(f"alpha {alpha:.3g}")
     words += [f"lr {line['lr']:.3g}", f"{images_per_second:.0f} img/s", f"{seconds:.1f} s"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import DataError
@@ -16,21 +17,11 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import kept_if_possible
 from maxsup.lab.core.interrupt import raise_if_noted
 from maxsup.lab.core.recipes import run_recipe
-from maxsup.lab.data import (
-    CORRUPTIONS,
-    SEVERITIES,
-    DataBundle,
-    MaskSplit,
-    MemorySplit,
-    Split,
-    corrupted_split,
-    shot_groups,
-)
-from maxsup.lab.models import Classifier
-from maxsup.lab.segmentation import Segmenter
+from maxsup.lab.data import DataBundle
+from maxsup.lab.tasks import TASKS
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
-from maxsup.lab.training.evaluate import evaluate_split
-from maxsup.lab.training.state.checkpoint import load_weights, read_tensors, trained_on
+from maxsup.lab.training.preprocessing import resolve_preprocessing
+from maxsup.lab.training.state.checkpoint import load_weights, read_tensors, read_trained_on
 
 SPLITS = ("train", "val", "test")
 WEIGHTS = ("last", "best")
@@ -43,13 +34,11 @@ EVALUATED = (
     *("dense.resize", "dense.evaluation", "dense.stride", "batch_size", "precision", "channels_last", "threads"),
 )
 
-_AVERAGED = ("accuracy", "nll", "ece", "confidence_correct", "confidence_wrong")
-
 
 def load_run(
     path: str | Path, *, weights: str = "last", overrides: Iterable[str] = ()
-) -> tuple[Recipe, DataBundle, Classifier | Segmenter]:
-    """Recipe, data and trained model of a run directory.
+) -> tuple[Recipe, DataBundle, nn.Module]:
+    """Load recipe, data and trained model of a run directory.
 
     ``weights`` are the ``last``, or the ``best`` on the validation split; ``overrides`` are ``key.sub=value`` each, for
     instance another ``data.root``. Images are normalised as in training, even if an override names other data, unless
@@ -58,9 +47,9 @@ def load_run(
     raise_if_noted()
     check_choice("weights", weights, WEIGHTS)
     run = RunDir(path).require()
-    recipe = run_recipe(run, overrides)
+    recipe = resolve_preprocessing(run_recipe(run, overrides))
     file = run.weights(weights)
-    num_classes, mean, std = trained_on(file)
+    num_classes, mean, std = read_trained_on(file)
     bundle = build_data(recipe)
     if bundle.num_classes != num_classes or len(bundle.mean) != len(mean):
         raise DataError(
@@ -75,11 +64,11 @@ def load_run(
     return recipe, bundle, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
 
-def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter:
-    """The network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
+def load_teacher(path: str | Path, bundle: DataBundle) -> nn.Module:
+    """Load the network of a run, in evaluation mode and without gradient, for images of ``bundle``."""
     run = RunDir(path).require()
     file = run.weights("last")
-    num_classes, mean, std = trained_on(file)
+    num_classes, mean, std = read_trained_on(file)
     if (num_classes, mean, std) != (bundle.num_classes, tuple(bundle.mean), tuple(bundle.std)):
         raise DataError(
             f"teacher must have learnt the {bundle.num_classes} classes of {bundle.name!r} from images that are "
@@ -91,18 +80,11 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> Classifier | Segmenter
 
 
 def evaluate_run(
-    path: str | Path,
-    split: str = "test",
-    *,
-    weights: str = "last",
-    has_corruptions: bool = False,
-    overrides: Iterable[str] = (),
+    path: str | Path, split: str = "test", *, weights: str = "last", overrides: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The numbers of :func:`evaluate` for a split of a run, also written to its folder ``analysis``.
+    """Return the numbers of :func:`evaluate` for a split of a run, and write them to its folder ``analysis``.
 
     ``weights`` and ``overrides`` are as in :func:`load_run`, but only keys that matter to evaluation may be overridden.
-    ``has_corruptions`` adds every corruption at every severity: those that the split consists of
-    (``data.name=cifar10_c``), or else the fifteen usual ones applied to its images.
     """
     check_choice("split", split, SPLITS)
     overrides = list(overrides)
@@ -110,23 +92,13 @@ def evaluate_run(
     recipe, bundle, model = load_run(path, weights=weights, overrides=overrides)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    run = RunDir(path)
-
-    def numbers(images: Split) -> dict[str, Any]:
-        batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
-        groups = groups_of(bundle)
-        return evaluate_split(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
-
-    whole: Split = getattr(bundle, split)
-    result = {**numbers(whole), "weights": weights, "data": bundle.name, "run": str(run.path)}
-    if has_corruptions:
-        parts = corrupted(whole, recipe)
-        cells = [{"corruption": name, "severity": level, **numbers(part)} for name, level, part in parts]
-        result["corruptions"] = cells
-        result["corrupted"] = {key: sum(cell[key] for cell in cells) / len(cells) for key in _AVERAGED}
-    kind = "corruptions" if has_corruptions else "eval"
+    run, images, task = RunDir(path), getattr(bundle, split), TASKS[bundle.task]
+    batches = split_pipeline(recipe, bundle, images, bad_files=run.path / f"bad_files_{split}.csv")
+    groups = task.class_groups(bundle)
+    found = task.evaluate(recipe, model, batches, num_classes=bundle.num_classes, split=split, groups=groups)
+    result = {**found, "weights": weights, "data": bundle.name, "run": str(run.path)}
     with kept_if_possible("these numbers are"):
-        run.write_json(run.analysis / f"{kind}-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
+        run.write_json(run.analysis / f"eval-{bundle.name.partition(':')[0]}-{split}-{weights}.json", result)
     return result
 
 
@@ -146,33 +118,3 @@ def check_evaluated(overrides: Iterable[str]) -> None:
                 f"key must be one that evaluation looks at; got {key!r}. The run is trained; these may change: "
                 f"{', '.join(EVALUATED)}."
             )
-
-
-def groups_of(bundle: DataBundle) -> dict[str, list[int]]:
-    """Classes grouped by their number of training images; empty for masks, and if all are in one group."""
-    groups = {} if bundle.is_dense else shot_groups(class_sizes(bundle))
-    return groups if len(groups) > 1 else {}
-
-
-def class_sizes(bundle: DataBundle) -> list[int]:
-    """Training images of each class, including those held out for validation."""
-    labels = torch.cat([bundle.train.labels, bundle.val.labels])
-    return list(torch.bincount(labels, minlength=bundle.num_classes).tolist())
-
-
-def corrupted(split: Split, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:
-    """Name, severity and images of every corrupted version of a split, one at a time."""
-    if isinstance(split, MaskSplit):
-        raise DataError(f"images to be corrupted must have one label each; got {split.describe()}. Choose other data.")
-    if not isinstance(split, MemorySplit):
-        raise DataError(f"split must be in memory to be corrupted; got {split.describe()}. Store it as an .npz first.")
-    if {"corruption", "severity"} <= set(split.factors):
-        names = recipe.data.options.get("corruptions", CORRUPTIONS)
-        kinds, severities = split.factors["corruption"], split.factors["severity"]
-        for number, severity in dict.fromkeys(zip(kinds.tolist(), severities.tolist(), strict=True)):
-            is_cell = (kinds == number) & (severities == severity)
-            yield names[number], severity, split.subset(is_cell.nonzero().flatten())
-        return
-    for name in CORRUPTIONS:
-        for severity in SEVERITIES:
-            yield name, severity, corrupted_split(split, name, severity)

@@ -12,10 +12,11 @@ from typing import Any, TypedDict, cast
 import torch
 
 from maxsup import __version__
-from maxsup.core.errors import DataError, Interruption, MaxsupError
+from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.config import Recipe, differing_keys, experiment_items, flat_items, parse_recipe
 from maxsup.lab.core.display import create_display
 from maxsup.lab.core.files.reading import read_json, read_json_lines
+from maxsup.lab.core.files.records import PROTOCOL
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import check_folder, json_text
 from maxsup.lab.core.interrupt import SignalGuard
@@ -24,17 +25,15 @@ from maxsup.lab.core.repro import changes_that_matter, environment, set_determin
 from maxsup.lab.data import PythonData, data_name
 from maxsup.lab.models import Factory, model_name
 from maxsup.lab.training.builders import build_data, build_loss, build_model, loss_config
-from maxsup.lab.training.loop import Trainer
-from maxsup.lab.training.preflight.defaults import fitted, settled_before
-from maxsup.lab.training.preprocessing import resolved
-from maxsup.lab.training.processes import create_accelerator
+from maxsup.lab.training.loop import Trainer, fit
+from maxsup.lab.training.observers import Progress, RunFiles, StopSignals, Tracker
+from maxsup.lab.training.preflight.defaults import settle_from_run, settle_recipe
+from maxsup.lab.training.preprocessing import resolve_preprocessing
+from maxsup.lab.training.processes import create_accelerator, lost_processes_named
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
-from maxsup.lab.training.state.snapshot import restore, save
+from maxsup.lab.training.state.snapshot import restore
 from maxsup.losses import RegularizedLoss
-
-PROTOCOL = 1
-"""Version of the numbers in ``summary.json``; it changes when the way they are computed does."""
 
 # A folder with one of these is a run, however early an attempt ended: the lock comes first, a study's job before that.
 _SIGNS = (".lock", "job.json", "checkpoints")
@@ -90,28 +89,12 @@ def train(
     """
     if name is None:
         name = "recipe" if isinstance(recipe, Recipe) else recipe_path(str(recipe)).stem
-    words = override_words(overrides)
-    if data is not None:
-        words.insert(0, f"data.name={data_name(data, Path('runs') if output is None else Path(output).parent)}")
-    if model is not None:
-        words.insert(0, f"model.name={model_name(model)}")
-    if not isinstance(recipe, Recipe):
-        recipe = load_recipe(str(recipe), words)
-    elif words:
-        recipe = parse_recipe(recipe.model_dump(mode="json"), words)
-    if loss is not None:
-        recipe = recipe.changed(loss=loss_config({"name": loss} if isinstance(loss, str) else loss))
     if resume not in ("auto", "never"):
         raise ValueError(f"resume must be 'auto' or 'never'; got {resume!r}. Use auto to go on after an interruption.")
-    try:
-        recipe, choices = fitted(recipe)
-    except DataError:
-        # An existing run answers without its data; its own recipe has the settings that the data decided.
-        if output is None or not RunDir(output).config.is_file():
-            raise
-        recipe, choices = settled_before(recipe, RunDir(output)), []
+    recipe = _asked_recipe(recipe, output, overrides, data, model, loss)
+    recipe, choices = _settled_recipe(recipe, output)
     run = RunDir(output or default_output(recipe, name))
-    recipe = resolved(recipe)
+    recipe = resolve_preprocessing(recipe)
     _check_output(run)
     criterion = build_loss(recipe.loss)
     if recipe.threads is not None:
@@ -119,11 +102,10 @@ def train(
     set_deterministic(recipe.deterministic)
     with ExitStack() as stack:
         guard = stack.enter_context(SignalGuard())
-        accelerator = create_accelerator(recipe, run)
-        # An existing run is refused or returned at once; a new directory is claimed once data and model are built.
-        changes, is_new = list[str](), not run.config.exists()
-        if accelerator.is_main_process and not is_new:
-            changes = _claim(run, recipe, resume, stack)
+        accelerator = create_accelerator(recipe, run.path)
+        stack.enter_context(lost_processes_named(accelerator))
+        if accelerator.is_main_process:
+            _check_existing(run, recipe, resume)  # so that a run that is there is refused before its data is read
         accelerator.wait_for_everyone()
         if run.summary.exists():
             return cast("TrainingSummary", read_json(run.summary))
@@ -132,32 +114,37 @@ def train(
             reporter.say(sentence)
         with accelerator.main_process_first():
             bundle = build_data(recipe)
-        trainer = Trainer(recipe, run, accelerator, bundle, build_model(recipe, bundle), criterion, guard, reporter)
-        if accelerator.is_main_process and is_new:
-            changes = _claim(run, recipe, resume, stack)
+        trackers = [Tracker()] if recipe.tracker else []
+        observers = [Progress(reporter), RunFiles(run), *trackers, StopSignals(guard, run)]
+        network = build_model(recipe, bundle)
+        trainer = Trainer(
+            recipe, bundle, network, criterion, accelerator=accelerator, observers=observers, bad_files=run.bad_files
+        )
+        # Only now, so that training that cannot begin leaves no folder.
+        changes = _claim(run, recipe, resume, stack) if accelerator.is_main_process else []
         accelerator.wait_for_everyone()
         if recipe.tracker is not None:
             settings = flat_items(recipe.model_dump(mode="json")).items()
             config = {key: value if isinstance(value, int | float | str) else str(value) for key, value in settings}
             accelerator.init_trackers(__name__.partition(".")[0], config=config)
             stack.callback(accelerator.end_training)
-        if restore(trainer):
+        if restore(trainer, run):
             at = trainer.position
             reporter.say(f"going on in {run.path} at epoch {at.epoch + 1}, step {at.step}")
             if changes:
                 reporter.say(f"the last bits may differ from an uninterrupted run: {'; '.join(changes)}")
         guard.is_deferring = True
-        _fit(trainer)
-        return _finish(trainer, name)
+        fit(trainer)
+        return _finish(trainer, run, name)
 
 
 def default_output(recipe: Recipe, name: str) -> Path:
-    """The directory under ``runs/`` that belongs to this experiment alone."""
+    """Return the directory under ``runs/`` that belongs to this experiment alone."""
     return Path("runs") / f"{name}-{recipe.loss.name}-s{recipe.seed}-{recipe_digest(recipe)}"
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """A short hash that differs between any two experiments; circumstances such as threads do not count.
+    """Return a short hash that differs between any two experiments; circumstances such as threads do not count.
 
     Example:
         >>> recipe_digest(Recipe()) == recipe_digest(Recipe(threads=1))
@@ -169,37 +156,43 @@ def recipe_digest(recipe: Recipe) -> str:
     return hashlib.blake2b(json_text(experiment).encode(), digest_size=4).hexdigest()
 
 
-def _fit(trainer: Trainer) -> None:
-    """Train the remaining epochs."""
-    recipe, clock, at = trainer.recipe, trainer.clock, trainer.position
+def _asked_recipe(
+    recipe: Recipe | str | Path,
+    output: str | Path | None,
+    overrides: Iterable[str] | Mapping[str, Any],
+    data: str | PythonData | None,
+    model: str | Factory | None,
+    loss: str | RegularizedLoss | Mapping[str, Any] | None,
+) -> Recipe:
+    """Return the checked recipe that the arguments of :func:`train` describe."""
+    words = override_words(overrides)
+    if data is not None:
+        words.insert(0, f"data.name={data_name(data, Path('runs') if output is None else Path(output).parent)}")
+    if model is not None:
+        words.insert(0, f"model.name={model_name(model)}")
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(str(recipe), words)
+    elif words:
+        recipe = parse_recipe(recipe.model_dump(mode="json"), words)
+    if loss is not None:
+        recipe = recipe.changed(loss=loss_config({"name": loss} if isinstance(loss, str) else loss))
+    return recipe
+
+
+def _settled_recipe(recipe: Recipe, output: str | Path | None) -> tuple[Recipe, list[str]]:
+    """Return the recipe with the settings that it leaves to the data, and sentences about what was chosen."""
     try:
-        while at.epoch < recipe.epochs:
-            if at.step == 0:
-                clock.start_epoch()
-            trainer.reporter.start_epoch(at.epoch, recipe.epochs, at.step, trainer.batches.num_batches)
-            for _ in trainer.train_epoch():
-                trainer.raise_if_signalled()
-                if recipe.save_every_steps and at.global_step % recipe.save_every_steps == 0:
-                    save(trainer)
-            line, is_best = trainer.end_epoch()
-            epoch, timing = line["epoch"], clock.epoch()
-            if trainer.accelerator.is_main_process:
-                trainer.run.append_json(trainer.run.metrics, line, num_before=epoch)
-                trainer.run.append_json(trainer.run.timing, {"epoch": epoch, **timing}, num_before=epoch)
-            if recipe.tracker is not None:
-                numbers = {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}
-                trainer.accelerator.log(numbers, step=epoch)
-            save(trainer, is_best=is_best)
-            trainer.reporter.end_epoch(line, timing["seconds"], timing["images_per_second"])
-            trainer.raise_if_signalled()
-    except Interruption:
-        save(trainer)
-        raise
+        return settle_recipe(recipe)
+    except DataError:
+        # An existing run answers without its data; its own recipe has the settings that the data decided.
+        if output is None or not RunDir(output).config.is_file():
+            raise
+        return settle_from_run(recipe, RunDir(output)), []
 
 
-def _finish(trainer: Trainer, name: str) -> TrainingSummary:
+def _finish(trainer: Trainer, run: RunDir, name: str) -> TrainingSummary:
     """Evaluate the test split with the last and the best weights, and write the summary."""
-    recipe, run = trainer.recipe, trainer.run
+    recipe = trainer.recipe
     batches = trainer.pipeline(trainer.bundle.test)
     paths = {which: run.weights(which).resolve() for which in ("last", "best")}
     results = {}
@@ -241,18 +234,13 @@ def _check_output(run: RunDir) -> None:
         )
 
 
-def _claim(run: RunDir, recipe: Recipe, resume: str, stack: ExitStack) -> list[str]:
-    """Lock the directory until ``stack`` ends; write the recipe to a new one, or check that an existing run has it.
-
-    Returns the changes of its environment since the run was last active.
-    """
-    stack.callback(run.lock())
+def _check_existing(run: RunDir, recipe: Recipe, resume: str) -> None:
+    """Raise if a run is in the directory that must not go on, or must not go on with this recipe."""
     if resume == "never" and run.config.exists():
         raise MaxsupError(
             f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
             "Choose another output, or leave resume out."
         )
-    record, changes = environment(), []
     if run.newest() is not None:
         differing = differing_keys(run_recipe(run), recipe)
         if differing:
@@ -261,6 +249,17 @@ def _claim(run: RunDir, recipe: Recipe, resume: str, stack: ExitStack) -> list[s
                 f"a run must go on with its own recipe; got {key}={new!r} in place of {old!r} in {run.path}. "
                 "Choose another output for another experiment."
             )
+
+
+def _claim(run: RunDir, recipe: Recipe, resume: str, stack: ExitStack) -> list[str]:
+    """Lock the directory until ``stack`` ends, write the recipe to a new one, and return the changes of environment.
+
+    The changes are those since the run was last active.
+    """
+    stack.callback(run.lock())
+    _check_existing(run, recipe, resume)  # another process may have begun here meanwhile
+    record, changes = environment(), []
+    if run.newest() is not None:
         if os.path.lexists(run.env):
             before = read_json(run.env)
             changes = changes_that_matter(before, record)

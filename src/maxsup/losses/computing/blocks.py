@@ -17,7 +17,8 @@ from maxsup.losses.reduction import class_axis, num_classes, sample_shape
 # memory. Half-precision inputs halve the lower bound, because a block needs a float32 copy; planes stay at the lower
 # bound, because finding their top takes memory of its own.
 CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
-# Up to this size all logits are one block.
+# Up to this size all logits are one block; beyond a quarter of it, blocks of half-precision logits are at most half,
+# because copies in float32 take several times their memory.
 WHOLE_BYTES = 1024 * 1024
 # Rows with fewer classes, and planes with fewer positions, do not fill the vector registers.
 NARROW_ROW, NARROW_PLANE = 32, 64
@@ -61,7 +62,9 @@ def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice]]:
     low = low * laid.element_size() // 4
     high = high if is_rows else low
     block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
-    size = max(1, block_bytes // (4 * laid.shape[1]))
+    if laid.element_size() < 4 and num_bytes > WHOLE_BYTES // 4:
+        block_bytes = min(block_bytes, num_bytes // 2)
+    size = max(1 if is_rows else NARROW_PLANE, block_bytes // (4 * laid.shape[1]))
     num_planes, num_positions = len(laid), math.prod(laid.shape[2:])
     if num_positions <= size:  # whole rows or planes
         step = size // num_positions

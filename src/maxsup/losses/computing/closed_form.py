@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import first_max, positions
+from maxsup.losses.reduction import weighted_values
 
 # Where the mean or the top of the logits is further from 0, rounding it would be seen in the loss.
 NEAR, FAR = 64.0, 1e30
@@ -118,22 +119,28 @@ def block_loss(logits: Tensor, job: Job, axis: int, out: Tensor | None = None) -
 
 def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = None) -> tuple[Block, Tensor, Tensor]:
     """The statistics of a block, the penalty of its samples, and their values."""
-    original, count, offset, masked = logits, logits.shape[axis], 0.0, None
+    masked = None
+    offset: Factor = 0.0
+    count: Factor = logits.shape[axis]
     total = logits.sum(axis, keepdim=True)
     top, top_index = first_max(logits, axis, room)
-    largest = float(total.abs().amax()) / count if job.may_look else math.nan
-    is_finite = math.isfinite(largest)
-    if not is_finite and job.may_look:
-        largest = float(top.abs().amax())
-    if job.penalty.is_invariant and not largest <= NEAR:  # true of nan too
+    is_finite = is_near = False
+    if job.may_look:
+        largest = float(total.abs().amax()) / logits.shape[axis]
+        is_finite = math.isfinite(largest)
+        is_near = (largest if is_finite else largest_top(top)) <= NEAR
+    if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         logits, top = logits - offset, top - offset
         total = logits.sum(axis, keepdim=True)
+    mean = total / count
     present = logits
     if not is_finite:
         present, masked = _without_masked(logits, as_numbers=job.may_look and job.penalty.is_centred)
-        total = present.sum(axis, keepdim=True)
-        count = count - masked.sum(axis, keepdim=True, dtype=logits.dtype)
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean = (present / count).sum(axis, keepdim=True)
+        num_present = count - masked.sum(axis, keepdim=True, dtype=logits.dtype)
+        mean, count = mean * (count / num_present), num_present
     norm: Factor = 1.0
     if not torch.compiler.is_compiling():
         is_writable = room is not None and room.is_contiguous()
@@ -145,13 +152,12 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
         norm = exponentials.sum(axis, keepdim=True)
         surprise = norm.log()
     mass: Factor = job.target.sum(axis, keepdim=True) if job.target.is_floating_point() else 1.0
-    mean = total / count
     block = Block(
         present, exponentials, norm, surprise, top, top_index, mean, count, masked, job.target, mass, axis, offset
     )
     penalty, values = penalty_and_values(block, logits, job)
     if isinstance(job.scale, Tensor):
-        values = job.scale * values
+        values = weighted_values(values, job.scale) if job.target.is_floating_point() else job.scale * values
     if job.valid is not None and not is_finite:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = torch.where(job.valid, values, 0)
     return block, penalty, values
@@ -160,6 +166,11 @@ def measured_block(logits: Tensor, job: Job, axis: int, room: Tensor | None = No
 def top_offset(top: Tensor) -> Tensor:
     """What to subtract from logits whose top is far from 0; nothing where the difference may overflow."""
     return top.where(top.abs() < FAR, 0)
+
+
+def largest_top(top: Tensor) -> float:
+    """Largest distance of the tops from 0, without those of ignored rows that hold nan or inf."""
+    return float(torch.nan_to_num(top, nan=0.0, posinf=0.0, neginf=0.0).abs().amax())
 
 
 def _without_masked(logits: Tensor, *, as_numbers: bool) -> tuple[Tensor, Tensor]:
@@ -176,6 +187,9 @@ def penalty_and_values(block: Block, logits: Tensor, job: Job) -> tuple[Tensor, 
     penalty = job.penalty.value(block)
     if job.target.is_floating_point():
         values = block.mass * block.log_norm - target_logit(block)
+        if block.masked is not None:  # a masked class costs inf where its target is not 0
+            costs_inf = (block.masked * (job.target != 0)).any(block.axis, keepdim=True)
+            values = values.masked_fill(costs_inf, math.inf)
     else:
         # From the logits with -inf: a masked true class costs inf. The difference is exact, as the logarithm is not.
         values = block.top - logits.gather(block.axis, job.target) + block.surprise

@@ -28,7 +28,7 @@ from maxsup.losses.computing.closed_form import (
     tensors_of,
     working_dtype,
 )
-from maxsup.losses.computing.small import is_small, small_loss
+from maxsup.losses.computing.small import all_count, is_small, small_loss
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
@@ -147,17 +147,17 @@ def job_of(input: Tensor, call: Call, penalty: FusedPenalty, *, is_whole: bool =
             scale = scale.reshape(-1)
     else:
         target = target.reshape(-1).long()
-        if not (may_look and call.ignore_index < 0 and int(target.min()) >= 0):
+        if not (may_look and all_count(target, call.ignore_index)):
             valid = target != call.ignore_index
             target = target * valid
         if call.weight is None and valid is not None and not may_look:  # ``valid`` alone says what counts
             denominator = valid.sum(dtype=dtype)
-        elif call.weight is not None or valid is not None:
-            if call.weight is None:
-                scale = valid.to(dtype)
-            else:
-                scale = call.weight.to(dtype)[target]
-                scale = scale if valid is None else scale.where(valid, 0)
+        elif call.weight is not None:
+            scale = call.weight.to(dtype)[target]
+            scale = scale if valid is None else scale.where(valid, 0)
+            denominator = scale.sum()
+        elif valid is not None:
+            scale = valid.to(dtype)
             denominator = scale.sum()
     if call.num_items is not None:
         denominator = single(call.num_items)
@@ -181,7 +181,7 @@ def _values_and_grad(
     soft = laid_as(job.target, is_rows) if job.target.is_floating_point() else None
     dtype = working_dtype(input)
     grad = torch.empty_like(laid, dtype=stored_dtype(input)) if needs_grad else None
-    values = torch.empty(input.numel() // num_classes(input), dtype=dtype, device=input.device)
+    values = []
     for index, samples in blocks(laid, is_rows):
         own, place = laid[index], None if grad is None else grad[index]
         axis = 0 if is_narrow(own) else 1
@@ -191,10 +191,12 @@ def _values_and_grad(
         is_free = job.penalty.is_centred and logits.data_ptr() != own.data_ptr()
         is_direct = place is not None and place.dtype == dtype and axis == 1
         block_values, block_grad = block_loss(logits, part, axis, place if is_direct else logits if is_free else None)
-        values[samples] = block_values.reshape(-1)
+        values.append(block_values.reshape(-1))
         if place is not None and not is_direct:
             place.copy_(block_grad if axis == 1 else block_grad.unflatten(1, own[:, 0].shape).movedim(0, 1))
-    return values, None if grad is None else restored(grad, is_rows, input), job
+        del logits, block_grad, part  # their memory serves the next block
+    all_values = values[0] if len(values) == 1 else torch.cat(values)
+    return all_values, None if grad is None else restored(grad, is_rows, input), job
 
 
 def _part(job: Job, call: Call, logits: Tensor, axis: int, samples: slice, soft: Tensor | None) -> Job:
@@ -203,12 +205,14 @@ def _part(job: Job, call: Call, logits: Tensor, axis: int, samples: slice, soft:
     shape[axis] = 1
 
     def cut(value: Any) -> Any:
-        return value[samples].reshape(shape) if isinstance(value, Tensor) else value
+        return value[samples].view(shape) if isinstance(value, Tensor) else value
 
     if soft is None:
         return job._replace(target=cut(job.target), valid=cut(job.valid), scale=cut(job.scale))
-    soft = (soft if axis == 1 else side_by_side(soft)).to(logits.dtype)
-    target, scale = weighted_target(soft, call.weight, axis)
+    target = (soft if axis == 1 else side_by_side(soft)).to(logits.dtype)
+    if call.weight is None and job.may_look and bool(target.sum(axis).all()):
+        return job._replace(target=target)  # every sample counts 1
+    target, scale = weighted_target(target, call.weight, axis)
     return job._replace(target=target, scale=scale)
 
 
@@ -230,10 +234,12 @@ class _BlockLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             return gradient_by_formula(ctx, upstream)
-        input, call, (grad,) = saved_call(ctx)
+        saved = ctx.saved_tensors
+        input, target, grad = saved[0], saved[1], saved[-1]
         # The first backward gives the buffer away and may scale it in place; a later one computes it again.
         address, ctx.address = ctx.address, None
         if address is None:
+            _, call, _ = saved_call(ctx)
             _, grad, _ = _values_and_grad(input, call, ctx.penalty, needs_grad=True)
             address = address_of(grad)
         axis = class_axis(grad)
@@ -243,7 +249,7 @@ class _BlockLoss(torch.autograd.Function):
         if upstream.dim() == 0 and upstream.device.type == "cpu" and float(upstream) == 1.0:
             scale = None
         elif ctx.ignores and scale is not None:  # 0 times an infinite upstream gradient would be nan
-            scale = scale.where((call.target.long() != call.ignore_index).unsqueeze(axis), 0)
+            scale = scale.where((target.long() != ctx.call[3]).unsqueeze(axis), 0)
         return scaled(grad, scale, address_of(grad) == address).to(input.dtype), None, None, None
 
 

@@ -32,25 +32,32 @@ def is_small(input: Tensor) -> bool:
     return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
 
 
+def all_count(labels: Tensor, ignore_index: int) -> bool:
+    """Whether no label is ignored; may be False if some label is out of range."""
+    return int(labels.min()) >= 0 if ignore_index < 0 else bool((labels != ignore_index).all())
+
+
 def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss of a small batch; None where this form does not serve it."""
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
         return None
-    logits, target, scale = input.to(working_dtype(input)), call.target, None
+    logits, target = input.to(working_dtype(input)), call.target
+    valid: Tensor | None = None
+    scale: Tensor | None = None
     is_soft = target.is_floating_point()
     if is_soft:
         target = target.to(logits.dtype)
         low, high = target.sum(1).aminmax()
-        if call.weight is not None or not (1 - MASS_ERROR <= float(low) and float(high) <= 1 + MASS_ERROR):
+        if call.weight is not None or not max(1 - float(low), float(high) - 1) <= MASS_ERROR:  # true of nan too
             return None
     else:
         target = target.long().unsqueeze(1)
-        if call.ignore_index >= 0 or int(target.min()) < 0:
+        if not all_count(target, call.ignore_index):
             valid = target != call.ignore_index
             target, scale = target * valid, valid.to(logits.dtype)
         if call.weight is not None:
             weight = call.weight.to(logits.dtype)[target]
-            scale = weight if scale is None else weight * scale
+            scale = weight if valid is None else weight.where(valid, 0)
     is_mean = call.reduction == "mean"
     unit = num_classes(logits) / logits.numel() if is_mean and scale is None else 1.0
     strength = float(call.strength) * unit
@@ -62,10 +69,15 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         add_at(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
-    if scale is not None:
-        loss = products.sum(1) * (scale / scale.sum() if is_mean else scale).squeeze(1)
-        loss = loss if call.reduction == "none" else loss.sum()
+    if scale is None:
+        loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
     else:
-        loss = products.sum(1) if call.reduction == "none" else products.sum()
-    total = loss if loss.dim() == 0 else loss.detach().sum()
-    return loss if math.isfinite(total.item()) else None
+        loss = probe = products.sum(1)  # also of ignored samples, which may hold anything
+        loss = loss * scale.squeeze(1)
+        if valid is not None:  # 0 times an infinite upstream gradient would be nan
+            loss = loss.where(valid.squeeze(1), 0)
+        loss = loss if call.reduction == "none" else loss.sum()
+        if is_mean:
+            denominator = scale.sum()
+            probe, loss = probe.detach() / denominator, loss / denominator
+    return loss if math.isfinite(probe.detach().sum().item()) else None

@@ -20,11 +20,13 @@ from maxsup.losses.computing.closed_form import (
     Factor,
     Job,
     add_at,
+    largest_top,
     penalty_and_values,
     probability_share,
     top_offset,
     working_dtype,
 )
+from maxsup.losses.reduction import weighted_values
 
 # Older versions compute a float32 softmax of bfloat16 on a GPU only, not on meta.
 WIDENS_ON_META = torch.__version__ >= "2.7"
@@ -49,7 +51,7 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
     )
     block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
-        values = job.scale * values
+        values = weighted_values(values, job.scale) if is_soft else job.scale * values
     if job.valid is not None:  # an ignored sample may hold nan or inf, and 0 times that is nan
         values = values * job.valid if block.masked is None else torch.where(job.valid, values, 0)
     return values.reshape(-1), _kept(block, penalty, job) if needs_grad else None
@@ -87,7 +89,7 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     mean = laid.mean(1, keepdim=True, dtype=dtype)
     top, top_index = laid.max(1, keepdim=True)
     top = top.to(dtype)
-    is_finite, is_near = _is_ordinary(mean)
+    is_finite, is_near = _is_ordinary(mean, top)
     if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         laid, top = laid - offset, top - offset
@@ -97,7 +99,8 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
         masked = laid == -math.inf
         count = laid.shape[1] - masked.sum(1, keepdim=True, dtype=dtype)
         present = torch.nan_to_num(laid, nan=math.nan, posinf=math.inf, neginf=0.0)
-        mean = present.sum(1, keepdim=True, dtype=dtype) / count
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean = (present / count).sum(1, keepdim=True, dtype=dtype)
     probs = _softmax(laid, dtype)
     # The top probability is at least 1/K, so its logarithm is exact, while that of the target may be -inf.
     surprise = torch.xlogy(-1.0, probs.gather(1, top_index))
@@ -112,8 +115,8 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     return block, *penalty_and_values(block, laid, job)
 
 
-def _is_ordinary(means: Tensor) -> tuple[bool, bool]:
-    """Whether no logit is masked and whether none is far from 0, judged by the means; True, True on ``meta``.
+def _is_ordinary(means: Tensor, tops: Tensor) -> tuple[bool, bool]:
+    """Whether no logit is masked and whether none is far from 0, judged by means and tops; True, True on ``meta``.
 
     Where the means must not be read, the first is False, and the second is True to spare a pass.
     """
@@ -125,7 +128,8 @@ def _is_ordinary(means: Tensor) -> tuple[bool, bool]:
     if not may_look:
         return kind == "meta", True
     largest = float(means.abs().amax())
-    return math.isfinite(largest), largest <= NEAR
+    is_finite = math.isfinite(largest)
+    return is_finite, (largest if is_finite else largest_top(tops)) <= NEAR
 
 
 def _softmax(laid: Tensor, dtype: torch.dtype) -> Tensor:

@@ -140,7 +140,7 @@ def statistics_kernel(
     top = tl.full([ROWS], -float("inf"), DTYPE)
     top_index = tl.zeros([ROWS], tl.int32)
     norm = tl.zeros([ROWS], DTYPE)
-    total = tl.zeros([ROWS], DTYPE)
+    mean = tl.zeros([ROWS], DTYPE)
     count = tl.zeros([ROWS], DTYPE)
     squares = tl.zeros([ROWS], DTYPE)
     weighted = tl.zeros([ROWS], DTYPE)
@@ -160,12 +160,13 @@ def statistics_kernel(
         exponentials = tl.exp(z - pivot[:, None])
         shrink = tl.exp(top - pivot)
         norm = norm * shrink + tl.sum(exponentials, 1)
-        total += tl.sum(present, 1)
+        # Divided first: the sum of large logits may be inf where their mean is not.
+        mean += tl.sum(present / num_classes, 1)
         count += tl.sum(is_present.to(DTYPE), 1)
         if PENALTY == "logit_penalty":
             squares += tl.sum(present * present, 1)
         if PENALTY == "confidence_penalty":
-            weighted = weighted * shrink + tl.sum(exponentials * present, 1)
+            weighted = weighted * shrink + tl.sum(exponentials * (present / num_classes), 1)
         if IS_SOFT:
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             mass_sum += tl.sum(mass, 1)
@@ -206,14 +207,18 @@ def statistics_kernel(
             scale = is_counted.to(DTYPE)
         data = log_norm - true_logit
     expected = weighted / norm  # of the logits, or of the target under the prediction
+    if PENALTY == "confidence_penalty":
+        expected *= num_classes
     if PENALTY == "poly1":
         expected = expected / divisor if IS_SOFT else tl.exp(true_logit - log_norm)
-    penalty = penalty_of(PENALTY, top, total / count, true_logit, squares, expected, log_norm, excess)
-    value = data + _number(strength, IN_MEMORY, DTYPE) * penalty
+    penalty = penalty_of(PENALTY, top, mean * (num_classes / count), true_logit, squares, expected, log_norm, excess)
+    # What costs inf does so whatever a penalty takes off.
+    value = tl.where(data == float("inf"), data, data + _number(strength, IN_MEMORY, DTYPE) * penalty)
     if Z_LOSS != 0:
         value += Z_LOSS * log_norm * log_norm
     num_samples = tl.num_programs(1).to(tl.int64) * num_positions
-    value = tl.where(is_counted, scale * value, 0.0)
+    # Under an infinite weight the target is nan.
+    value = tl.where(is_counted, tl.where(scale == float("inf"), scale, scale * value), 0.0)
     scale = tl.where(is_counted, scale, 0.0)
     tl.store(scales + sample, scale, mask=is_sample)
     tl.store(statistics + sample, log_norm, mask=is_sample)

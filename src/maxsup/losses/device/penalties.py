@@ -34,7 +34,7 @@ def push_on_class(PENALTY: tl.constexpr, MARGIN: tl.constexpr, z, probs, count, 
     elif PENALTY == "logit_penalty":
         return z
     elif PENALTY == "confidence_penalty":
-        return probs * (z - log_norm - penalty)
+        return tl.where(probs == 0, 0.0, probs * (z - log_norm - penalty))
     elif PENALTY == "poly1":
         return probs * (1.0 - penalty)
     else:  # mbls

@@ -80,22 +80,21 @@ def held_loss(head: Head, plan: Plan) -> Tensor:
     hidden, weight, bias = head
     dtype = working_dtype(hidden)
     bias = None if bias is None else bias.to(dtype)
-    with _without_autocast(hidden.device.type):
-        if plan.products == dtype == hidden.dtype == weight.dtype:
-            logits = F.linear(hidden, weight, bias)
-        else:
-            logits = F.linear(hidden.to(plan.products), weight.to(plan.products)).to(dtype)
-            logits = logits if bias is None else logits + bias
-        if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
-            logits = logits.where(_valid(plan).unsqueeze(1), 0)
-        return plan.objective.of_logits(
-            logits,
-            plan.target,
-            plan.alpha,
-            ignore_index=plan.ignore_index,
-            reduction=plan.reduction,
-            num_items=plan.num_items,
-        )
+    if plan.products == dtype == hidden.dtype == weight.dtype:
+        logits = F.linear(hidden, weight, bias)
+    else:
+        logits = F.linear(hidden.to(plan.products), weight.to(plan.products)).to(dtype)
+        logits = logits if bias is None else logits + bias
+    if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
+        logits = logits.where(_valid(plan).unsqueeze(1), 0)
+    return plan.objective.of_logits(
+        logits,
+        plan.target,
+        plan.alpha,
+        ignore_index=plan.ignore_index,
+        reduction=plan.reduction,
+        num_items=plan.num_items,
+    )
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -169,11 +168,12 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
             "maxsup_cross_entropy, or leave create_graph=True out."
         )
     is_kept = torch.is_grad_enabled()
-    with torch.enable_grad():
+    with torch.enable_grad(), _without_autocast(head.hidden.device.type):
         # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
-        own = Head(*(None if parameter is None else parameter.view_as(parameter) for parameter in head))
+        hidden, weight, bias = head
+        own = Head(hidden.view_as(hidden), weight.view_as(weight), None if bias is None else bias.view_as(bias))
         loss = held_loss(own, plan)
-    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted]
+    asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted and parameter is not None]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 

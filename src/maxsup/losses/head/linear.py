@@ -67,7 +67,7 @@ def linear_maxsup_cross_entropy(
         tensor(1.5076)
     """
     check_strength("alpha", alpha)
-    hidden, weight, target, bias = (whole(value) for value in (hidden, weight, target, bias))
+    hidden, weight, target, bias = whole(hidden), whole(weight), whole(target), whole(bias)
     check_head(hidden, weight, target, bias, reduction, num_items)
     num_items = single(num_items)
     objective = checked_objective(margin, z_loss, soft_cap)

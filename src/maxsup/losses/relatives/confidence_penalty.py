@@ -11,18 +11,24 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
+from maxsup.core.checks import LARGEST
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, probabilities
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, expected_log
 
 
+def _log_probabilities(block: Block) -> Tensor:
+    # Where the probability is 0, its logarithm must be finite.
+    return (block.logits - block.log_norm).clamp_(min=-LARGEST)
+
+
 def _negative_entropy(block: Block) -> Tensor:
-    return (probabilities(block) * (block.logits - block.log_norm)).sum(block.axis, keepdim=True)
+    return _log_probabilities(block).mul_(probabilities(block)).sum(block.axis, keepdim=True)
 
 
 def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    grad.add_(probabilities(block) * (block.logits - block.log_norm - value) * push)
+    grad.add_(_log_probabilities(block).sub_(value).mul_(probabilities(block)).mul_(push))
 
 
 FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False, kernel="confidence_penalty")

@@ -21,7 +21,7 @@ from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.reduction import LossOptions, ReductionOptions, target_columns
-from maxsup.losses.relatives.focal import modulated_cross_entropy
+from maxsup.losses.relatives.focal import LOG_OF_ZERO, modulated_cross_entropy
 from maxsup.losses.relatives.zipf_label_smoothing import first_places
 
 
@@ -49,7 +49,7 @@ def dual_focal_costs(log_probs: Tensor, target: Tensor, gamma: float | Tensor) -
         lower = log_probs.masked_fill(log_probs >= own, -math.inf).max(dim=-1, keepdim=True).values.exp()
     masked = own == -math.inf
     present = own.masked_fill(masked, 0.0)
-    lead = (lower - torch.expm1(present)).clamp_min(torch.finfo(log_probs.dtype).tiny)
+    lead = (lower - torch.expm1(present.clamp_min(LOG_OF_ZERO))).clamp_min(torch.finfo(log_probs.dtype).tiny)
     return (-lead.pow(gamma) * present).masked_fill(masked, math.inf)
 
 

@@ -39,12 +39,14 @@ from maxsup.losses.reduction import (
 )
 
 MODES = ("additive", "gt_modulated", "per_class")
+LOG_OF_ZERO = -1000.0
 OfTarget = Callable[[Tensor, Tensor], Tensor]
 
 
 def modulation(log_probs: Tensor, gamma: float | Tensor) -> Tensor:
     """``(1 - q)^gamma``, exact for q close to 1 and with a finite slope at q = 1 for every gamma."""
-    return (-torch.expm1(log_probs)).clamp_min(torch.finfo(log_probs.dtype).tiny).pow(gamma)
+    # Below this, q is 0 in every precision; the slope there would be 0 times inf.
+    return (-torch.expm1(log_probs.clamp_min(LOG_OF_ZERO))).clamp_min(torch.finfo(log_probs.dtype).tiny).pow(gamma)
 
 
 def focal_costs(log_probs: Tensor, gamma: float | Tensor, detach_modulation: bool = False) -> Tensor:

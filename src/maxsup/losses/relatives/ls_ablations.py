@@ -26,7 +26,8 @@ def _mean_gap(rows: Tensor, labels: Tensor, compare: Callable[[Tensor, Tensor], 
     """Mean of ``z_gt - z_k`` over the logits ``z_k`` that compare to ``z_gt``; 0 where there are none."""
     z_gt = target_values(rows, labels).unsqueeze(-1)
     chosen = compare(rows, z_gt) & (rows != -math.inf)
-    return torch.where(chosen, z_gt - rows, 0).sum(dim=-1) / chosen.sum(dim=-1).clamp(min=1)
+    # Divided first: the sum of large gaps may be inf where their mean is not.
+    return (torch.where(chosen, z_gt - rows, 0) / chosen.sum(dim=-1, keepdim=True).clamp(min=1)).sum(dim=-1)
 
 
 def regularization_only_cross_entropy(

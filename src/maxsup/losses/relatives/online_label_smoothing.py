@@ -160,6 +160,12 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         self._allocate(num_classes or 0, self.matrix.device)
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+            raise RuntimeError(
+                "OnlineLabelSmoothingLoss must be called outside torch.func transforms, because it counts its "
+                "predictions in every call. Inside, use "
+                "maxsup.functional.online_label_smoothing_cross_entropy(input, target, criterion.matrix)."
+            )
         if self.matrix.numel() == 0:
             self._allocate(num_classes(input), input.device)
         loss = online_label_smoothing_cross_entropy(

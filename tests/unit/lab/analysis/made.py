@@ -20,7 +20,7 @@ from maxsup.lab.core.recipes import load_recipe, write_recipe
 from maxsup.lab.data import DataBundle, Split, load_data
 from maxsup.lab.models import Classifier
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
-from maxsup.lab.training.state.checkpoint import packed
+from maxsup.lab.training.state.checkpoint import pack_checkpoint
 
 SCALES = {"ce": 9.0, "ls": 4.0, "maxsup": 3.0}
 WIDTHS = "model.options.widths=[8, 16, 24]"
@@ -41,7 +41,7 @@ def make_run(folder: Path, loss: str = "maxsup", *overrides: str, recipe: str = 
     write_recipe(run, checked)
     sizes = {"num_train": len(bundle.train), "num_val": len(bundle.val), "num_classes": bundle.num_classes}
     data = {**sizes, "mean": list(bundle.mean), "std": list(bundle.std)}
-    packed_values = packed(model.state_dict(), {}, {"best": "step-00000001", "data": data})
+    packed_values = pack_checkpoint(model.state_dict(), {}, {"best": "step-00000001", "data": data})
     run.save_checkpoint("step-00000001", "step-00000001", packed_values)
     return folder
 

@@ -167,7 +167,7 @@ def test_runs_of_one_loss_are_called_by_what_they_differ_in(tmp_path: Path) -> N
         "f": ("maxsup", "loss.alpha=0.1"),
     }
     runs = [RunOutputs(make_run(tmp_path / name, *words)) for name, words in settings.items()]
-    expected = ["LS 0.1", "LS 0.2 seed 0", "LS 0.2 seed 1", "CE", "MaxSup linear 0.1 0.2", "MaxSup 0.1"]
+    expected = ["LS 0.1", "LS 0.2 seed 0", "LS 0.2 seed 1", "CE", "MaxSup 0.1..0.2", "MaxSup 0.1"]
     assert label_runs(runs) == expected
     twins = [RunOutputs(tmp_path / name) for name in ("a", "a")]
     assert len(set(label_runs([*twins[:1], RunOutputs(make_run(tmp_path / "a2", *settings["a"]))]))) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from maxsup.lab.data import MaskSplit
+from maxsup.lab.segmentation.masks import MaskSplit
 
 
 def pictures(count: int, height: int = 32, width: int = 32, seed: int = 0) -> np.ndarray:
@@ -130,9 +130,9 @@ def write_cifar10_c(home: Path, names: tuple[str, ...], size: int) -> None:
 
 def masks(count: int, height: int, width: int, labels: list[int], seed: int = 0) -> np.ndarray:
     """Patches of these labels, every one of them somewhere in each mask."""
-    dice = np.random.default_rng(seed)
-    coarse = dice.choice(np.array(labels, dtype=np.uint8), (count, 4, 4))
-    places = dice.permuted(np.tile(np.arange(16), (count, 1)), axis=1)[:, : len(labels)]
+    generator = np.random.default_rng(seed)
+    coarse = generator.choice(np.array(labels, dtype=np.uint8), (count, 4, 4))
+    places = generator.permuted(np.tile(np.arange(16), (count, 1)), axis=1)[:, : len(labels)]
     np.put_along_axis(coarse.reshape(count, 16), places, np.array(labels[:16], dtype=np.uint8)[None], axis=1)
     rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
     return coarse[:, rows][:, :, columns]

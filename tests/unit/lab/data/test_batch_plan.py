@@ -15,7 +15,7 @@ def plan(**options) -> BatchPlan:
 
 def test_the_last_batch_is_what_is_left_and_processes_share_it() -> None:
     whole = plan(is_training=False, num_steps=None, rank=1, world_size=2)
-    assert (whole.num_batches, whole.order(0)[whole.batch(2)].tolist(), whole.own(2)) == (3, [8, 9], slice(1, 2))
+    assert (whole.num_batches, whole.order(0)[whole.batch(2)].tolist(), whole.own_part(2)) == (3, [8, 9], slice(1, 2))
 
 
 def test_passes_are_counted_over_epochs() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from maxsup.core.errors import DataError
-from maxsup.lab.data.bundle import FileSplit, MemorySplit, channel_statistics, joined, stratified_split
+from maxsup.lab.data.bundle import FileSplit, MemorySplit, channel_statistics, join_splits, stratified_split
 
 LABELS = torch.tensor([0] * 50 + [1] * 20 + [2] * 3 + [3])
 
@@ -57,8 +57,8 @@ def test_splits_are_joined_with_their_factors() -> None:
         )
         for value in (3, 4)
     ]
-    both = joined(*parts)
+    both = join_splits(*parts)
     assert both.images.flatten().tolist() == [3, 3, 4, 4]
     assert both.factors["hue"].tolist() == [3, 3, 4, 4]
-    files = joined(FileSplit([("a", 0)]), FileSplit([("b", 1)]))
+    files = join_splits(FileSplit([("a", 0)]), FileSplit([("b", 1)]))
     assert files.samples == [("a", 0), ("b", 1)]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.experiments.design import Design
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, plan_folder, write_folder
-from maxsup.lab.experiments.schema import ScaleName, Study
 
 
-def lay_out(study: Study, output: Path, scale: ScaleName, **options: Any) -> StudyFolder:
-    """A study whose runs are planned and written down."""
-    folder = plan_folder(study, output, scale, **options)
+def lay_out(design: Design, output: Path, **options: Any) -> StudyFolder:
+    """A design whose runs are planned and written down."""
+    folder = plan_folder(design, output, **options)
     write_folder(folder)
     return folder
 
@@ -34,3 +34,11 @@ def without_analyses(folder: StudyFolder) -> None:
     for job in folder.jobs():
         path = job.folder / "job.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"analyses": []}))
+
+
+def of_tested_numbers(design: Design, count: int | None = None) -> Design:
+    """A design without analyses, whose table shows so many of the numbers that training gives."""
+    shown = [column for column in design.table.columns if column.metric and column.metric.source == "test"]
+    bare = tuple(each.model_copy(update={"analyses": ()}) for each in design.experiments)
+    table = design.table.model_copy(update={"columns": tuple(shown[:count])})
+    return design.model_copy(update={"experiments": bare, "table": table})

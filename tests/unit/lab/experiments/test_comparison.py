@@ -1,14 +1,12 @@
 import pytest
 
 from maxsup.lab.experiments.comparison import comparison, recipe_for
-from maxsup.lab.experiments.expansion import expand
 
 RECIPE = "digits_cnn"
 
 
 def test_every_loss_is_trained_with_every_seed_and_nothing_else_differs() -> None:
-    study = comparison(RECIPE, ["ce", "ls", "maxsup"], seeds=3, overrides=["epochs=2"])
-    runs = expand(study, "full")
+    runs = comparison(RECIPE, ["ce", "ls", "maxsup"], seeds=3, overrides=["epochs=2"]).runs()
     assert sorted((run.arm, run.seed) for run in runs) == [
         (arm, seed) for arm in ("ce", "ls", "maxsup") for seed in range(3)
     ]
@@ -18,10 +16,10 @@ def test_every_loss_is_trained_with_every_seed_and_nothing_else_differs() -> Non
 
 
 def test_a_strength_behind_the_name_is_used_and_gives_the_loss_a_name_of_its_own() -> None:
-    study = comparison(RECIPE, ["maxsup", "maxsup:0.25", "logit_penalty:0.01"])
-    assert [row.name for row in study.rows] == ["maxsup", "maxsup_0_25", "logit_penalty_0_01"]
-    assert study.rows[1].loss.options["alpha"] == 0.25
-    assert study.rows[2].loss.options["beta"] == 0.01
+    [experiment] = comparison(RECIPE, ["maxsup", "maxsup:0.25", "logit_penalty:0.01"]).experiments
+    assert [arm.name for arm in experiment.arms] == ["maxsup", "maxsup_0_25", "logit_penalty_0_01"]
+    assert experiment.arms[1].loss.options["alpha"] == 0.25
+    assert experiment.arms[2].loss.options["beta"] == 0.01
 
 
 @pytest.mark.parametrize(
@@ -54,12 +52,12 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(losses: list[str], o
     ],
 )
 def test_the_baseline_is_what_was_asked_for_else_label_smoothing(words: str, asked: str | None, baseline: str) -> None:
-    assert comparison(RECIPE, words.split(","), baseline=asked).baseline == baseline
+    assert comparison(RECIPE, words.split(","), baseline=asked).table.baseline == baseline
 
 
 def test_what_a_probe_finds_of_known_factors_is_asked_only_where_they_are_known() -> None:
-    known = {column.name for column in comparison("synthetic_compare", ["ce", "ls"]).columns}
-    unknown = {column.name for column in comparison(RECIPE, ["ce", "ls"]).columns}
+    known = {column.name for column in comparison("synthetic_compare", ["ce", "ls"]).table.columns}
+    unknown = {column.name for column in comparison(RECIPE, ["ce", "ls"]).table.columns}
     assert known - unknown == {"factor_x", "factor_hue"}
     assert {"accuracy", "nll", "ece", "aurc", "confidence_wrong", "within", "r_squared"} <= unknown
 
@@ -70,15 +68,15 @@ def test_data_without_a_recipe_of_its_own_gets_a_small_network() -> None:
 
 
 def test_tuned_strengths_are_what_is_then_compared() -> None:
-    study = comparison(RECIPE, ["ce", "maxsup"], strengths={"maxsup": {"alpha": 0.05}})
-    assert study.rows[1].loss.options["alpha"] == 0.05
-    assert study.rows[1].title == "maxsup 0.05"
+    design = comparison(RECIPE, ["ce", "maxsup"], strengths={"maxsup": {"alpha": 0.05}})
+    assert design.experiments[0].arms[1].loss.options["alpha"] == 0.05
+    assert design.table.rows[1].title == "maxsup 0.05"
 
 
 def test_losses_on_masks_are_compared_by_what_masks_have() -> None:
-    study = comparison("synthetic_upernet", ["ce", "maxsup"])
-    assert [column.name for column in study.columns] == ["miou", "accuracy", "class_accuracy", "nll"]
-    assert [analysis.what for analysis in study.analyses] == ["segmentation"]
+    design = comparison("synthetic_upernet", ["ce", "maxsup"])
+    assert [column.name for column in design.table.columns] == ["miou", "accuracy", "class_accuracy", "nll"]
+    assert [analysis.what for analysis in design.analyses] == ["segmentation"]
 
 
 def test_a_loss_that_masks_cannot_be_trained_with_is_refused_before_any_is() -> None:
@@ -92,9 +90,9 @@ def test_a_classifier_is_not_compared_on_masks() -> None:
 
 
 def test_losses_that_pixels_cannot_be_trained_with_are_left_out_by_default() -> None:
-    study = comparison("synthetic_upernet")
-    assert [row.name for row in study.rows] == ["ce", "ls", "maxsup", "logit_penalty"]
-    assert len(comparison("digits_cnn").rows) == 6
+    design = comparison("synthetic_upernet")
+    assert [row.name for row in design.table.rows] == ["ce", "ls", "maxsup", "logit_penalty"]
+    assert len(comparison("digits_cnn").table.rows) == 6
 
 
 @pytest.mark.parametrize("word", ["loss.name=ce", "loss.alpha=0.3", "loss={name: ce}", "seed=3"])
@@ -109,6 +107,6 @@ def test_the_question_does_not_compare_the_baseline_with_itself() -> None:
 
 
 def test_one_epoch_is_not_several() -> None:
-    study = comparison(RECIPE, ["ce", "ls"], overrides=["epochs=1"])
-    assert study.scales["full"].note.endswith(" 1 epoch.")
-    assert ", 1 epoch, " in study.unstated[1].choice
+    design = comparison(RECIPE, ["ce", "ls"], overrides=["epochs=1"])
+    assert design.note.endswith(" 1 epoch.")
+    assert ", 1 epoch, " in design.unstated[1].choice

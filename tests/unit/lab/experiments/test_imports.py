@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from maxsup.lab.core.config import LossConfig, ModelConfig, Recipe
-from maxsup.lab.experiments.imports import import_all, imports_of, kept_here
+from maxsup.lab.experiments.imports import import_all, imports_of, parts_only_here
 from maxsup.lab.models import MODELS, model_name
 
 
@@ -20,14 +20,14 @@ def recipe_with(model: Any) -> Recipe:
 
 def test_what_the_package_has_need_not_be_imported() -> None:
     assert imports_of(Recipe(loss=LossConfig(name="ls"))) == []
-    assert kept_here(Recipe(data={"name": "folder:photos"}, model={"name": "timm:resnet18"})) == []
+    assert parts_only_here(Recipe(data={"name": "folder:photos"}, model={"name": "timm:resnet18"})) == []
 
 
 def test_a_function_in_a_module_is_found_by_its_place() -> None:
     [entry] = imports_of(recipe_with(net))
     root = Path(__file__).resolve().parents[4]
     assert entry == {"folder": str(root), "module": __name__, "name": "net", "kind": "factory"}
-    assert kept_here(recipe_with(net)) == []
+    assert parts_only_here(recipe_with(net)) == []
 
 
 def test_a_lambda_and_a_function_within_another_are_known_to_this_process_only() -> None:
@@ -36,13 +36,13 @@ def test_a_lambda_and_a_function_within_another_are_known_to_this_process_only()
 
     for factory in (inner, lambda count: nn.Linear(4, count)):
         recipe = recipe_with(factory)
-        assert kept_here(recipe) == [recipe.model.name]
+        assert parts_only_here(recipe) == [recipe.model.name]
         assert imports_of(recipe) == []
 
 
 def test_what_a_script_defines_is_known_to_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net, "__module__", "__main__")
-    assert kept_here(recipe_with(net)) == [model_name(net)]
+    assert parts_only_here(recipe_with(net)) == [model_name(net)]
 
 
 def test_a_module_beside_the_script_is_imported_from_its_folder(

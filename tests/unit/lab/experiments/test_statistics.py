@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 
 from maxsup.lab.experiments.statistics import (
+    PairedComparison,
     compare_losses,
     detectable_difference,
     holm,
@@ -16,6 +17,7 @@ from maxsup.lab.experiments.statistics import (
     smallest_p_value,
     student_interval,
 )
+from maxsup.metrics.facts import Direction
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +74,7 @@ def test_interval_and_bold_agree_whatever_p_is() -> None:
     low, high = intervals(differences)
     assert [entry.is_conclusive for entry in found] == ((low > 0) | (high < 0)).tolist()
     assert 20 < sum(entry.is_conclusive for entry in found) < 180
-    assert any(entry.is_conclusive and entry.p_value > 0.05 for entry in found)
+    assert any(entry.is_conclusive and entry.p > 0.05 for entry in found)
 
 
 # --- the sign-flip test
@@ -89,31 +91,29 @@ def test_the_exact_p_is_that_of_scipy(num_seeds: int) -> None:
         vectorized=True,
         n_resamples=np.inf,
     )
-    assert paired_comparison(values, baseline).p_value == pytest.approx(theirs.pvalue, abs=1e-12)
+    assert paired_comparison(values, baseline).p == pytest.approx(theirs.pvalue, abs=1e-12)
 
 
 def test_the_p_of_three_is_worked_out_by_hand() -> None:
     # 1, 2, -1 sums to 2; of the 8 flips, +-(4), +-(2), +-(2), +-(0): six are at least 2 away from 0.
-    assert paired_comparison([1, 2, -1], [0, 0, 0]).p_value == 6 / 8
+    assert paired_comparison([1, 2, -1], [0, 0, 0]).p == 6 / 8
 
 
 def test_a_seed_without_a_difference_keeps_six_from_holding_after_correction() -> None:
     found = paired_comparison([1, 1, 1, 1, 1, 0], [0] * 6)
-    assert found.p_value == 4 / 64
+    assert found.p == 4 / 64
     assert found.is_conclusive
     assert not found.holds_after_correction
 
 
 def test_p_does_not_depend_on_rounding_of_sums() -> None:
     # 0.1 + 0.2 is not 0.3 in binary; the flip that moves nothing must still count as equally far.
-    assert (
-        paired_comparison([0.1, 0.2, -0.3, 0.6], [0.0] * 4).p_value == paired_comparison([1, 2, -3, 6], [0] * 4).p_value
-    )
+    assert paired_comparison([0.1, 0.2, -0.3, 0.6], [0.0] * 4).p == paired_comparison([1, 2, -3, 6], [0] * 4).p
 
 
 def test_beyond_sixteen_seeds_flips_are_drawn_with_a_fixed_seed() -> None:
     differences = np.random.default_rng(1).normal(0.3, 1, 20)
-    found, again = (paired_comparison(differences, np.zeros(20)).p_value for _ in range(2))
+    found, again = (paired_comparison(differences, np.zeros(20)).p for _ in range(2))
     exact = scipy.stats.permutation_test(
         (differences, np.zeros(20)), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=20_000, rng=0
     )
@@ -127,7 +127,7 @@ def test_beyond_sixteen_seeds_flips_are_drawn_with_a_fixed_seed() -> None:
 def test_equal_differences_have_an_interval_without_width(size: float, is_conclusive: bool) -> None:
     found = paired_comparison([0.5 + size] * 6, [0.5] * 6)
     assert (found.low, found.high, found.std_difference) == (size, size, 0.0)
-    assert found.p_value == (2 / 64 if size else 1.0)
+    assert found.p == (2 / 64 if size else 1.0)
     assert found.is_conclusive is is_conclusive
 
 
@@ -136,31 +136,52 @@ def test_one_seed_has_no_interval_and_two_have_a_wide_one(num_seeds: int) -> Non
     found = paired_comparison([2.0, 3.0][:num_seeds], [1.0, 1.0][:num_seeds])
     # Of 1 and 2: 1.5 less 12.7 (Student's quantile with one degree of freedom) times 0.5.
     assert found.low == pytest.approx(math.nan if num_seeds == 1 else 1.5 - 12.706 * 0.5, abs=1e-3, nan_ok=True)
-    assert found.p_value == smallest_p_value(num_seeds)
-    assert math.isnan(found.std) == (num_seeds == 1)
+    assert found.p == smallest_p_value(num_seeds)
+    assert math.isnan(found.std_difference) == (num_seeds == 1)
     assert not found.is_conclusive
 
 
 def test_a_missing_run_takes_its_pair_with_it_and_is_counted() -> None:
-    values, baseline = [2.0, math.nan, 4.0, 5.0, math.inf], [1.0, 1.0, 1.0, math.nan, 1.0]
+    values, baseline = [2.0, math.nan, 4.0, 5.0, math.inf], [1.0, 7.0, 1.0, math.nan, 1.0]
     found = paired_comparison(values, baseline)
     assert found.differences == (1.0, 3.0)
     assert found.num_missing == 3
-    # The loss's own mean is over all it has.
-    assert found.mean == pytest.approx((2 + 4 + 5) / 3)
+    # The baseline's own mean is over all it has.
+    assert found.baseline_mean == pytest.approx((1 + 7 + 1 + 1) / 4)
 
 
 def test_no_pair_at_all_gives_nothing_but_nan() -> None:
     found = paired_comparison([math.nan, 1.0], [1.0, math.nan])
-    assert all(math.isnan(number) for number in (found.mean_difference, found.low, found.high, found.p_value))
+    assert all(math.isnan(number) for number in (found.difference, found.low, found.high, found.p))
     assert not found.is_conclusive
 
 
 def test_the_result_can_be_written_as_json() -> None:
-    written = json.loads(json.dumps(paired_comparison([2.0], [1.0]).as_dict(), allow_nan=False))
+    found = paired_comparison([2.0], [1.0])
+    written = json.loads(json.dumps(found.model_dump(mode="json"), allow_nan=False))
     assert written["low"] is None
     assert written["differences"] == [1.0]
     assert written["is_conclusive"] is False
+    again = PairedComparison.model_validate(written)
+    assert math.isnan(again.low)
+    assert again.model_dump(mode="json") == written
+
+
+@pytest.mark.parametrize(
+    ("values", "direction", "finding"),
+    [
+        ([0.1] * 6, "higher", "better"),
+        ([0.1] * 6, "lower", "worse"),
+        ([0.1] * 6, "none", "higher"),
+        ([-0.1] * 6, "none", "lower"),
+        ([0.1] * 5, "higher", "too few seeds"),
+        ([math.nan] * 6, "higher", "nothing"),
+        ([0.001, -0.001] * 3, "higher", "equal"),
+        ([1.0, -1.0] * 3, "higher", "open"),
+    ],
+)
+def test_a_comparison_says_in_one_word_what_it_shows(values: list[float], direction: Direction, finding: str) -> None:
+    assert paired_comparison(values, [0.0] * len(values), direction=direction, margin=0.01).finding() == finding
 
 
 @pytest.mark.parametrize(
@@ -216,7 +237,7 @@ def test_losses_are_compared_with_the_baseline_and_corrected_together() -> None:
     values = {"ls": [2, 3, 4, 5, 6, 7, 8], "ce": [1, 2, 3, 4, 5, 6, 7.5], "maxsup": [1, 2, 3, 4, 5, 6, 9]}
     found = compare_losses(values, "ce")
     assert list(found) == ["ls", "maxsup"]
-    assert found["ls"].p_value == 2 / 128
+    assert found["ls"].p == 2 / 128
     assert found["ls"].adjusted_p == 4 / 128
     assert found["ls"].holds_after_correction
     assert found["maxsup"].adjusted_p == 1.0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from maxsup.lab.experiments.entries import Cell, DataChoice, Metric
-from maxsup.lab.experiments.expansion import chosen_data, comparisons, expand, planned_analyses
-from maxsup.lab.experiments.schema import Study
+from maxsup.lab.experiments.experiment import DataChoice
 from maxsup.lab.experiments.study_files import describe_studies, load_study, study_names, study_path
+from maxsup.lab.experiments.study_format import Study, first_usable
+from maxsup.lab.experiments.table import Cell, Metric
 from tests.architecture.test_third_party import packages_loaded_by
 from tests.unit.lab.experiments.tex_tables import table_labels, table_rows
 
@@ -143,11 +143,11 @@ def test_listing_costs_no_further_package() -> None:
     assert loaded == {"maxsup"}
 
 
-# --- expansion
+# --- from cells to experiments
 
 
 def test_every_cell_gets_a_run_of_every_seed_and_equal_recipes_are_one_run(write: Write) -> None:
-    runs = expand(write(), "tiny")
+    runs = write().at("tiny").runs()
     assert [(run.seed, run.arm, run.cells) for run in runs[:3]] == [
         (4, "ce", (Cell("ce", "small"), Cell("ce", "strong"))),
         (4, "ls", (Cell("ls", "small"),)),
@@ -158,53 +158,54 @@ def test_every_cell_gets_a_run_of_every_seed_and_equal_recipes_are_one_run(write
 
 
 def test_options_of_a_loss_come_from_both_axes(write: Write) -> None:
-    options = {run.cells[0].column: run.recipe.loss.options for run in expand(write()) if run.arm == "ls"}
+    options = {run.cells[0].column: run.recipe.loss.options for run in write().at().runs() if run.arm == "ls"}
     assert options == {"small": {"alpha": 0.1}, "strong": {"alpha": 0.3}}
 
 
 def test_overrides_apply_from_the_general_to_the_particular(write: Write) -> None:
-    epochs = {run.cells[0].column: run.recipe.epochs for run in expand(write(), "full") if run.arm == "ls"}
+    epochs = {run.cells[0].column: run.recipe.epochs for run in write().at("full").runs() if run.arm == "ls"}
     assert epochs == {"small": 20, "strong": 7}
-    everywhere = expand(write(), "full", overrides=["epochs=1", "data.root=here"])
+    everywhere = write().at("full", overrides=["epochs=1", "data.root=here"]).runs()
     assert {(run.recipe.epochs, run.recipe.data.root) for run in everywhere} == {(1, "here")}
 
 
 def test_the_first_data_that_is_there_is_used(write: Write) -> None:
-    data = {run.recipe.data.name for run in expand(write())}
+    data = {run.recipe.data.name for run in write().at().runs()}
     assert data == {"synthetic"}
     [found] = {
         (run.recipe.data.name, run.recipe.data.image_size, run.recipe.epochs)
-        for run in expand(write(), is_available=lambda choice: choice.name == "cifar10")
+        for run in write().at(obstacle=lambda choice: "" if choice.name == "cifar10" else "none").runs()
     }
     assert found == ("cifar10", 16, 1)
-    assert {run.recipe.data.name for run in expand(write(), "full")} == {"digits"}
-    assert chosen_data([], lambda choice: True) is None
+    assert {run.recipe.data.name for run in write().at("full").runs()} == {"digits"}
+    assert first_usable([], lambda choice: "") is None
 
 
 def test_a_seed_can_stand_in_an_override(write: Write) -> None:
     study = write(("overrides: [epochs=2]", 'overrides: [epochs=2, "data.split_seed={seed}"]'))
-    assert {(run.seed, run.recipe.data.split_seed) for run in expand(study)} == {(4, 4), (2, 2)}
+    assert {(run.seed, run.recipe.data.split_seed) for run in study.at().runs()} == {(4, 4), (2, 2)}
 
 
 def test_cells_that_are_left_out_need_no_run_and_say_why(write: Write) -> None:
     study = write(("    note: everything is small\n", "    note: x\n    columns: {strong: {left_out: too dear}}\n"))
-    assert {cell.column for run in expand(study) for cell in run.cells} == {"small"}
-    assert study.left_out("tiny", Cell("ls", "strong")) == "too dear"
-    assert study.left_out("full", Cell("ls", "strong")) == ""
-    assert [table.other for table in comparisons(study, "tiny")] == ["small"]
+    assert {cell.column for run in study.at().runs() for cell in run.cells} == {"small"}
+    tiny, full = study.at("tiny").table, study.at("full").table
+    assert tiny.left_out(Cell("ls", "strong")) == "too dear"
+    assert full.left_out(Cell("ls", "strong")) == ""
+    assert [found.other for found in tiny.comparisons()] == ["small"]
 
 
 def test_analyses_get_the_options_and_the_data_of_the_scale(write: Write) -> None:
-    [full] = planned_analyses(write(), "full")
-    [tiny] = planned_analyses(write(), "tiny")
-    [found] = planned_analyses(write(), "tiny", is_available=lambda choice: True)
+    [full] = write().at("full").analyses
+    [tiny] = write().at("tiny").analyses
+    [found] = write().at("tiny", obstacle=lambda choice: "").analyses
     assert (full.options, full.data) == ({"a": 1, "b": 2}, DataChoice(name="cifar10"))
     assert (tiny.options, tiny.data) == ({"a": 1, "b": 3}, DataChoice(name="digits"))
     assert found.data == DataChoice(name="cifar100")
 
 
 def test_arms_of_a_group_are_compared_within_it() -> None:
-    tables = comparisons(load_study("tab_lt"), "full")
+    tables = load_study("tab_lt").at("full").table.comparisons()
     assert {table.group for table in tables[:2]} == {"test, imbalance 50"}
     assert [table.other for table in tables[:2]] == ["overall", "many"]
     assert tables[0].cells["ls"] == Cell("test_50_ls", "overall")
@@ -212,13 +213,13 @@ def test_arms_of_a_group_are_compared_within_it() -> None:
 
 
 def test_losses_may_stand_in_columns() -> None:
-    [table] = comparisons(load_study("tab_ablation_alpha"))
+    [table] = load_study("tab_ablation_alpha").at().table.comparisons()
     assert list(table.cells) == ["linear", "linear_from_zero", "linear_high", "adaptive"]
     assert table.cells["adaptive"] == Cell("accuracy", "adaptive")
 
 
 def test_long_tailed_subsets_follow_the_seed_and_not_the_loss() -> None:
-    runs = expand(load_study("tab_lt"), "full")
+    runs = load_study("tab_lt").at("full").runs()
     assert {(run.seed, run.recipe.data.options["subset_seed"]) for run in runs} == {(seed, seed) for seed in range(6)}
 
 

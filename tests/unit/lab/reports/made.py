@@ -113,7 +113,7 @@ def make_summary(
                 "text": text if std is None else f"{text} ± {std * factor:.{digits}f}",
                 "is_bold": is_conclusive,
                 "is_baseline": is_baseline,
-                "comparison": {"mean_difference": difference, "p_value": 0.03125, **ends, "num_pairs": len(pairs)}
+                "comparison": {"difference": difference, "p": 0.03125, **ends, "num_pairs": len(pairs)}
                 if pairs
                 else None,
                 "difference_text": "" if difference is None else f"{difference * factor:+.{digits}f}",

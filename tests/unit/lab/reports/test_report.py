@@ -14,7 +14,7 @@ import pytest
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.lab.reports import write_report
 from maxsup.lab.reports.figure_sections import short_labels
-from maxsup.lab.reports.folders import cleaned, read_view
+from maxsup.lab.reports.folders import make_printable, read_view
 from maxsup.lab.reports.report import short_verdicts
 from maxsup.lab.reports.summary import Summary
 from tests.unit.lab.reports.made import hostile_names, make_folder
@@ -174,7 +174,7 @@ def test_short_labels_never_meet() -> None:
 
 
 def test_what_no_page_can_hold_is_replaced() -> None:
-    found = cleaned({"a\x00b": ["\ud800", "\x1b[31m", "fine\n", 1.5, None]})
+    found = make_printable({"a\x00b": ["\ud800", "\x1b[31m", "fine\n", 1.5, None]})
     assert found == {"a\ufffdb": ["\ufffd", "\ufffd[31m", "fine\n", 1.5, None]}
 
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from maxsup.core.errors import DataError, NonFiniteError
 from maxsup.lab.core.config import Recipe
-from maxsup.lab.data import DataBundle, MaskSplit, load_data
-from maxsup.lab.data.bundle import MaskedImage
+from maxsup.lab.data import DataBundle, load_data
 from maxsup.lab.segmentation.evaluation import MULTI_SCALES, Views, evaluate_masks, log_probabilities, recipe_views
+from maxsup.lab.segmentation.masks import MaskedImage, MaskSplit
 from maxsup.lab.training.builders import build_model, split_pipeline
 from tests.unit.lab.segmentation.tiny import tiny_recipe
 

@@ -15,7 +15,7 @@ def test_a_folder_with_masks_takes_its_classes_from_a_list(tmp_path) -> None:
     made.write_masked_tree(tmp_path, counts={"train": 6, "val": 3, "test": 2})
     (tmp_path / "classes.txt").write_text("sky\nroad\ncar\n\n")
     data = load_data(f"folder:{tmp_path}")
-    assert data.is_dense
+    assert data.task == "segmentation"
     assert data.class_names == ("sky", "road", "car")
     assert (len(data.train), len(data.val), len(data.test)) == (6, 3, 2)
     assert made.labels_of(data.train) == {0, 1, 2, IGNORED_LABEL}

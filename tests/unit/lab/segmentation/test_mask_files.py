@@ -8,7 +8,7 @@ from PIL import Image
 
 from maxsup.core.errors import DataError
 from maxsup.lab.data import IGNORED_LABEL
-from maxsup.lab.segmentation.mask_files import MaskFileReader, paired_files
+from maxsup.lab.segmentation.mask_files import MaskFileReader, pair_files
 from tests.unit.lab.data import hostile, made
 
 READER = MaskFileReader({0: 0, 1: 1, 2: 2, 255: IGNORED_LABEL})
@@ -115,7 +115,7 @@ def test_files_of_one_name_are_pairs_whatever_their_ending(tmp_path) -> None:
     made.write_masked(tmp_path / "images" / "more", tmp_path / "masks" / "more", ["a"], [0, 1])
     (tmp_path / "images" / "notes.txt").write_text("no image")
     (tmp_path / "masks" / "._a.png").write_bytes(b"what some systems leave behind")
-    pairs = paired_files(tmp_path / "images", tmp_path / "masks")
+    pairs = pair_files(tmp_path / "images", tmp_path / "masks")
     assert pairs == [
         (str(tmp_path / "images" / f"{name}.jpg"), str(tmp_path / "masks" / f"{name}.png"))
         for name in ("a", "b", "more/a")
@@ -128,7 +128,7 @@ def test_one_without_the_other_is_refused_by_name(tmp_path, kind: str, gone: str
     (tmp_path / gone).unlink()
     left = tmp_path / ("images/b.jpg" if kind == "image" else "masks/b.png")
     with pytest.raises(DataError, match=re.escape(f"got 1 {kind}s without a partner, the first {left}. Add what")):
-        paired_files(tmp_path / "images", tmp_path / "masks")
+        pair_files(tmp_path / "images", tmp_path / "masks")
 
 
 def test_names_that_differ_are_shown_side_by_side(tmp_path) -> None:
@@ -136,7 +136,7 @@ def test_names_that_differ_are_shown_side_by_side(tmp_path) -> None:
     for path in list((tmp_path / "masks").iterdir()):
         path.rename(path.with_name(f"{path.stem}_mask.png"))
     with pytest.raises(DataError) as error:
-        paired_files(tmp_path / "images", tmp_path / "masks")
+        pair_files(tmp_path / "images", tmp_path / "masks")
     one, other = (tmp_path / name for name in ("images/a.jpg", "masks/a_mask.png"))
     assert f"first {one} and 2 masks without a partner, the first {other}. Give both the same name" in str(error.value)
 
@@ -145,4 +145,4 @@ def test_two_images_of_one_name_are_refused(tmp_path) -> None:
     made.write_masked(tmp_path / "images", tmp_path / "masks", ["a"], [0, 1])
     Image.fromarray(LABELS).save(tmp_path / "images" / "a.png")
     with pytest.raises(DataError, match=r"got a\.jpg and a\.png"):
-        paired_files(tmp_path / "images", tmp_path / "masks")
+        pair_files(tmp_path / "images", tmp_path / "masks")

@@ -9,10 +9,11 @@ from PIL import Image
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import AugmentConfig, DenseConfig
-from maxsup.lab.data import IGNORED_LABEL, FileSplit, MaskSplit, build_pipeline, load_data
-from maxsup.lab.data.bundle import joined
+from maxsup.lab.data import IGNORED_LABEL, FileSplit, build_pipeline, load_data
+from maxsup.lab.data.bundle import join_splits
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
-from maxsup.lab.segmentation.transforms import resized_image, scaled_sides
+from maxsup.lab.segmentation.transforms import resize_image, scale_sides
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import assert_equal_batches, plan_for
 
@@ -126,7 +127,7 @@ def test_evaluation_at_scales_begins_with_the_image_as_it_was_read(split: MaskSp
         assert torch.equal(scaled.views[0], batch.images)
         image = split.reader(split.samples[int(batch.indices)]).image
         for view, factor in zip(scaled.views[1:], (0.5, 2.0), strict=True):
-            pixels = resized_image(image, scaled_sides(image.size, 20, factor))
+            pixels = resize_image(image, scale_sides(image.size, 20, factor))
             expected = (torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None] / 255 - 0.5) / 0.25
             torch.testing.assert_close(view, expected, atol=1e-5, rtol=0)
 
@@ -194,7 +195,7 @@ def test_settings_of_the_other_kind_are_refused(split: MaskSplit) -> None:
 
 
 def test_two_splits_can_be_joined(split: MaskSplit) -> None:
-    both = joined(split.subset(torch.tensor([1, 2])), split.subset(torch.tensor([0])))
+    both = join_splits(split.subset(torch.tensor([1, 2])), split.subset(torch.tensor([0])))
     assert both.samples == [split.samples[index] for index in (1, 2, 0)]
     assert both.describe() == "3 images with masks in files"
     assert both.labels.tolist() == [0, 0, 0]

@@ -8,8 +8,9 @@ from PIL import Image
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import DenseConfig
-from maxsup.lab.data import IGNORED_LABEL, DataBundle, MaskSplit, load_data
+from maxsup.lab.data import IGNORED_LABEL, DataBundle, load_data
 from maxsup.lab.data.registry import IMAGENET_MEAN, IMAGENET_STD
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for
@@ -145,8 +146,8 @@ def drawn() -> DataBundle:
 
 
 def test_synthetic_masks_need_no_files(drawn: DataBundle) -> None:
-    assert drawn.is_dense
-    assert not load_data("digits").is_dense
+    assert drawn.task == "segmentation"
+    assert load_data("digits").task == "classification"
     assert drawn.train.describe() == "360 images with masks in memory"
     assert (len(drawn.val), len(drawn.test)) == (40, 100)
     assert drawn.class_names == ("background", *"0123456789")

@@ -9,12 +9,12 @@ from PIL import Image
 from maxsup.lab.core.config import DenseConfig
 from maxsup.lab.segmentation.transforms import (
     TrainingCutout,
-    distorted,
-    drawn_crop,
-    filled_up,
-    resized_image,
-    resized_mask,
-    scaled_sides,
+    distort_colours,
+    draw_crop,
+    fill_up,
+    resize_image,
+    resize_mask,
+    scale_sides,
 )
 from tests.unit.lab.data import made
 
@@ -90,31 +90,31 @@ def test_the_same_dice_give_the_same_cutout() -> None:
     ],
 )
 def test_the_shorter_side_is_scaled_and_the_longer_one_bounded(sides, resize, ratio, expected) -> None:
-    assert scaled_sides(sides, resize, ratio) == expected
+    assert scale_sides(sides, resize, ratio) == expected
 
 
 @pytest.mark.parametrize("sides", [(17, 11), (96, 40), (200, 131)])
 def test_a_scaled_mask_holds_no_new_label(sides: tuple[int, int]) -> None:
     mask = made.masks(1, 40, 64, [0, 7, 150, 255])[0]
-    scaled = resized_mask(mask, sides)
+    scaled = resize_mask(mask, sides)
     assert scaled.shape == sides[::-1]
     assert set(np.unique(scaled)) == {0, 7, 150, 255}
 
 
 def test_labels_stay_where_they_are_when_scaled() -> None:
     mask = made.masks(1, 40, 64, [0, 1, 2])[0]
-    assert np.array_equal(resized_mask(mask, (128, 80)), mask.repeat(2, 0).repeat(2, 1))
+    assert np.array_equal(resize_mask(mask, (128, 80)), mask.repeat(2, 0).repeat(2, 1))
 
 
 def test_an_image_of_the_right_size_is_not_touched() -> None:
     image, mask = painted(40, 64)
-    assert np.array_equal(resized_image(image, (64, 40)), np.asarray(image))
-    assert resized_mask(mask, (64, 40)) is mask
+    assert np.array_equal(resize_image(image, (64, 40)), np.asarray(image))
+    assert resize_mask(mask, (64, 40)) is mask
 
 
 def test_crops_are_everywhere_and_inside() -> None:
     mask = np.zeros((9, 12), np.uint8)
-    crops = [drawn_crop(mask, 8, 1.0, draws(seed)) for seed in range(200)]
+    crops = [draw_crop(mask, 8, 1.0, draws(seed)) for seed in range(200)]
     assert {(rows.start, columns.start) for rows, columns in crops} == {
         (top, left) for top in (0, 1) for left in range(5)
     }
@@ -131,7 +131,7 @@ def test_a_crop_of_one_class_is_drawn_again() -> None:
     mask = half_and_half()
     shares = {}
     for max_share in (1.0, 0.99):
-        crops = [mask[drawn_crop(mask, 20, max_share, draws(seed))] for seed in range(300)]
+        crops = [mask[draw_crop(mask, 20, max_share, draws(seed))] for seed in range(300)]
         shares[max_share] = np.mean([len(np.unique(crop)) > 1 for crop in crops])
     # A crop has two classes with a chance of 19/181, one of eleven draws with 1 - (162/181)^11 = 0.705.
     assert shares[1.0] == pytest.approx(19 / 181, abs=0.06)
@@ -140,7 +140,7 @@ def test_a_crop_of_one_class_is_drawn_again() -> None:
 
 def test_a_crop_with_too_much_of_one_class_is_drawn_again() -> None:
     mask = half_and_half()
-    tops = [np.bincount(mask[drawn_crop(mask, 20, 0.75, draws(seed))].ravel()).max() / 400 for seed in range(300)]
+    tops = [np.bincount(mask[draw_crop(mask, 20, 0.75, draws(seed))].ravel()).max() / 400 for seed in range(300)]
     # 10 of 181 places are good; one of eleven draws is with 1 - (171/181)^11 = 0.465.
     assert np.mean(np.array(tops) < 0.75) == pytest.approx(0.465, abs=0.1)
 
@@ -157,18 +157,16 @@ def test_a_crop_with_too_much_of_one_class_is_drawn_again() -> None:
 def test_a_crop_is_drawn_until_no_class_has_too_much(columns: list[int], max_share: float, num_draws: int) -> None:
     # Every crop holds every column once.
     mask, size = np.tile(np.array(columns, np.uint8), (8, 10)), len(columns)
-    dice, reference = draws(0), draws(0)
-    drawn_crop(mask, size, max_share, dice)
+    generator, reference = draws(0), draws(0)
+    draw_crop(mask, size, max_share, generator)
     for _ in range(num_draws):
-        drawn_crop(mask, size, 1.0, reference)
-    assert dice.random() == reference.random()
+        draw_crop(mask, size, 1.0, reference)
+    assert generator.random() == reference.random()
 
 
 @pytest.mark.parametrize(("height", "width"), [(5, 8), (8, 3), (2, 2), (8, 8)])
 def test_what_is_missing_is_black_and_ignored(height: int, width: int) -> None:
-    pixels, mask, *extent = filled_up(
-        np.full((height, width, 3), 9, np.uint8), np.full((height, width), 4, np.uint8), 8
-    )
+    pixels, mask, *extent = fill_up(np.full((height, width, 3), 9, np.uint8), np.full((height, width), 4, np.uint8), 8)
     assert extent == [height, width]
     assert (mask[:height, :width] == 4).all()
     assert (pixels[:height, :width] == 9).all()
@@ -180,7 +178,7 @@ def test_what_is_missing_is_black_and_ignored(height: int, width: int) -> None:
 
 def test_distortion_stays_within_its_ranges() -> None:
     grey = np.full((4, 4, 3), 120, np.uint8)
-    levels = np.array([distorted(grey, draws(seed))[0, 0] for seed in range(500)])
+    levels = np.array([distort_colours(grey, draws(seed))[0, 0] for seed in range(500)])
     # Grey has no hue and no saturation: brightness and contrast remain, 0.5 (120 - 32) to 1.5 (120 + 32).
     assert (levels == levels[:, :1]).all()
     assert levels.min() >= 44
@@ -194,7 +192,7 @@ def test_distortion_stays_within_its_ranges() -> None:
 def test_distortion_turns_the_hue_by_at_most_thirty_six_degrees() -> None:
     olive = np.full((4, 4, 3), (120, 110, 60), np.uint8)
     before = colorsys.rgb_to_hsv(120, 110, 60)
-    after = [colorsys.rgb_to_hsv(*map(int, distorted(olive, draws(seed))[0, 0])) for seed in range(500)]
+    after = [colorsys.rgb_to_hsv(*map(int, distort_colours(olive, draws(seed))[0, 0])) for seed in range(500)]
     turns = np.array([360 * (hue - before[0]) for hue, _, _ in after])
     # Rounding to bytes costs a few degrees in dark colours.
     assert np.abs(turns).max() < 44

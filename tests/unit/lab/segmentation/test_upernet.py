@@ -165,6 +165,6 @@ def test_a_transformer_with_windows_takes_images_of_any_size() -> None:
 
 def test_without_transformers_masks_are_read_and_the_network_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers.models.upernet.modeling_upernet", None)
-    assert load_data("synthetic_masks", num_train=4, num_test=1).is_dense
+    assert load_data("synthetic_masks", num_train=4, num_test=1).task == "segmentation"
     with pytest.raises(ImportError, match=r"transformers must be installed for UperNet. Run pip .*\[dense\]'\.$"):
         tiny()

@@ -11,7 +11,7 @@ methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,12 +20,12 @@ from torch import Tensor
 from maxsup.lab.analysis.extraction import Tensors, extracted, keep, limited, read_kept
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
+from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.display import Display
 from maxsup.lab.core.files.storage import json_text
-from maxsup.lab.data import CORRUPTIONS, SEVERITIES, MemorySplit
+from maxsup.lab.data import CORRUPTIONS, SEVERITIES, MemorySplit, corrupted_split
 from maxsup.lab.figures.corruption import corruption_figures
 from maxsup.lab.training.builders import build_loss
-from maxsup.lab.training.reading import corrupted
 from maxsup.losses import RegularizedLoss
 from maxsup.metrics import PredictionSums, expected_calibration_error
 from maxsup.metrics.facts import numbers
@@ -137,7 +137,7 @@ def _fill(runs: Sequence[RunOutputs], split: str, num_images: int | None) -> Non
     first.progress.start(f"{', '.join(run.label for run in runs)}: corrupted images", num_cells)
     names, severities = [], []
     found: list[list[Tensors]] = [[] for _ in runs]
-    for name, severity, cell in corrupted(images, first.recipe):
+    for name, severity, cell in corrupted_versions(images, first.recipe):
         part = limited(cell, num_images)
         for run, kept in zip(runs, found, strict=True):
             kept.append(extracted(run.model, run.pipeline(part), precision=run.recipe.precision, progress=Display()))
@@ -147,6 +147,23 @@ def _fill(runs: Sequence[RunOutputs], split: str, num_images: int | None) -> Non
     for run, kept in zip(runs, found, strict=True):
         tensors = {key: torch.stack([each[key] for each in kept]) for key in ("logits", "labels")}
         keep(*_file_and_key(run, split, num_images), tensors, {"names": names, "severities": severities})
+
+
+def corrupted_versions(images: MemorySplit, recipe: Recipe) -> Iterator[tuple[str, int, MemorySplit]]:
+    """Yield name, severity and images of every corrupted version, one at a time; corrupted data is split into its own.
+
+    Data whose options name ``corruptions`` has these, in that order.
+    """
+    if {"corruption", "severity"} <= set(images.factors):
+        names = recipe.data.options.get("corruptions", CORRUPTIONS)
+        kinds, severities = images.factors["corruption"], images.factors["severity"]
+        for number, severity in dict.fromkeys(zip(kinds.tolist(), severities.tolist(), strict=True)):
+            is_cell = (kinds == number) & (severities == severity)
+            yield names[number], severity, images.subset(is_cell.nonzero().flatten())
+        return
+    for name in CORRUPTIONS:
+        for severity in SEVERITIES:
+            yield name, severity, corrupted_split(images, name, severity)
 
 
 def _file_and_key(run: RunOutputs, split: str, num_images: int | None) -> tuple[Any, dict[str, Any]]:

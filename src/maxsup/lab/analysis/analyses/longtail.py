@@ -12,7 +12,7 @@ from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.data import shot_groups
 from maxsup.lab.figures.probes import longtail_figures
-from maxsup.lab.training.reading import class_sizes
+from maxsup.lab.tasks.classification import class_sizes
 from maxsup.metrics.facts import numbers
 
 # If the largest class has fewer than twice the images of the smallest, there is no long tail.

@@ -31,10 +31,10 @@ from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.recipes import load_recipe
-from maxsup.lab.data import MaskSplit
 from maxsup.lab.figures.gallery import MAX_SIDE, encoded
 from maxsup.lab.figures.masks import segmentation_figures
 from maxsup.lab.segmentation.evaluation import MULTI_SCALES, Views, evaluate_masks, recipe_views
+from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from maxsup.lab.training.run import recipe_digest
 from maxsup.metrics.facts import numbers
@@ -66,7 +66,7 @@ def compute(
     factors = _scale_factors(scales)
     check_count("num_images", num_images, least=0, fix="Usual: 4.")
     asked = [*([f"data.name={target}"] if target else []), *overrides]
-    segmented = run if run.is_dense else _fine_tuned(run, str(recipe), asked)
+    segmented = run if _is_segmenter(run) else _fine_tuned(run, str(recipe), asked)
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)
     if len(images) == 0:
         raise DataError(f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.")
@@ -85,7 +85,7 @@ def compute(
         what = f"{segmented.label}: masks of {bundle.name}, {split} split, {words} an image"
         segmented.progress.start(what, pipeline.num_batches)
         measured, sums = evaluate_masks(
-            segmented.segmenter,
+            segmented.network,
             pipeline,
             num_classes=bundle.num_classes,
             views=views,
@@ -119,12 +119,12 @@ def compute(
 def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **options: Any) -> str | None:
     """Why a run cannot be judged by masks."""
     for option, value in (("recipe", recipe), *options.items()):
-        if run.is_dense and value and option in ("recipe", "overrides", "target"):
+        if _is_segmenter(run) and value and option in ("recipe", "overrides", "target"):
             raise ValueError(
                 f"segmentation.{option} must be given for a classifier only; got {value!r} for {run.run.path}, which "
                 "was trained on masks already. Leave it out."
             )
-    if not run.is_dense and recipe is None:
+    if not _is_segmenter(run) and recipe is None:
         return "its data has no masks; give segmentation.recipe=ade20k_upernet_deit_small or another to fine-tune it"
     return None
 
@@ -156,6 +156,10 @@ def fine_tuning(run: RunOutputs, name: str, overrides: Sequence[str] = ()) -> Re
         seed=own.seed,
         threads=own.threads,
     )
+
+
+def _is_segmenter(run: RunOutputs) -> bool:
+    return run.task == "segmentation"
 
 
 def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:
@@ -193,4 +197,4 @@ ANALYSES.register(
     "segmentation",
     summary="mIoU of masks, single- and multi-scale, and pictures; of a classifier, after fine-tuning its backbone",
     paper="tab:miou",
-)(Analysis(compute, segmentation_figures, obstacle=obstacle, takes_masks=True, trains=True))
+)(Analysis(compute, segmentation_figures, obstacle=obstacle, tasks=("classification", "segmentation"), trains=True))

@@ -7,7 +7,15 @@ from typing import Annotated
 
 from maxsup.lab.cli import studies
 from maxsup.lab.cli.listings import complete_loss, complete_losses, complete_recipe
-from maxsup.lab.cli.options import DATA, DataRootOption, JsonOption, ModelOption, OverrideArguments
+from maxsup.lab.cli.options import (
+    DATA,
+    DataRootOption,
+    JsonOption,
+    ModelOption,
+    NoLockOption,
+    OverrideArguments,
+    work_without_locks,
+)
 from maxsup.lab.cli.shorthands import option
 
 _LOSSES = (
@@ -35,14 +43,16 @@ def compare(
     workers: studies.WorkersOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare losses over paired seeds.
 
     Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
     """
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
-    from maxsup.lab.experiments.calls import carry_out, comparison_order
+    work_without_locks(no_lock)
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
+    from maxsup.lab.experiments.order import comparison_order
 
     order = comparison_order(
         data,
@@ -60,6 +70,8 @@ def compare(
     if dry_run:
         studies.print_jobs(order, chosen, launcher, as_json=as_json)
     else:
+        from maxsup.lab.experiments.api import carry_out
+
         studies.show_result(carry_out(order, chosen), as_json=as_json)
 
 

@@ -81,7 +81,7 @@ def diagnose(
 def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.core.display import create_display
-    from maxsup.lab.training.preprocessing import described_transform
+    from maxsup.lab.training.preprocessing import describe_transform
 
     with create_display() as progress:
         outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
@@ -99,7 +99,7 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
         )
     recipe = outputs.recipe
     facts = {"Data": recipe.data.name, "Split": split, "Weights": weights, "Model": recipe.model.name}
-    facts["Transform"] = described_transform(recipe, outputs.bundle)
+    facts["Transform"] = describe_transform(recipe, outputs.bundle)
     return found, outputs.run.path.resolve().name, facts
 
 

@@ -13,8 +13,8 @@ from maxsup.lab.cli.options import (
     WeightsOption,
     with_data_root,
 )
-from maxsup.lab.cli.printing import miou_text, percent, show
-from maxsup.lab.cli.shorthands import argument, flag
+from maxsup.lab.cli.printing import show
+from maxsup.lab.cli.shorthands import argument
 
 
 def evaluate(
@@ -22,7 +22,6 @@ def evaluate(
     overrides: OverrideArguments = None,
     split: SplitOption = "test",
     weights: WeightsOption = "last",
-    corruptions: Annotated[bool, flag("--corruptions", "Every corruption at every severity of the split too.")] = False,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -32,33 +31,14 @@ def evaluate(
     """
     from maxsup.lab.training import evaluate_run
 
-    result = evaluate_run(
-        run, split, weights=weights, has_corruptions=corruptions, overrides=with_data_root(overrides, data_root)
-    )
+    result = evaluate_run(run, split, weights=weights, overrides=with_data_root(overrides, data_root))
     show(result, _lines(result), as_json=as_json)
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
-    accuracy, nll = percent(result["accuracy"]), f"{result['nll']:.4f}"
-    if "miou" in result:
-        rows = {
-            "mIoU": miou_text(result),
-            "pixel accuracy": accuracy,
-            "class accuracy": percent(result["class_accuracy"]),
-            "nll": nll,
-        }
-    else:
-        right, wrong = percent(result["confidence_correct"]), percent(result["confidence_wrong"])
-        rows = {
-            "accuracy": f"{accuracy} (top 5: {percent(result['accuracy_top5'])})",
-            "nll": nll,
-            "ece": f"{result['ece']:.4f} (15 bins)",
-            "confidence": f"{right} where right, {wrong} where wrong",
-        }
-    rows |= {f"{name} shot": percent(share) for name, share in result.get("groups", {}).items()}
-    if mean := result.get("corrupted"):
-        numbers = f"{percent(mean['accuracy'])} accuracy, nll {mean['nll']:.4f}, ece {mean['ece']:.4f}"
-        rows["corrupted"] = f"{numbers} (mean of {len(result['corruptions'])} sets)"
+    from maxsup.lab.tasks import task_of_numbers
+
+    rows = task_of_numbers(result).describe(result)
     if result["missing"]:
         rows["missing"] = f"{result['missing']} images could not be read"
     what = f"{result['data']}, {result['split']} split, {result['n']} images, {result['weights']} weights"

@@ -25,7 +25,7 @@ def report(
     """
     from maxsup.lab.experiments.execution.study_folder import STUDY_FILE, read_folder
     from maxsup.lab.experiments.loose_runs import folder_of_runs
-    from maxsup.lab.experiments.results import summarize
+    from maxsup.lab.experiments.summarize import summarize
     from maxsup.lab.reports import write_report
 
     if any((folder / STUDY_FILE).is_file() for folder in folders):

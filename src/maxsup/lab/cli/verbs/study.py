@@ -11,12 +11,12 @@ from maxsup.core.errors import counted
 from maxsup.lab.cli import say, studies
 from maxsup.lab.cli.examples import epilog
 from maxsup.lab.cli.listings import complete_study
-from maxsup.lab.cli.options import DataRootOption, JsonOption
+from maxsup.lab.cli.options import DataRootOption, JsonOption, NoLockOption, work_without_locks
 from maxsup.lab.cli.printing import print_json, show
 from maxsup.lab.cli.shorthands import argument, flag, option
 
 if TYPE_CHECKING:
-    from maxsup.lab.experiments.schema import ScaleName
+    from maxsup.lab.experiments.study_format import ScaleName
 
 study = typer.Typer(
     help="The tables and figures of the paper: list, show, run, report.",
@@ -49,21 +49,18 @@ def show_study(
 ) -> None:
     """Show what a study asks and trains."""
     from maxsup.core.checks import check_choice
-    from maxsup.lab.experiments.expansion import expand
-    from maxsup.lab.experiments.schema import SCALES
     from maxsup.lab.experiments.study_files import load_study
+    from maxsup.lab.experiments.study_format import SCALES
 
     loaded = load_study(name)
     check_choice("scale", scale, SCALES)
     size = cast("ScaleName", scale)
-    runs = expand(loaded, size)
+    runs = loaded.at(size).runs()
     data = list(dict.fromkeys(run.recipe.data.name for run in runs))
     if as_json:
         print_json({"study": loaded.model_dump(mode="json"), "num_runs": len(runs), "data": data})
         return
     plan = loaded.scale(size)
-    losses = [run.recipe.loss for run in runs]
-    named = [" ".join([loss.name, *(f"{key}={value}" for key, value in loss.options.items())]) for loss in losses]
     lines = [f"{loaded.name} ({loaded.label}): {loaded.title}", loaded.question, ""]
     seeds = ", ".join(map(str, plan.seeds))
     lines += [f"scale {scale}: {counted(len(runs), 'run')}, recipe {plan.recipe}, seeds {seeds}"]
@@ -71,7 +68,7 @@ def show_study(
     lines += [f"data: {', '.join(data)}"]
     lines += ["", "the paper states:", *(f"  {text}" for text in loaded.stated), "", "left open, and done here:"]
     lines += [f"  {entry.what} {entry.choice}" for entry in loaded.unstated]
-    lines += ["", "losses:", *(f"  {text}" for text in dict.fromkeys(named))]
+    lines += ["", "losses:", *(f"  {label}" for label in dict.fromkeys(run.recipe.loss.label for run in runs))]
     typer.echo("\n".join(lines))
 
 
@@ -91,12 +88,14 @@ def run(
     workers: studies.WorkersOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study and print its table beside the published numbers.
 
     The same command goes on where it was stopped.
     """
+    work_without_locks(no_lock)
     given = list(words or [])
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
@@ -104,11 +103,11 @@ def run(
         raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
     from maxsup.lab.experiments.study_files import load_study, study_names
 
-    chosen = studies.checked_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
     if is_all:
         found = [each for each in found if scale in each.scales]  # the small scale is optional
-    from maxsup.lab.experiments.calls import carry_out, carry_out_all, study_order
+    from maxsup.lab.experiments.order import study_order
 
     orders = []
     for loaded in found:
@@ -117,7 +116,10 @@ def run(
     if dry_run:
         for order in orders:
             studies.print_jobs(order, chosen, launcher, as_json=as_json)
-    elif is_all:
+        return
+    from maxsup.lab.experiments.api import carry_out, carry_out_all
+
+    if is_all:
         results = []
         for result in carry_out_all(orders, chosen):
             results.append(result)
@@ -140,6 +142,6 @@ def report(
 
     They come from the runs that are there; nothing is trained.
     """
-    from maxsup.lab.experiments.outcome import read_result
+    from maxsup.lab.experiments.result import read_result
 
     studies.show_result(read_result(folder), as_json=as_json)

@@ -11,13 +11,16 @@ from maxsup.lab.cli.options import (
     DataRootOption,
     JsonOption,
     ModelOption,
+    NoLockOption,
     OverrideArguments,
     RecipeArgument,
     with_data_root,
     with_names,
+    work_without_locks,
 )
-from maxsup.lab.cli.printing import miou_text, percent, show
+from maxsup.lab.cli.printing import show
 from maxsup.lab.cli.shorthands import option
+from maxsup.lab.core.display import percent
 
 if TYPE_CHECKING:
     from maxsup.lab.training import TrainingSummary
@@ -31,23 +34,27 @@ def train(
     output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
     resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
     data_root: DataRootOption = None,
+    no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe. After an interruption the same command goes on where it stopped."""
-    from maxsup.lab.core.recipes import load_recipe
+    work_without_locks(no_lock)
+    from maxsup.lab.core.recipes import load_recipe, recipe_path
 
-    words = with_data_root(with_names(overrides, data, model), data_root)
-    load_recipe(recipe, words)  # a mistake in it is reported before torch is imported, which takes seconds
-    from maxsup.lab.training import train as run_recipe
+    parsed = load_recipe(recipe, with_data_root(with_names(overrides, data, model), data_root))
+    # Late: importing torch takes seconds, and the above has found the mistakes in a recipe by now.
+    from maxsup.lab.training import train as train_recipe
     from maxsup.lab.training.processes import leave_group
 
-    summary = run_recipe(recipe, output, overrides=words, resume=resume)
+    summary = train_recipe(parsed, output, name=recipe_path(recipe).stem, resume=resume)
     leave_group()
     if os.environ.get("RANK", "0") == "0":  # one process prints for all
         show(summary, _lines(summary), as_json=as_json)
 
 
 def _lines(summary: TrainingSummary) -> list[str]:
+    from maxsup.lab.tasks import task_of_numbers
+
     shares = summary["time_shares"]
     parts = ", ".join(f"{name} {percent(shares[name])}" for name in ("data", "log", "checkpoint", "validation"))
     lines = [
@@ -59,10 +66,6 @@ def _lines(summary: TrainingSummary) -> list[str]:
             numbers = found[which]
             if numbers is None:
                 continue
-            accuracy, nll = f"accuracy {percent(numbers['accuracy'])}", f"nll {numbers['nll']:.4f}"
-            if "miou" in numbers:
-                shown = f"mIoU {miou_text(numbers)}, pixel {accuracy}, {nll}"
-            else:
-                shown = f"{accuracy}, {nll}, ece {numbers['ece']:.4f}"
+            shown = ", ".join(f"{name} {text}" for name, text in task_of_numbers(numbers).summarise(numbers).items())
             lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
     return [*lines, f"run directory: {summary['run']}"]

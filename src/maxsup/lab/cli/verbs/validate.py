@@ -63,9 +63,9 @@ def validate(
     missing = " or ".join(facts["data_missing_at"])
     choices: list[str] = []
     if not missing and not checked.data.download:
-        from maxsup.lab.training.preflight.defaults import fitted
+        from maxsup.lab.training.preflight.defaults import settle_recipe
 
-        checked, choices = fitted(checked)
+        checked, choices = settle_recipe(checked)
         found = _examined_data(checked, sheet)
         facts = check_recipe(checked, num_classes=found["num_classes"]) | found
     problem = _missing_data(checked, missing) if missing else None
@@ -85,7 +85,7 @@ def validate(
 
 
 def _missing_data(recipe: Recipe, places: str) -> DataError | None:
-    """The error for data that is at none of its places, if the user has named one; else training may still find it."""
+    """Return the error for data that is at none of its places, if the user has named one."""
     if ":" in recipe.data.name:
         return DataError(f"data must be at {places}; got nothing there. Check the path.")
     if recipe.data.root and not recipe.data.download:
@@ -97,7 +97,7 @@ def _missing_data(recipe: Recipe, places: str) -> DataError | None:
 
 
 def _examined_data(recipe: Recipe, sheet: Path | None) -> dict[str, Any]:
-    """Facts of the data and the loss of one step; the sheet is written."""
+    """Look at the data, write the sheet and take one step; return the facts."""
     from maxsup.lab.training.builders import build_data
     from maxsup.lab.training.preflight.check import check_data
     from maxsup.lab.training.preflight.estimate import try_step
@@ -143,14 +143,14 @@ def _file_lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _common(counts: dict[str, int]) -> str:
-    """The commonest few, with how many of each."""
+    """Write the commonest few, with how many of each."""
     shown = ", ".join(f"{name} ({count:,})" for name, count in list(counts.items())[:_NUM_SHOWN])
     left = len(counts) - _NUM_SHOWN
     return shown + (f" and {left} more" if left > 0 else "") if counts else "none"
 
 
 def _first(what: str, entries: list[str]) -> str:
-    """How many there are, and the first few, one a line."""
+    """Write how many there are, and the first few, one a line."""
     left = len(entries) - _NUM_SHOWN
     more = [f"and {left} more; see --json"] if left > 0 else []
     return "\n    ".join([what, *entries[:_NUM_SHOWN], *more]) if entries else "none"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from maxsup.core.errors import StorageError
+from maxsup.core.errors import DataError, StorageError
 from maxsup.lab.core.files.storage import json_text
 
 _CHECKSUM = "checksum"
@@ -33,6 +33,19 @@ def read_plain(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise damaged(path, error.strerror or str(error)) from error
+
+
+def read_words(path: Path) -> str:
+    """The text of a list that a person wrote, of classes for instance.
+
+    Raises:
+        DataError: It is no UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise DataError(f"{path} must be UTF-8 text; got {reason}. Save it as UTF-8.") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

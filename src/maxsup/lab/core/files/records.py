@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from maxsup.core.errors import StorageError
 from maxsup.core.old_names import number_name, with_number_names
 from maxsup.lab.core.files.reading import damaged, read_json
 
@@ -33,10 +34,20 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number, or None where there is none: JSON knows no nan."""
 
 
-class RunSummary(Record):
-    """``summary.json`` of a run; ``val`` and ``test`` hold the numbers of the ``last`` and of the ``best`` weights."""
+PROTOCOL = 1
+"""Version of how numbers are measured; it rises when the same run would get others."""
+
+
+class Measured(Record):
+    """A file of numbers, which cannot be compared with those of another protocol."""
 
     version: str = ""
+    protocol: int = PROTOCOL
+
+
+class RunSummary(Measured):
+    """``summary.json`` of a run; ``val`` and ``test`` hold the numbers of the ``last`` and of the ``best`` weights."""
+
     val: dict[str, dict[str, Any] | None] = Field(default_factory=dict)
     test: dict[str, dict[str, Any] | None] = Field(default_factory=dict)
     seconds: float = 0.0
@@ -59,10 +70,9 @@ class ResultFacts(Record):
     loss: str = ""
 
 
-class AnalysisResult(Record):
+class AnalysisResult(Measured):
     """What ``maxsup analyze`` writes about a run; ``data`` is what figures are drawn from."""
 
-    version: str = ""
     facts: ResultFacts
     numbers: dict[str, MeasuredNumber]
     data: dict[str, Any]
@@ -91,8 +101,14 @@ def as_record(kind: type[Kind], values: Any, path: Path) -> Kind:
         maxsup.core.errors.StorageError: run/summary.json must be as it was written; got 1 at test. Copy it again ...
     """
     try:
-        return kind.model_validate(values)
+        record = kind.model_validate(values)
     except ValidationError as error:
         detail = error.errors()[0]
         found = "nothing" if detail["type"] == "missing" else repr(detail["input"])[:60]
         raise damaged(path, f"{found} at {'.'.join(str(part) for part in detail['loc'])}") from error
+    if isinstance(record, Measured) and record.protocol != PROTOCOL:
+        raise StorageError(
+            f"{path} must hold numbers of protocol {PROTOCOL}, as this version measures them; got protocol "
+            f"{record.protocol}. Use the version that wrote it ({record.version or '0.1.0'}), or make it again."
+        )
+    return record

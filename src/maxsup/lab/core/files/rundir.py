@@ -17,6 +17,7 @@ them, and the next start repairs them.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -37,6 +38,9 @@ from maxsup.lab.core.files.reading import (
     whole_lines,
     with_checksum,
 )
+
+NO_LOCK = "MAXSUP_NO_LOCK"
+"""The environment variable with which directories are not locked; workers inherit it."""
 
 _HELD: dict[Path, int] = {}
 
@@ -203,7 +207,7 @@ class RunDir:
         """Lock the directory for this process; returns the function that releases it.
 
         The operating system releases the lock when the process ends, however that happens. The number in the file is
-        for people.
+        for people. With :data:`NO_LOCK` only this process is kept from taking the directory twice.
         """
         storage.make_folder(self.path)
         path = (self.path / ".lock").resolve()
@@ -212,13 +216,25 @@ class RunDir:
         # Not flock: children made by fork, such as data workers, would keep the lock of a parent that was killed.
         import fcntl
 
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(
+                f"{path} must be a file that can be locked; got {error.strerror or error}. Remove it if no process "
+                "works there, or choose another output."
+            ) from error
+        try:
+            if NO_LOCK not in os.environ:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
             owner = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
-            raise self._refusal(owner) from None
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise self._refusal(owner) from None
+            raise StorageError(
+                f"{self.path} must be on a file system with locks; got {error.strerror or error}. Choose another "
+                "output, or add --no-lock and see to it yourself that only one process works there."
+            ) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode())
         self._lock = _HELD[path] = descriptor

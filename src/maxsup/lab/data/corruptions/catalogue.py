@@ -19,9 +19,9 @@ from torch import Tensor
 from maxsup.core.checks import check_choice
 from maxsup.lab.data.bundle import MemorySplit
 from maxsup.lab.data.corruptions import distortions, weather
-from maxsup.lab.data.corruptions.distortions import Dice, Pixels
+from maxsup.lab.data.corruptions.distortions import Pixels, Random
 
-Distortion = Callable[[Pixels, Any, Dice], Pixels]
+Distortion = Callable[[Pixels, Any, Random], Pixels]
 
 # The functions explain the parameters of the severities 1 to 5.
 _TABLE: Mapping[str, tuple[Distortion, tuple[Any, ...]]] = {
@@ -96,8 +96,8 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0) -> Tenso
     parts = []
     for start in range(0, len(images), _CHUNK):
         chunk = images[start : start + _CHUNK].expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
-        dice = Dice(seed, name, range(start, start + len(chunk)))
-        pixels = distort(chunk.astype(np.float32) / 255, levels[severity - 1], dice)
+        random = Random(seed, name, range(start, start + len(chunk)))
+        pixels = distort(chunk.astype(np.float32) / 255, levels[severity - 1], random)
         parts.append(torch.from_numpy(np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)).permute(0, 3, 1, 2))
     if not parts:
         return images.clone()

@@ -20,11 +20,11 @@ Pixels = NDArray[np.floating[Any]]
 """RGB images in [0, 1], ``(N, H, W, 3)``."""
 
 
-class Dice:
+class Random:
     """Draws arrays with one row an image, each row from the generator of its image alone.
 
     Example:
-        >>> both, second = Dice(0, "noise", [7, 8]), Dice(0, "noise", [8])
+        >>> both, second = Random(0, "noise", [7, 8]), Random(0, "noise", [8])
         >>> bool((both.normal((2,))[1] == second.normal((2,))[0]).all())
         True
     """
@@ -53,49 +53,49 @@ class Dice:
         return np.stack(drawn).astype(np.float32)
 
 
-def gaussian_noise(images: Pixels, std: float, dice: Dice) -> Pixels:
+def gaussian_noise(images: Pixels, std: float, random: Random) -> Pixels:
     """Normal noise on every value."""
-    return images + std * dice.normal(images.shape[1:])
+    return images + std * random.normal(images.shape[1:])
 
 
-def shot_noise(images: Pixels, photons: float, dice: Dice) -> Pixels:
+def shot_noise(images: Pixels, photons: float, random: Random) -> Pixels:
     """Poisson noise: ``photons`` are counted where an image is white."""
-    return dice.poisson(images * photons) / np.float32(photons)
+    return random.poisson(images * photons) / np.float32(photons)
 
 
-def impulse_noise(images: Pixels, share: float, dice: Dice) -> Pixels:
+def impulse_noise(images: Pixels, share: float, random: Random) -> Pixels:
     """A share of all values becomes 0 or 1, either half the time."""
-    chance = dice.uniform(images.shape[1:], 0.0, 1.0)
+    chance = random.uniform(images.shape[1:], 0.0, 1.0)
     return np.where(chance < share / 2, np.float32(0), np.where(chance > 1 - share / 2, np.float32(1), images))
 
 
-def speckle_noise(images: Pixels, std: float, dice: Dice) -> Pixels:
+def speckle_noise(images: Pixels, std: float, random: Random) -> Pixels:
     """Normal noise in proportion to the value."""
-    return images + images * std * dice.normal(images.shape[1:])
+    return images + images * std * random.normal(images.shape[1:])
 
 
-def gaussian_blur(images: Pixels, sigma: float, dice: Dice) -> Pixels:
+def gaussian_blur(images: Pixels, sigma: float, random: Random) -> Pixels:
     """Gaussian blur."""
     return imported("scipy.ndimage").gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
 
 
-def glass_blur(images: Pixels, level: tuple[float, int, int], dice: Dice) -> Pixels:
+def glass_blur(images: Pixels, level: tuple[float, int, int], random: Random) -> Pixels:
     """Blur of ``sigma``, pixels moved by up to ``reach``, ``rounds`` times, and the same blur again."""
     sigma, reach, rounds = level
     height, width = images.shape[1:3]
-    moved = gaussian_blur(images, sigma, dice).copy()
+    moved = gaussian_blur(images, sigma, random).copy()
     everyone = np.arange(len(images))
-    steps = dice.integers((rounds, height, width, 2), -reach, reach)
+    steps = random.integers((rounds, height, width, 2), -reach, reach)
     for turn in range(rounds):
         for row in range(height - reach, reach, -1):
             for column in range(width - reach, reach, -1):
                 # The code of the published files meant to swap two pixels and copies one onto the other.
                 down, right = steps[:, turn, row - 1, column - 1].T
                 moved[:, row, column] = moved[everyone, row + down, column + right]
-    return gaussian_blur(moved, sigma, dice)
+    return gaussian_blur(moved, sigma, random)
 
 
-def defocus_blur(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
+def defocus_blur(images: Pixels, level: tuple[float, float], random: Random) -> Pixels:
     """Convolution with a disk of ``radius`` whose edge is softened by ``softness``."""
     cv2 = imported("cv2")
     radius, softness = level
@@ -106,9 +106,9 @@ def defocus_blur(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixe
     return np.stack([cv2.filter2D(image, -1, kernel) for image in images])
 
 
-def motion_blur(images: Pixels, level: tuple[int, float], dice: Dice) -> Pixels:
+def motion_blur(images: Pixels, level: tuple[int, float], random: Random) -> Pixels:
     """Blur along a line of a random angle within 45 degrees of the horizontal."""
-    return directed_blur(images, *level, dice.uniform((), -45, 45))
+    return directed_blur(images, *level, random.uniform((), -45, 45))
 
 
 def directed_blur(images: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
@@ -128,15 +128,15 @@ def directed_blur(images: Pixels, radius: int, sigma: float, angles: Pixels) -> 
     return np.stack(blurred).reshape(images.shape)
 
 
-def zoom_blur(images: Pixels, num_zooms: int, dice: Dice) -> Pixels:
+def zoom_blur(images: Pixels, num_zooms: int, random: Random) -> Pixels:
     """Mean of the image and of itself enlarged by 1.00, 1.01, 1.02 and so on."""
     total = images.copy()
     for step in range(num_zooms):
-        total += zoomed(images, 1 + step / 100)
+        total += zoom_images(images, 1 + step / 100)
     return total / (num_zooms + 1)
 
 
-def zoomed(images: Pixels, factor: float) -> Pixels:
+def zoom_images(images: Pixels, factor: float) -> Pixels:
     """The middle of each image, enlarged to its old size by linear interpolation."""
     rows, columns = (_zoom_weights(side, factor) for side in images.shape[1:3])
     return np.einsum("ih,nhwc,jw->nijc", rows, images, columns, optimize=True)
@@ -156,14 +156,14 @@ def _zoom_weights(side: int, factor: float) -> Pixels:
     return weights
 
 
-def brightness(images: Pixels, amount: float, dice: Dice) -> Pixels:
+def brightness(images: Pixels, amount: float, random: Random) -> Pixels:
     """A higher value in the sense of hue, saturation, value."""
     value = images.max(-1, keepdims=True)
     brighter = np.clip(value + amount, 0, 1)
     return np.where(value > 0, images * brighter / np.maximum(value, 1e-6), brighter)
 
 
-def saturate(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
+def saturate(images: Pixels, level: tuple[float, float], random: Random) -> Pixels:
     """Saturation times a factor plus an offset."""
     factor, offset = level
     value = images.max(-1, keepdims=True)
@@ -176,21 +176,21 @@ def saturate(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
     return value - lack * wanted / np.maximum(np.where(is_grey, 1, saturation), 1e-6)
 
 
-def contrast(images: Pixels, factor: float, dice: Dice) -> Pixels:
+def contrast(images: Pixels, factor: float, random: Random) -> Pixels:
     """Distance from the mean colour of the image, times a factor."""
     mean = images.mean((1, 2), keepdims=True)
     return (images - mean) * factor + mean
 
 
-def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: Dice) -> Pixels:
+def elastic_transform(images: Pixels, level: tuple[float, float, float], random: Random) -> Pixels:
     """A random affine map, then a smooth random displacement; strength, smoothness and tilt in image sides."""
     cv2, ndimage = imported("cv2"), imported("scipy.ndimage")
     height, width = images.shape[1:3]
     strength, smoothness, tilt = (part * min(height, width) for part in level)
     middle, reach = np.array([width // 2, height // 2]), min(height, width) // 3
     corners = (middle + reach * np.array([[1, 1], [1, -1], [-1, -1]])).astype(np.float32)
-    tilts = dice.uniform((3, 2), -tilt, tilt)
-    field = dice.uniform((2, height, width), -1, 1)
+    tilts = random.uniform((3, 2), -tilt, tilt)
+    field = random.uniform((2, height, width), -1, 1)
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
     made = []
     for image, tilted, (right, down) in zip(images, corners + tilts, field, strict=True):
@@ -206,7 +206,7 @@ def elastic_transform(images: Pixels, level: tuple[float, float, float], dice: D
     return np.stack(made)
 
 
-def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
+def pixelate(images: Pixels, share: float, random: Random) -> Pixels:
     """Scaled down to a share of the size and up again, without smoothing."""
     box = imported("PIL.Image").Resampling.BOX
     height, width = images.shape[1:3]
@@ -214,15 +214,15 @@ def pixelate(images: Pixels, share: float, dice: Dice) -> Pixels:
     return _through_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
-def jpeg_compression(images: Pixels, quality: int, dice: Dice) -> Pixels:
+def jpeg_compression(images: Pixels, quality: int, random: Random) -> Pixels:
     """JPEG compression of low quality."""
 
-    def compressed(image: Any) -> Any:
+    def compress(image: Any) -> Any:
         file = io.BytesIO()
         image.save(file, "JPEG", quality=quality)
         return imported("PIL.Image").open(file)
 
-    return _through_pillow(images, compressed)
+    return _through_pillow(images, compress)
 
 
 def _through_pillow(images: Pixels, change: Callable[[Any], Any]) -> Pixels:

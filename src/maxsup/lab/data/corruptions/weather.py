@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from maxsup.core.installation import imported
-from maxsup.lab.data.corruptions.distortions import Dice, Pixels, directed_blur, zoomed
+from maxsup.lab.data.corruptions.distortions import Pixels, Random, directed_blur, zoom_images
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _WATER = np.array([175, 238, 238], np.float32) / 255
@@ -17,56 +17,56 @@ _MUD = np.array([63, 42, 20], np.float32) / 255
 _ICE = np.array([0.86, 0.94, 1.0], np.float32)
 
 
-def fog(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
+def fog(images: Pixels, level: tuple[float, float], random: Random) -> Pixels:
     """Add a fractal cloud of some ``thickness`` and restore the old range."""
     thickness, decay = level
     top = images.max((1, 2, 3), keepdims=True)
-    clouds = fractal_clouds(max(images.shape[1:3]), decay, dice)[:, : images.shape[1], : images.shape[2], None]
+    clouds = fractal_clouds(max(images.shape[1:3]), decay, random)[:, : images.shape[1], : images.shape[2], None]
     return (images + thickness * clouds) * top / (top + thickness)
 
 
-def fractal_clouds(side: int, decay: float, dice: Dice) -> Pixels:
+def fractal_clouds(side: int, decay: float, random: Random) -> Pixels:
     """Square maps in [0, 1] by the diamond-square algorithm; a larger ``decay`` makes smoother clouds."""
     size = 1 << max(side - 1, 1).bit_length()
-    num_images = len(dice)
+    num_images = len(random)
     height = np.zeros((num_images, size, size), np.float32)
     step, roughness = size, 100.0
 
-    def bumped(total: Pixels) -> Pixels:
+    def bump(total: Pixels) -> Pixels:
         # The published code multiplies the range of the bump by itself.
-        return total / 4 + roughness * dice.uniform(total.shape[1:], -roughness, roughness)
+        return total / 4 + roughness * random.uniform(total.shape[1:], -roughness, roughness)
 
     while step >= 2:
         half = step // 2
         corners = height[:, ::step, ::step]
         pairs = corners + np.roll(corners, -1, 1)
-        height[:, half::step, half::step] = bumped(pairs + np.roll(pairs, -1, 2))
+        height[:, half::step, half::step] = bump(pairs + np.roll(pairs, -1, 2))
         centres = height[:, half::step, half::step]
         beside = centres + np.roll(centres, 1, 1) + corners + np.roll(corners, -1, 2)
-        height[:, ::step, half::step] = bumped(beside)
+        height[:, ::step, half::step] = bump(beside)
         above = centres + np.roll(centres, 1, 2) + corners + np.roll(corners, -1, 1)
-        height[:, half::step, ::step] = bumped(above)
+        height[:, half::step, ::step] = bump(above)
         step, roughness = half, roughness / decay
     height -= height.min((1, 2), keepdims=True)
     return height / height.max((1, 2), keepdims=True)
 
 
-def frost(images: Pixels, level: tuple[float, float], dice: Dice) -> Pixels:
+def frost(images: Pixels, level: tuple[float, float], random: Random) -> Pixels:
     """The weighted sum of the image and a texture of ice."""
     kept, added = level
-    return kept * images + added * _ice_texture(images, dice)
+    return kept * images + added * _ice_texture(images, random)
 
 
-def _ice_texture(images: Pixels, dice: Dice) -> Pixels:
+def _ice_texture(images: Pixels, random: Random) -> Pixels:
     height, width = images.shape[1:3]
-    film = fractal_clouds(max(height, width), 2.0, dice)[:, :height, :width, None]
-    angles = dice.uniform((2,), 0, 180)
-    seeds = (dice.uniform((2, height, width, 1), 0, 1) > 0.93).astype(np.float32)
+    film = fractal_clouds(max(height, width), 2.0, random)[:, :height, :width, None]
+    angles = random.uniform((2,), 0, 180)
+    seeds = (random.uniform((2, height, width, 1), 0, 1) > 0.93).astype(np.float32)
     needles = sum(directed_blur(seeds[:, way], 6, 4.0, angles[:, way] + turn) for way in range(2) for turn in (0, 180))
     return np.clip(0.1 + 0.4 * film + 0.8 * needles, 0, 1) * _ICE
 
 
-def snow(images: Pixels, level: tuple[float, ...], dice: Dice) -> Pixels:
+def snow(images: Pixels, level: tuple[float, ...], random: Random) -> Pixels:
     """Flakes blown across a paler image.
 
     ``level``: mean and deviation of the flakes, their size, the threshold below which there is none, radius and sigma
@@ -74,14 +74,14 @@ def snow(images: Pixels, level: tuple[float, ...], dice: Dice) -> Pixels:
     """
     mean, std, size, threshold, radius, sigma, kept = level
     height, width = images.shape[1:3]
-    flakes = zoomed(dice.normal((height, width, 1), mean, std), size)
+    flakes = zoom_images(random.normal((height, width, 1), mean, std), size)
     flakes = np.clip(np.where(flakes < threshold, 0, flakes), 0, 1).astype(np.float32)
-    flakes = directed_blur(flakes, int(radius), sigma, dice.uniform((), -135, -45))
+    flakes = directed_blur(flakes, int(radius), sigma, random.uniform((), -135, -45))
     pale = np.maximum(images, (images @ _LUMA)[..., None] * 1.5 + 0.5)
     return kept * images + (1 - kept) * pale + flakes + flakes[:, ::-1, ::-1]
 
 
-def spatter(images: Pixels, level: tuple[float, float, float, float, float, str], dice: Dice) -> Pixels:
+def spatter(images: Pixels, level: tuple[float, float, float, float, float, str], random: Random) -> Pixels:
     """Drops of water or mud.
 
     ``level``: mean and deviation of the liquid, its smoothness, the threshold above which there is some, the strength
@@ -89,7 +89,7 @@ def spatter(images: Pixels, level: tuple[float, float, float, float, float, str]
     """
     mean, std, smoothness, threshold, strength, kind = level
     gaussian_filter = imported("scipy.ndimage").gaussian_filter
-    liquid = dice.normal(images.shape[1:3], mean, std)
+    liquid = random.normal(images.shape[1:3], mean, std)
     liquid = gaussian_filter(liquid, (0, smoothness, smoothness), mode="nearest")
     liquid = np.where(liquid < threshold, 0, liquid)
     if kind == "mud":

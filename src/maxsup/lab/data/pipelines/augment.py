@@ -51,13 +51,13 @@ def draw_moves(size: int, generator: Generator, *, padding: int, flip: bool, rot
     return Moves(offsets[0], offsets[1], flips, angles)
 
 
-def moved(images: Tensor, moves: Moves, padding: int) -> Tensor:
+def move_images(images: Tensor, moves: Moves, padding: int) -> Tensor:
     """uint8 images after padding on all sides, crop, flip and rotation, in one gather; what is outside is black.
 
     Example:
         >>> image = torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8).reshape(1, 1, 2, 2)
         >>> moves = Moves(torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))
-        >>> moved(image, moves, padding=1)[0, 0]
+        >>> move_images(image, moves, padding=1)[0, 0]
         tensor([[0, 0],
                 [2, 1]], dtype=torch.uint8)
     """
@@ -109,7 +109,7 @@ def draw_jitter(size: int, generator: Generator, strength: float) -> Jitter:
     return Jitter(factors, tuple(torch.randperm(3, generator=generator).tolist()))
 
 
-def jittered(images: Tensor, jitter: Jitter) -> Tensor:
+def jitter_colours(images: Tensor, jitter: Jitter) -> Tensor:
     """Images with values up to 255 in other brightness, contrast and saturation, by torchvision's definitions."""
     images = images.float()
     for kind in jitter.order:
@@ -164,26 +164,26 @@ class Mix:
 
 def draw_mix(seed: int, mixup: float, cutmix: float, height: int, width: int) -> Mix:
     """A mix with a strength from Beta(a, a), where a is ``mixup`` or ``cutmix``; 0 is off, both on is half and half."""
-    dice = np.random.default_rng(seed)
-    is_cutmix = cutmix > 0 and (mixup == 0 or dice.random() < 0.5)
+    random = np.random.default_rng(seed)
+    is_cutmix = cutmix > 0 and (mixup == 0 or random.random() < 0.5)
     parameter = cutmix if is_cutmix else mixup
-    share = float(dice.beta(parameter, parameter))
+    share = float(random.beta(parameter, parameter))
     if not is_cutmix:
         return Mix(share)
     side = (1 - share) ** 0.5
     reach_down, reach_right = int(height * side) // 2, int(width * side) // 2
-    row, column = int(dice.integers(height)), int(dice.integers(width))
+    row, column = int(random.integers(height)), int(random.integers(width))
     top, bottom = max(row - reach_down, 0), min(row + reach_down, height)
     left, right = max(column - reach_right, 0), min(column + reach_right, width)
     # The part of the box that is inside the image, not the strength that was drawn, is what the image lost.
     return Mix(1 - (bottom - top) * (right - left) / (height * width), (top, left, bottom, right))
 
 
-def mixed(images: Tensor, labels: Tensor, mix: Mix, num_classes: int) -> tuple[Tensor, Tensor]:
+def mix_images(images: Tensor, labels: Tensor, mix: Mix, num_classes: int) -> tuple[Tensor, Tensor]:
     """Mixed images and the mixed one-hot labels, ``(B, K)``.
 
     Example:
-        >>> images, target = mixed(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), torch.tensor([0, 1]), Mix(0.75), 2)
+        >>> images, target = mix_images(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), torch.tensor([0, 1]), Mix(0.75), 2)
         >>> images.flatten().tolist(), target.tolist()
         ([0.25, 0.75], [[0.75, 0.25], [0.25, 0.75]])
     """

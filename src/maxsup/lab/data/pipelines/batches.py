@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.pipelines.augment import draw_boxes, draw_mix, erase_, mixed
+from maxsup.lab.data.pipelines.augment import draw_boxes, draw_mix, erase_, mix_images
 
 if TYPE_CHECKING:
     from maxsup.lab.core.config import AugmentConfig
@@ -113,13 +113,13 @@ class BatchPlan:
         """Position of a global batch in the order."""
         return slice(step * self.batch_size, min((step + 1) * self.batch_size, self.num_in_epoch))
 
-    def own(self, size: int) -> slice:
+    def own_part(self, size: int) -> slice:
         """This process's part of a global batch of ``size``."""
         return slice(size * self.rank // self.world_size, size * (self.rank + 1) // self.world_size)
 
-    def needed(self, size: int) -> slice:
+    def needed_part(self, size: int) -> slice:
         """The part of a global batch that this process reads: its own part, and the partners it is mixed with."""
-        own = self.own(size)
+        own = self.own_part(size)
         return slice(own.start // 2 * 2, min((own.stop + 1) // 2 * 2, size)) if self.is_mixed else own
 
     def generator(self, *parts: str | int) -> torch.Generator:
@@ -164,7 +164,7 @@ class Pipeline(ABC):
             raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
         return range(start, self.num_batches)
 
-    def _finished(self, images: Tensor, labels: Tensor, indices: Tensor, size: int, epoch: int, step: int) -> Batch:
+    def _finish(self, images: Tensor, labels: Tensor, indices: Tensor, size: int, epoch: int, step: int) -> Batch:
         """The batch of this process, normalised, erased and mixed, from what it needed of a global batch of ``size``.
 
         ``images`` have values up to 255, ``(B, C, H, W)``.
@@ -172,7 +172,7 @@ class Pipeline(ABC):
         plan, target = self._plan, labels
         images = images.to(torch.float32, copy=True).mul_(self._scale).sub_(self._shift)
         height, width = images.shape[2:]
-        needed, own = plan.needed(size), plan.own(size)
+        needed, own = plan.needed_part(size), plan.own_part(size)
         if plan.is_training and plan.augment.random_erasing > 0:
             generator = plan.generator("boxes", epoch, step)
             boxes = draw_boxes(size, generator, plan.augment.random_erasing, height, width)
@@ -180,7 +180,7 @@ class Pipeline(ABC):
         if plan.is_mixed:
             seed = mixed_seed(plan.seed, "mix", epoch, step)
             mix = draw_mix(seed, plan.augment.mixup, plan.augment.cutmix, height, width)
-            images, target = mixed(images, labels, mix, plan.num_classes)
+            images, target = mix_images(images, labels, mix, plan.num_classes)
             kept = slice(own.start - needed.start, own.stop - needed.start)
             images, target, labels, indices = (part[kept] for part in (images, target, labels, indices))
         # Last: arithmetic that differs from channel to channel is several times slower on channels-last images.

@@ -33,7 +33,7 @@ def image_header(source: Any) -> tuple[tuple[int, int], str]:
     Raises:
         BadImageError: If the file does not begin like an image.
     """
-    with _opened(source, "ignore", Warning) as image:
+    with _open_image(source, "ignore", Warning) as image:
         return image.size, image.mode
 
 
@@ -43,7 +43,7 @@ def read_image(source: Any) -> tuple[Any, str | None]:
     Raises:
         BadImageError: If there is no usable image.
     """
-    with _opened(source, "error", imported("PIL.Image").DecompressionBombWarning) as image:
+    with _open_image(source, "error", imported("PIL.Image").DecompressionBombWarning) as image:
         # Before anything is decoded: the header alone says how much memory it would take.
         width, height = image.size
         if width * height >= MAX_PIXELS:
@@ -55,7 +55,7 @@ def read_image(source: Any) -> tuple[Any, str | None]:
 
 
 @contextmanager
-def _opened(source: Any, action: Any, category: type[Warning]) -> Iterator[Any]:
+def _open_image(source: Any, action: Any, category: type[Warning]) -> Iterator[Any]:
     pillow = imported("PIL.Image")
     try:
         with warnings.catch_warnings():

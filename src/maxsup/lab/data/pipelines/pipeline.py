@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maxsup.lab.data.bundle import FileSplit, MemorySplit
-from maxsup.lab.data.pipelines.augment import draw_jitter, draw_moves, jittered, moved
+from maxsup.lab.data.pipelines.augment import draw_jitter, draw_moves, jitter_colours, move_images
 from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.lab.data.pipelines.streaming import StreamingPipeline
 from maxsup.lab.data.pipelines.transforms import INTERPOLATION, check_effective
@@ -65,24 +65,24 @@ class MemoryPipeline(Pipeline):
         order = self._plan.order(epoch)
         for step in self._steps(start):
             members = order[self._plan.batch(step)]
-            size, part = len(members), self._plan.needed(len(members))
+            size, part = len(members), self._plan.needed_part(len(members))
             indices = members[part]
             # index_select copies whole images; indexing with brackets goes pixel by pixel, five times as slow.
-            images = self._resized(self._split.images.index_select(0, indices))
+            images = self._resize(self._split.images.index_select(0, indices))
             if self._plan.is_training:
-                images = self._augmented(images, size, part, self._plan.generator("augment", epoch, step))
-            yield self._finished(images, self._split.labels[indices], indices, size, epoch, step)
+                images = self._augment(images, size, part, self._plan.generator("augment", epoch, step))
+            yield self._finish(images, self._split.labels[indices], indices, size, epoch, step)
 
-    def _augmented(self, images: Tensor, size: int, part: slice, generator: torch.Generator) -> Tensor:
+    def _augment(self, images: Tensor, size: int, part: slice, generator: torch.Generator) -> Tensor:
         config = self._plan.augment
         if config.crop_padding or config.flip or config.rotation:
             moves = draw_moves(size, generator, padding=config.crop_padding, flip=config.flip, rotation=config.rotation)
-            images = moved(images, moves[part], config.crop_padding)
+            images = move_images(images, moves[part], config.crop_padding)
         if config.color_jitter:
-            images = jittered(images, draw_jitter(size, generator, config.color_jitter)[part])
+            images = jitter_colours(images, draw_jitter(size, generator, config.color_jitter)[part])
         return images
 
-    def _resized(self, images: Tensor) -> Tensor:
+    def _resize(self, images: Tensor) -> Tensor:
         side = self._plan.image_size
         if side is None or images.shape[2:] == (side, side):
             return images

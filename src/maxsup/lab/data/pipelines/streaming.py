@@ -24,7 +24,7 @@ from maxsup.lab.data.bad_files import LEFT_OUT, USED, BadFile, BadFileRecord
 from maxsup.lab.data.bundle import FileSplit, MemorySplit
 from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
-from maxsup.lab.data.pipelines.transforms import Transform, evaluation_transform, seeded, training_transform
+from maxsup.lab.data.pipelines.transforms import Transform, evaluation_transform, seed_transforms, training_transform
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class StreamingPipeline(Pipeline):
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... of an epoch; nothing is decoded for those before."""
         self.num_missing = num_read = 0
-        for step, size, part in streamed(self._parts, self._plan, epoch, self._steps(start)):
+        for step, size, part in stream_batches(self._parts, self._plan, epoch, self._steps(start)):
             self._record.add(part.bad_files)
             if part.num_missing and self._plan.is_training:
                 first = part.bad_files[0].path
@@ -66,7 +66,7 @@ class StreamingPipeline(Pipeline):
             num_read += len(part.labels)
             # All processes get the same number of batches, if need be an empty one.
             images = torch.empty(self._empty_shape, dtype=torch.uint8) if part.images is None else part.images
-            yield self._finished(images, part.labels, part.indices, size, epoch, step)
+            yield self._finish(images, part.labels, part.indices, size, epoch, step)
         if self.num_missing:
             warnings.warn(
                 f"{self.num_missing} of {self.num_missing + num_read} images could not be read and are missing from "
@@ -94,18 +94,18 @@ class _Parts(Dataset[_Part]):
 
     def __getitem__(self, wanted: list[tuple[int, int]]) -> _Part:
         bad_files: list[BadFile] = []
-        read = [found for index, number in wanted if (found := self._read(index, number, bad_files))]
+        read = [found for index, number in wanted if (found := self._read_one(index, number, bad_files))]
         indices = torch.tensor([index for index, _ in read], dtype=torch.int64)
         images = torch.stack([image for _, image in read]) if read else None
         return _Part(images, self.split.labels[indices], indices, len(wanted) - len(read), bad_files)
 
-    def _read(self, index: int, number: int, bad_files: list[BadFile]) -> tuple[int, Tensor] | None:
+    def _read_one(self, index: int, number: int, bad_files: list[BadFile]) -> tuple[int, Tensor] | None:
         """The image at ``index``, or the next readable one, with its index."""
         for attempt in range(self.attempts):
             taken = (index + attempt) % len(self.split)
             try:
                 image, note = self._image(taken)
-                with seeded(mixed_seed(self.seed, "sample", number, index)):
+                with seed_transforms(mixed_seed(self.seed, "sample", number, index)):
                     pixels = self.transform(image)
             except BadImageError as error:
                 bad_files.append(BadFile(self._name(taken), LEFT_OUT, str(error)))
@@ -128,16 +128,16 @@ class _Parts(Dataset[_Part]):
         return f"image {index}"
 
 
-def streamed(parts: Dataset[T], plan: BatchPlan, epoch: int, steps: range) -> Iterator[tuple[int, int, T]]:
+def stream_batches(parts: Dataset[T], plan: BatchPlan, epoch: int, steps: range) -> Iterator[tuple[int, int, T]]:
     """Batch by batch: its step, the size of the global batch, and the part of it that this process needs."""
     batches = plan.members(epoch, steps)
-    wanted = [members[plan.needed(len(members))] for members in batches]
+    wanted = [members[plan.needed_part(len(members))] for members in batches]
     # The parts have no name here: the traceback of an error would keep them, and with them the workers.
-    for step, members, part in zip(steps, batches, _loaded(parts, wanted, plan.num_workers), strict=True):
+    for step, members, part in zip(steps, batches, _load_batch(parts, wanted, plan.num_workers), strict=True):
         yield step, len(members), part
 
 
-def _loaded(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Iterator[T]:
+def _load_batch(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Iterator[T]:
     """``parts[each]`` for each that is wanted, from worker processes; an error leaves no worker behind."""
     # Workers live for an epoch. A fork takes milliseconds; Python 3.14's default imports torch in each of them. It is
     # taken where it is usual and nobody chose another way to start processes.

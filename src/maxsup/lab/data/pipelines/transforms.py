@@ -125,7 +125,7 @@ def _randaugment(augment: AugmentConfig, size: int, mean: tuple[float, ...]) -> 
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_transforms(seed: int) -> Iterator[None]:
     """Seed all global generators inside the block, and restore their states after it.
 
     Transforms draw from global generators; a training loop in the same process must not notice.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.data.bundle import FileSplit
@@ -98,10 +99,47 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
 
 
 def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Paths of images in a folder and below it, and counts of the endings of images that cannot be read here."""
+    """Return paths of images in a folder and below it, and counts of the endings of images that cannot be read here.
+
+    A comparison asks several times in one process; the folder is walked again only if a folder in it has changed.
+    """
+    place = str(folder), os.path.abspath(folder)
+    known = _WALKED.get(place)
+    if known is None or not known.is_current():
+        _WALKED[place] = known = walk(folder)
+    return list(known.images), Counter(known.others)
+
+
+class Walk(NamedTuple):
+    """What a walk found, and when each folder on it had changed last."""
+
+    images: list[str]
+    others: Counter[str]
+    changed: dict[str, int]
+    started: int
+
+    def is_current(self) -> bool:
+        """Return whether nothing was added or removed since; a change shortly before the walk may have gone on."""
+        try:
+            return all(
+                os.stat(place).st_mtime_ns == changed < self.started - _SETTLED
+                for place, changed in self.changed.items()
+            )
+        except OSError:
+            return False
+
+
+_WALKED: dict[tuple[str, str], Walk] = {}
+# In nanoseconds; some file systems tell times apart by two seconds.
+_SETTLED = 3_000_000_000
+
+
+def walk(folder: Path) -> Walk:
+    """Return what a folder and those below it hold."""
     found: list[str] = []
     others: Counter[str] = Counter()
-    seen: set[str] = set()
+    changed: dict[str, int] = {}
+    started = time.time_ns()
 
     def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be opened ({error.strerror}). Make it readable, or move it away.")
@@ -109,13 +147,13 @@ def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
     for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(place)
         # A link to a folder above would be followed for ever.
-        is_new = real not in seen
-        seen.add(real)
+        is_new = real not in changed
+        changed[real] = os.stat(real).st_mtime_ns
         folders[:] = [name for name in folders if is_new and not _is_hidden(name)]
         names = [name for name in names if is_new and not _is_hidden(name)]
         found += [os.path.join(place, name) for name in names if name.lower().endswith(ENDINGS)]
         others.update(Path(name).suffix.lower() for name in names if name.lower().endswith(_NOT_READ))
-    return sorted(found, key=os.path.split), others
+    return Walk(sorted(found, key=os.path.split), others, changed, started)
 
 
 def _class_files(base: Path, notes: list[str]) -> ClassFiles:
@@ -153,7 +191,7 @@ def _check_classes(base: Path, files: ClassFiles) -> None:
         if len(inner) > 1:
             raise DataError(
                 f"{base} holds one folder, {folder.name}/, and the folders of classes are in there "
-                f"({_listed(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."
+                f"({_read_list(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."
             )
     if files:
         raise DataError(f"{base} has one class, {next(iter(files))!r}, and needs two. Add a folder of another.")
@@ -169,7 +207,7 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
         close = get_close_matches(unknown[0], files, n=1)
         guess = f"Did you mean {close[0]!r}? " if close else ""
         raise DataError(
-            f"{part} has {_classes(unknown)} that {base} lacks: {_listed(unknown)}. "
+            f"{part} has {_classes(unknown)} that {base} lacks: {_read_list(unknown)}. "
             f"{guess}Rename it, add {base / unknown[0]}, or remove {part / unknown[0]}."
         )
     samples = _samples(found, files)
@@ -177,7 +215,7 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
         raise DataError(f"{part} has no images in the folders of its classes. Add some, or remove the folder {part}.")
     missing = [name for name in files if not found.get(name)]
     if missing:
-        notes.append(f"{part} has no images of {_classes(missing)} {_listed(missing)}, which cannot be evaluated")
+        notes.append(f"{part} has no images of {_classes(missing)} {_read_list(missing)}, which cannot be evaluated")
     untrained = [name for name in files if not files[name]]
     if untrained:
         raise DataError(
@@ -210,7 +248,7 @@ def _split(base: Path, files: ClassFiles, share: Any, seed: Any, notes: list[str
             f"{share:.0%} of each class (test_share={share:g}, test_seed={seed})"
         )
         if alone:
-            notes.append(f"{_classes(alone)} {_listed(alone)} with one image: it is trained on and not evaluated")
+            notes.append(f"{_classes(alone)} {_read_list(alone)} with one image: it is trained on and not evaluated")
     if not test:
         raise DataError(f"{base} has one image of each class and none to test on. Add images, or a folder test/.")
     settled = {"test_share": share, "test_seed": seed}
@@ -251,6 +289,6 @@ def _classes(names: list[str]) -> str:
     return "the class" if len(names) == 1 else f"{len(names)} classes"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _read_list(names: Iterable[str]) -> str:
     every = list(names)
     return ", ".join(repr(name) for name in every[:_NUM_SHOWN]) + (", ..." if len(every) > _NUM_SHOWN else "")

@@ -97,7 +97,7 @@ def placed_digits(digits: Tensor, labels: Tensor, seed: int) -> MemorySplit:
     factors = {
         name: torch.empty(len(digits)).uniform_(low, high, generator=generator) for name, (low, high) in _RANGES.items()
     }
-    ink = _placed(digits.float() / 255, factors["x"], factors["y"], factors["scale"])
+    ink = _place(digits.float() / 255, factors["x"], factors["y"], factors["scale"])
     background = factors["background"].view(-1, 1, 1, 1)
     colour = hue_to_rgb(factors["hue"]).view(-1, 3, 1, 1)
     canvas = background + ink * (colour - background)
@@ -105,7 +105,7 @@ def placed_digits(digits: Tensor, labels: Tensor, seed: int) -> MemorySplit:
     return MemorySplit(canvas.clamp(0, 1).mul(255).round().to(torch.uint8), labels, factors)
 
 
-def _placed(digits: Tensor, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
+def _place(digits: Tensor, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
     # affine_grid maps each point of the canvas, in [-1, 1], to the point of the source that it is read from.
     half_canvas, half_source = CANVAS / 2, _SOURCE / 2
     zoom = half_canvas / (scale * half_source)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from maxsup.core.errors import DataError
 from maxsup.core.registry import Registry
+from maxsup.lab.core.files.reading import read_words
 from maxsup.lab.data.bundle import IGNORED_LABEL, FileSplit
-from maxsup.lab.data.registry import DATASETS, DataRequest, RawData, local_path, missing_data
+from maxsup.lab.data.registry import DATASETS, TASK_PACKAGE, DataRequest, RawData, local_path, missing_data
 from maxsup.lab.data.sets.arrays import read_npz
 from maxsup.lab.data.sets.class_folders import read_tree
 
 _CUB_LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 
-FOLDERS: Registry[Callable[..., RawData]] = Registry("kind of folder", package="maxsup.lab.segmentation")
+FOLDERS: Registry[Callable[..., RawData]] = Registry("kind of folder", package=TASK_PACKAGE)
 """Readers of trees that are no folders of classes."""
 
 
@@ -93,18 +95,32 @@ def cub200(request: DataRequest) -> RawData:
     if not all((home / name).is_file() for name in _CUB_LISTS):
         files = f"{stored} or {home}/{{{', '.join(_CUB_LISTS)}, images/}}"
         raise missing_data(request, files, "Unpack CUB_200_2011.tgz of https://data.caltech.edu/records/65de6-vp158.")
-    paths, labels, parts, names = (_listed(home / name) for name in _CUB_LISTS)
+    paths, labels, parts, names = (_read_list(home / name) for name in _CUB_LISTS)
     samples: dict[str, list[tuple[str, int]]] = {"1": [], "0": []}
     for number, path in paths.items():
-        samples[parts[number]].append((str(home / "images" / path), int(labels[number]) - 1))
+        try:
+            samples[parts[number]].append((str(home / "images" / path), int(labels[number]) - 1))
+        except (KeyError, ValueError) as error:
+            raise DataError(
+                f"{', '.join(_CUB_LISTS)} in {home} must go together; got {error} for image {number}. "
+                "Unpack CUB_200_2011.tgz again."
+            ) from error
     class_names = tuple(name.partition(".")[2] for name in names.values())
     return RawData(FileSplit(samples["1"]), FileSplit(samples["0"]), class_names)
 
 
-def _listed(path: Path) -> dict[str, str]:
+def _read_list(path: Path) -> dict[str, str]:
     """Lines of ``number value``."""
-    pairs = (line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip())
-    return {number: value.strip() for number, value in pairs}
+    found: dict[str, str] = {}
+    for place, line in enumerate(read_words(path).splitlines(), start=1):
+        number, _, value = line.strip().partition(" ")
+        if number and not value:
+            raise DataError(
+                f"{path} must have a number and a value in a line; got {line!r} in line {place}. Restore it."
+            )
+        if number:
+            found[number] = value.strip()
+    return found
 
 
 def has_masks(split: Path) -> bool:

@@ -53,7 +53,7 @@ def _load(request: DataRequest) -> RawData:
     name = request.name
     stored = request.root / f"{name}.npz"
     try:
-        raw = read_npz(stored) if stored.is_file() else _read(request)
+        raw = read_npz(stored) if stored.is_file() else _read_one(request)
     except (RuntimeError, OSError) as error:
         by_hand = "Fetch it by hand, and say with data.root (or MAXSUP_DATA) where it is."
         fix = by_hand if name in _BY_HAND else how_to_get(request, error)
@@ -62,7 +62,7 @@ def _load(request: DataRequest) -> RawData:
     return replace(raw, mean=mean, std=std)
 
 
-def _read(request: DataRequest) -> RawData:
+def _read_one(request: DataRequest) -> RawData:
     official = getattr(imported("torchvision.datasets"), _SETS[request.name][0])
     # Stanford Cars refuses the argument in the versions that can no longer download it.
     options = {} if request.name in _BY_HAND else {"download": request.download}

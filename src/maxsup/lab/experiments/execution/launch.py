@@ -22,7 +22,7 @@ from maxsup.core.errors import ExitCode, Interruption, counted
 from maxsup.core.installation import install_command
 from maxsup.core.registry import Registry
 from maxsup.lab.core.files.reading import as_written, read_json, whole_lines
-from maxsup.lab.core.files.rundir import RunDir
+from maxsup.lab.core.files.rundir import NO_LOCK, RunDir
 from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.experiments.execution.heartbeat import Pulse, read_pulse
 from maxsup.lab.experiments.execution.worker import FAILURE, LOG, STARTED, is_done
@@ -224,6 +224,11 @@ def ending(code: int) -> str:
     if is_stop(code):
         return f"worker was stopped by {signal.Signals(code - 128).name}"
     return f"worker ended with exit code {code}"
+
+
+def handed_on() -> dict[str, str]:
+    """Environment variables that workers need wherever they are started."""
+    return {SAFE_PATH: "1"} | {name: os.environ[name] for name in (NO_LOCK,) if name in os.environ}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxsup.core.errors import MaxsupError, first_line
-from maxsup.lab.experiments.execution.launch import LAUNCHERS, Job, Launcher, ending, missing_extra
+from maxsup.lab.experiments.execution.launch import LAUNCHERS, Job, Launcher, ending, handed_on, missing_extra
 from maxsup.lab.experiments.execution.launch_local import num_processors
 from maxsup.lab.experiments.execution.worker import SAVE_SECONDS, attempt
 
@@ -93,7 +93,7 @@ class RayLauncher(Launcher):
         needs = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "max_retries": self.max_retries}
         task = self._ray.remote(**needs)(_attempt_on_node)
         for job in jobs:
-            self._tasks[task.remote(str(job.folder.resolve()), os.getcwd())] = job
+            self._tasks[task.remote(str(job.folder.resolve()), os.getcwd(), handed_on())] = job
 
     def _ended(self, seconds: float) -> list[tuple[Job, str]]:
         over, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=seconds)
@@ -121,8 +121,9 @@ class RayLauncher(Launcher):
         self._tasks = {}
 
 
-def _attempt_on_node(folder: str, current: str) -> int:
+def _attempt_on_node(folder: str, current: str, variables: dict[str, str]) -> int:
     """What a node does; relative paths in a recipe start at the launcher's folder."""
+    os.environ.update(variables)
     if os.path.isdir(current):
         os.chdir(current)
     return attempt(folder)

@@ -18,7 +18,7 @@ from typing import Any
 from maxsup.core.errors import MaxsupError, first_line
 from maxsup.core.registry import check_known_options
 from maxsup.lab.core.files.reading import read_json
-from maxsup.lab.experiments.execution.launch import LAUNCHERS, SAFE_PATH, Job, Launcher, ending, missing_extra
+from maxsup.lab.experiments.execution.launch import LAUNCHERS, Job, Launcher, ending, handed_on, missing_extra
 from maxsup.lab.experiments.execution.worker import JOB, SAVE_SECONDS, attempt
 
 _LOOK_SECONDS = 0.2
@@ -153,8 +153,9 @@ class SlurmLauncher(Launcher):
         recipes = [read_json(job.folder / JOB)["recipe"] for job in jobs]
         settings = self.settings(max(int(recipe["data"].get("num_workers", 0)) for recipe in recipes))
         settings.pop("python", None)
-        # The variable is set here too, but a cluster may not hand on the environment.
-        settings["slurm_setup"] = [f"export {SAFE_PATH}=1", *settings.get("slurm_setup", ())]
+        # The variables are set here too, but a cluster may not hand on the environment.
+        exports = [f"export {name}={value}" for name, value in handed_on().items()]
+        settings["slurm_setup"] = [*exports, *settings.get("slurm_setup", ())]
         executor.update_parameters(**settings)
         return executor
 

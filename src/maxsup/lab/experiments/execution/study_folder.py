@@ -1,40 +1,40 @@
-"""The folder of a study: what has to be trained and analysed, and its execution by a launcher.
+"""The folder of a design: what has to be trained and analysed, and its execution by a launcher.
 
 ::
 
-    OUT/study.json      the study, the scale, and every run with its place in the table
+    OUT/study.json      the design, and every run with its cells of the table
     OUT/runs/NAME/      run directories; NAME ends in a digest of the recipe, so that no run is trained twice
     OUT/../runs/NAME/   run directories of a pool, shared by studies in neighbouring folders
     OUT/joint/NAME/     jobs that analyse all runs of a seed at once
-    OUT/summary.json    the numbers (see ``results``)
+    OUT/summary.json    the numbers (see ``summarize``)
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 from maxsup import __version__
-from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.errors import MaxsupError
 from maxsup.lab.analysis import ANALYSES, data_label, result_path
 from maxsup.lab.core.config import LossConfig, Recipe, differing_keys, parse_recipe
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.records import Record, read_record
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.core.recipes import load_recipe
-from maxsup.lab.data import DATASETS, load_data
-from maxsup.lab.experiments.entries import Cell, DataChoice
+from maxsup.lab.experiments.design import Design, PlannedRun
 from maxsup.lab.experiments.execution.launch import Job, JobState, Launcher, OnChange
 from maxsup.lab.experiments.execution.worker import JOB, is_done
-from maxsup.lab.experiments.expansion import PlannedAnalysis, PlannedRun, expand, planned_analyses
+from maxsup.lab.experiments.experiment import Analysis
 from maxsup.lab.experiments.imports import imports_of
-from maxsup.lab.experiments.schema import ScaleName, Study
+from maxsup.lab.experiments.run import Result, Run
+from maxsup.lab.experiments.study_format import Study
+from maxsup.lab.experiments.table import Cell
 from maxsup.lab.training.run import recipe_digest
 
 STUDY_FILE = "study.json"
@@ -51,94 +51,97 @@ class RunRecord(Record):
 
 
 class StudyRecord(Record):
-    """``study.json``."""
+    """``study.json``; files of 0.1.0 hold a study of the paper, or one made for a comparison, and its scale."""
 
     version: str = ""
-    study: Study
-    scale: ScaleName
+    design: Design
     runs: dict[str, RunRecord]
     recipes: dict[str, dict[str, Any]]
-    analyses: tuple[PlannedAnalysis, ...]
-    missing: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _translated(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or "study" not in values:
+            return values
+        found = Study.model_validate(values["study"]).at(values["scale"]).model_dump(mode="json")
+        kind = {"compare": "comparison", "runs": "runs", "tuning": "tuning"}.get(found["name"], "study")
+        of_paper = {} if kind == "study" else {"label": "", "scale": ""}
+        experiments = [each | {"analyses": values["analyses"]} for each in found["experiments"]]
+        made = {"kind": kind, "experiments": experiments, "missing": values.get("missing", ()), **of_paper}
+        return {**values, "design": found | made}
 
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study laid out on disk; ``missing`` are sentences about analyses that are left out for lack of data."""
+    """A design laid out on disk; ``elsewhere`` has the directories of runs that are not in this folder."""
 
     path: Path
-    study: Study
-    scale: ScaleName
+    design: Design
     runs: dict[str, PlannedRun]
-    analyses: tuple[PlannedAnalysis, ...]
-    missing: tuple[str, ...] = ()
+    elsewhere: dict[str, Path] = field(default_factory=dict)
 
     def folder(self, name: str) -> Path:
         """The directory of a run; runs of a pool are beside the folders of the studies that share them."""
+        if name in self.elsewhere:
+            return self.elsewhere[name]
         return (self.path.parent if self.runs[name].pool else self.path) / _RUNS / name
+
+    def run(self, name: str) -> Run:
+        """A run with the places of its results."""
+        path, recipe = self.folder(name), self.runs[name].recipe
+        requests = {plan.name: analysis_call(plan, recipe, self.design.weights) for plan in self.design.analyses}
+        return Run(path, recipe, {plan: request_path(path, request) for plan, request in requests.items()})
+
+    def results(self) -> list[Result]:
+        """The experiments of the table with their runs."""
+        found: list[dict[tuple[str, int], Run]] = [{} for _ in self.design.experiments]
+        for name, planned in self.runs.items():
+            run = self.run(name)
+            for place in filter(None, map(self.design.table.place, planned.cells)):
+                found[place.experiment][place.arm, planned.seed] = run
+        pairs = zip(self.design.experiments, found, strict=True)
+        return [Result(experiment, runs, self.design.weights) for experiment, runs in pairs]
 
     def job(self, name: str) -> dict[str, Any]:
         """What a worker is asked to do for a run: the content of its ``job.json``."""
         run = self.runs[name]
-        return self._job_content(run.recipe, run.pool or self.study.name, is_joint=False)
+        return self._job_content(run.recipe, run.pool or self.design.name, is_joint=False)
 
     def joint_job(self, names: Sequence[str], folder: Path) -> dict[str, Any]:
         """What a worker is asked to do for several runs at once; paths are relative to the folder of the job."""
         runs = [os.path.relpath(self.folder(name).resolve(), folder.resolve()) for name in names]
-        return {"runs": runs, **self._job_content(self.runs[names[0]].recipe, self.study.name, is_joint=True)}
+        return {"runs": runs, **self._job_content(self.runs[names[0]].recipe, self.design.name, is_joint=True)}
 
     def _job_content(self, recipe: Recipe, name: str, *, is_joint: bool) -> dict[str, Any]:
-        analyses = [analysis for analysis in self.analyses if ANALYSES[analysis.what].is_joint == is_joint]
-        calls = [analysis_call(analysis, recipe, self.study.weights) for analysis in analyses]
+        analyses = [analysis for analysis in self.design.analyses if ANALYSES[analysis.what].is_joint == is_joint]
+        calls = [analysis_call(analysis, recipe, self.design.weights) for analysis in analyses]
         content = {"recipe": recipe.model_dump(mode="json"), "name": name, "analyses": calls}
         imports = imports_of(recipe)
         return content | ({"imports": imports} if imports else {})
 
     def open_runs(self) -> dict[str, PlannedRun]:
         """Runs that are not trained yet, or not analysed."""
-        return {name: run for name, run in self.runs.items() if not is_done(self.folder(name), self.job(name))}
+        return {name: run for name, run in self.runs.items() if not self._is_done(name)}
+
+    def _is_done(self, name: str) -> bool:
+        # What analyses there are is looked up for trained runs only.
+        folder = self.folder(name)
+        return RunDir(folder).summary.exists() and is_done(folder, self.job(name))
 
     def jobs(self) -> list[Job]:
         """One job per run."""
         return [Job(name, self.folder(name), run.recipe.epochs) for name, run in self.runs.items()]
 
 
-def plan_folder(
-    study: Study,
-    output: str | Path,
-    scale: ScaleName = "tiny",
-    *,
-    overrides: Iterable[str] = (),
-    data_root: str | Path | None = None,
-) -> StudyFolder:
-    """What a study needs and where it goes; nothing is written. Overrides are for every recipe.
+def plan_folder(design: Design, output: str | Path, *, data_root: str | Path | None = None) -> StudyFolder:
+    """What a design needs and where it goes; nothing is written.
 
-    A folder that already holds this study is continued: finished runs stay, even if seeds or losses were added. One
+    A folder that already holds this design is continued: finished runs stay, even if seeds or losses were added. One
     that holds runs with other settings is refused.
     """
-    words = [*overrides, *([f"data.root={Path(data_root).resolve()}"] if data_root else [])]
-    for word in words:
-        if word.partition("=")[0].partition(".")[0] in ("loss", "seed"):
-            raise ValueError(
-                f"overrides must leave losses and seeds to the study, whose table they are; got {word!r}. Copy the "
-                "study's file, change them there and run that."
-            )
-
-    def obstacle(choice: DataChoice) -> str:
-        return _obstacle(choice.name, json.dumps(choice.options), data_root)
-
-    def is_available(choice: DataChoice) -> bool:
-        return not obstacle(choice)
-
-    analyses, missing = list[PlannedAnalysis](), list[str]()
-    for analysis in planned_analyses(study, scale, is_available=is_available):
-        data = _data_of(analysis) if scale == "small" else None
-        if data is not None and (sentence := obstacle(data)):
-            missing.append(f"{analysis.name} is left out: {sentence}")
-        else:
-            analyses.append(analysis)
-    runs = {_run_name(run): run for run in expand(study, scale, is_available=is_available, overrides=words)}
-    folder = StudyFolder(Path(output), study, scale, runs, tuple(analyses), tuple(missing))
+    place = {} if data_root is None else {"data": {"root": str(Path(data_root).resolve())}}
+    runs = [replace(run, recipe=run.recipe.changed(**place)) for run in design.runs()]
+    folder = StudyFolder(Path(output), design, {_run_name(run): run for run in runs})
     _require_same_study(folder)
     return folder
 
@@ -157,10 +160,7 @@ def write_folder(folder: StudyFolder) -> None:
         version=__version__,
         runs={name: RunRecord(arm=run.arm, seed=run.seed, cells=run.cells, pool=run.pool) for name, run in runs},
         recipes={name: run.recipe.model_dump(mode="json") for name, run in runs},
-        study=folder.study,
-        scale=folder.scale,
-        analyses=folder.analyses,
-        missing=folder.missing,
+        design=folder.design,
     )
     RunDir(folder.path).write_json(folder.path / STUDY_FILE, record.model_dump(mode="json"))
 
@@ -179,7 +179,7 @@ def read_folder(path: str | Path) -> StudyFolder:
             name: PlannedRun(parse_recipe(record.recipes[name]), run.arm, run.seed, run.cells, run.pool)
             for name, run in record.runs.items()
         }
-    return StudyFolder(Path(path), record.study, record.scale, runs, record.analyses, record.missing)
+    return StudyFolder(Path(path), record.design, runs)
 
 
 def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> list[JobState]:
@@ -190,7 +190,7 @@ def execute(folder: StudyFolder, launcher: Launcher, on_change: OnChange) -> lis
     return launcher.launch(folder.jobs(), on_change, lambda states: _joint_jobs(folder, states))
 
 
-def analysis_call(analysis: PlannedAnalysis, recipe: Recipe, weights: str) -> dict[str, Any]:
+def analysis_call(analysis: Analysis, recipe: Recipe, weights: str) -> dict[str, Any]:
     """A planned analysis of a run as ``job.json`` has it."""
     options, data = dict(analysis.options), analysis.data
     if data is not None and "target" in ANALYSES.options(analysis.what):  # other data beside the run's own
@@ -216,7 +216,7 @@ def request_path(run: Path, request: Mapping[str, Any]) -> Path:
 
 def _joint_jobs(folder: StudyFolder, states: Sequence[JobState]) -> list[Job]:
     """A job, written down, for all finished runs of a seed on the same data; none if no analysis needs several runs."""
-    if not any(ANALYSES[analysis.what].is_joint for analysis in folder.analyses):
+    if not any(ANALYSES[analysis.what].is_joint for analysis in folder.design.analyses):
         return []
     done = {state.job.name for state in states if state.status == "done"}
     groups: dict[tuple[int, str], list[str]] = {}
@@ -237,7 +237,8 @@ def _require_same_study(folder: StudyFolder) -> None:
     if not (folder.path / STUDY_FILE).is_file():
         return
     held = read_folder(folder.path)
-    for key, own, other in (("name", folder.study.name, held.study.name), ("scale", folder.scale, held.scale)):
+    for key in ("name", "scale"):
+        own, other = getattr(folder.design, key), getattr(held.design, key)
         if own != other:
             raise MaxsupError(
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
@@ -271,23 +272,3 @@ def _run_name(run: PlannedRun) -> str:
     """A run of a pool is named after its loss, because its arm differs between studies."""
     name = f"{run.pool}-{run.recipe.loss.name}" if run.pool else run.arm
     return f"{name}-s{run.seed}-{recipe_digest(run.recipe)}"
-
-
-def _data_of(analysis: PlannedAnalysis) -> DataChoice | None:
-    """The data that an analysis needs besides the run's: its own, or that of the recipe it fine-tunes with."""
-    if analysis.data is None and "recipe" in analysis.options:
-        data = load_recipe(analysis.options["recipe"], analysis.options.get("overrides", ())).data
-        return DataChoice(name=data.name, options=data.options)
-    return analysis.data
-
-
-@lru_cache(maxsize=64)
-def _obstacle(name: str, options: str, root: str | Path | None) -> str:
-    """Why loading the data fails; "" if it does not."""
-    if name.partition(":")[0] not in DATASETS.names():
-        return f"{name!r} is no data set."
-    try:
-        load_data(name, root=None if root is None else Path(root), **json.loads(options))
-    except DataError as error:
-        return str(error)
-    return ""

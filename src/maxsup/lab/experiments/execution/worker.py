@@ -204,6 +204,8 @@ def _locked(run: RunDir, seconds: float, log: TextIO) -> Callable[[], None]:
     while True:
         try:
             return place.lock()
+        except StorageError:
+            raise  # no lock at all, however long one waits
         except MaxsupError as refusal:
             if time.monotonic() >= end:
                 raise

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.analysis import ANALYSES, RunOutputs
-from maxsup.lab.core.config import Recipe, differing_keys
-from maxsup.lab.core.recipes import load_recipe
+from maxsup.lab.analysis.registry import computed
+from maxsup.lab.core.config import Recipe
 from maxsup.lab.data import DataBundle, Split
 from maxsup.lab.experiments.execution.launch import Launcher
 from maxsup.lab.experiments.execution.launch_display import duration
@@ -19,8 +17,7 @@ from maxsup.lab.experiments.execution.launch_local import num_processors
 from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.lab.training.builders import build_data
-from maxsup.lab.training.preflight.defaults import fitted
-from maxsup.lab.training.preflight.estimate import estimated_seconds, rehearsed_run, try_step
+from maxsup.lab.training.preflight.estimate import estimate_seconds, rehearse_run, try_step
 
 _NUM_CLASSES, _PER_CLASS = 10, 8
 
@@ -59,7 +56,7 @@ def preview(
             try:
                 bundle = bundle or build_data(recipe)
                 if each is None:
-                    each = estimated_seconds(recipe, bundle)
+                    each = estimate_seconds(recipe, bundle)
                 else:
                     try_step(recipe, bundle)
             except Exception as error:  # a run that cannot even begin does not stop the others
@@ -76,34 +73,20 @@ def preview(
     return Preview(None if num_refused == len(recipes) else seconds, missing, failing, problems or {})
 
 
-def settled_overrides(
-    recipe: str, overrides: Sequence[str], data_root: Path | None = None
-) -> tuple[list[str], list[str]]:
-    """Overrides that also state what the recipe leaves to its data, and sentences about what was chosen.
-
-    All runs of a comparison then have it from their recipe, and a later comparison with the same words gets the same.
-    """
-    place = [f"data.root={data_root.resolve()}"] if data_root else []
-    base = load_recipe(recipe, [*overrides, *place])
-    settled, sentences = fitted(base)
-    chosen = {key: new for key, (_, new) in differing_keys(base, settled).items()}
-    return [*overrides, *(f"{key}={json.dumps(value)}" for key, value in chosen.items())], sentences
-
-
 def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     """How many runs there are, how many are done, and how long training the others may take.
 
     Raises:
         Exception: What the first step raised, if no missing run can be made.
     """
-    open_runs, num_seeds = folder.open_runs(), len(folder.study.scales[folder.scale].seeds)
+    open_runs, num_seeds = folder.open_runs(), len(folder.design.seeds)
     text = f"{counted(len(folder.runs), 'run')} ({counted(num_seeds, 'seed')})"
     if len(open_runs) < len(folder.runs):
         text += f", {len(folder.runs) - len(open_runs)} of them done"
     if not open_runs:
-        return "\n".join([text, *folder.missing])
+        return "\n".join([text, *folder.design.missing])
     # An analysis with a recipe of its own is a training, which a few images cannot try.
-    tried = [plan for plan in folder.analyses if plan.data is None and "recipe" not in plan.options]
+    tried = [plan for plan in folder.design.analyses if plan.data is None and "recipe" not in plan.options]
     found = preview(
         {name: run.recipe for name, run in open_runs.items()},
         analyses={plan.what: plan.options for plan in tried},
@@ -120,14 +103,14 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
             text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"
     for analysis, sentence in found.analyses.items():
         text += f"\nanalysis {analysis} failed when it was tried on a few images, and may fail again: {sentence}"
-    return "\n".join([text, *folder.missing])
+    return "\n".join([text, *folder.design.missing])
 
 
 def power_text(folder: StudyFolder) -> str:
     """What so many seeds can show."""
-    num_seeds = len(folder.study.scales[folder.scale].seeds)
+    num_seeds = len(folder.design.seeds)
     if num_seeds < MIN_SEEDS:
-        fix = f" Use {MIN_SEEDS} seeds or more." if folder.study.name == "compare" else ""
+        fix = f" Use {MIN_SEEDS} seeds or more." if folder.design.kind == "comparison" else ""
         return (
             f"{counted(num_seeds, 'seed')} cannot show a difference of any size: the smallest possible p is above "
             f"0.05.{fix}"
@@ -164,20 +147,20 @@ def _settings(recipes: Mapping[str, Recipe]) -> list[list[list[str]]]:
 
 def _failing_analyses(recipe: Recipe, bundle: DataBundle, analyses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Errors of analyses that raise after one step on a few images."""
-    if not analyses or bundle.is_dense:
+    kinds = {name: ANALYSES[name] for name in analyses}
+    able = [name for name, kind in kinds.items() if not kind.trains and bundle.task in kind.tasks]
+    if not able:
         return {}
     few = replace(bundle, train=_few(bundle.train), val=_few(bundle.val), test=_few(bundle.test))
     problems = {}
-    with rehearsed_run(recipe, few) as (run, model):
+    with rehearse_run(recipe, few) as (run, model):
         outputs = RunOutputs(run.path, loaded=(few, model))
-        for name, options in analyses.items():
-            analysis = ANALYSES[name]
-            if analysis.trains:
-                continue
+        for name in able:
+            analysis, options = kinds[name], analyses[name]
             try:
                 if analysis.obstacle(outputs, split="test", **options) is None:
                     shared = {**options, **analysis.agree([outputs], split="test", **options)}
-                    analysis.compute(outputs, split="test", **shared)
+                    computed(name, outputs, split="test", **shared)
             except Exception as error:
                 problems[name] = f"{type(error).__name__}: {error}"
     return problems

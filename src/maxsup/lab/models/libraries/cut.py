@@ -50,13 +50,13 @@ class CutClassifier(Classifier):
 
     def adapted_weights(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Names may be ours or those of the library."""
-        return weights if self._has_own_names(weights) else self._renamed(weights)
+        return weights if self._has_own_names(weights) else self._rename(weights)
 
     def _has_own_names(self, weights: dict[str, Tensor]) -> bool:
         own = self.state_dict()
         return any(name in own and name.startswith("body.") for name in weights)
 
-    def _renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _rename(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """The weights of the library under our names."""
         head = f"{self.head_name}."
         return {

@@ -35,7 +35,7 @@ def create_hf_model(
     if old != num_classes:
         options = {**options, "num_labels": num_classes}
     if pretrained:
-        model = _loaded(auto, name, ignore_mismatched_sizes=True, **options)
+        model = _load(auto, name, ignore_mismatched_sizes=True, **options)
         if old != num_classes:
             warn_new_head(name, old, num_classes)
     else:
@@ -47,7 +47,7 @@ def create_hf_model(
 
 def hf_config(name: str) -> Any:
     """The configuration of a saved network."""
-    return _loaded(_import_transformers().AutoConfig, name)
+    return _load(_import_transformers().AutoConfig, name)
 
 
 @lru_cache(maxsize=8)
@@ -55,7 +55,7 @@ def hf_preprocessing(name: str) -> Preprocessing | None:
     """The preprocessing in its ``preprocessor_config.json``; None if it has none."""
     if Path(name).is_dir() and not (Path(name) / "preprocessor_config.json").is_file():
         return None
-    wanted = _loaded(_import_transformers().AutoImageProcessor, name)
+    wanted = _load(_import_transformers().AutoImageProcessor, name)
     # transformers itself reads the sizes, which every version writes differently.
     size = {key: side for key, side in dict(wanted.size).items() if side is not None}
     shorter = size.get("shortest_edge")
@@ -102,7 +102,7 @@ def _import_transformers() -> Any:
     return imported("transformers", "models of hf:", "hf")
 
 
-def _loaded(auto: Any, name: str, **options: Any) -> Any:
+def _load(auto: Any, name: str, **options: Any) -> Any:
     rule = f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach"
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not Path(name).is_dir() and (is_path or not hub_has(name, ["config.json"])):

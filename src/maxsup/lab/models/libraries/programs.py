@@ -50,7 +50,7 @@ def load_program(path: Path) -> Program:
     if not path.is_file():
         raise StorageError(f"model must be a file that is there; got {str(path)!r}. Check the path.")
     try:
-        return _onnx(path) if path.suffix == ".onnx" else _exported(path)
+        return _onnx(path) if path.suffix == ".onnx" else _load_exported(path)
     except ImportError:
         raise
     except Exception as error:  # both formats break in many ways
@@ -61,7 +61,7 @@ def load_program(path: Path) -> Program:
         ) from error
 
 
-def _exported(path: Path) -> Program:
+def _load_exported(path: Path) -> Program:
     program = torch.export.load(path)
     (name,) = program.graph_signature.user_inputs
     node = next(node for node in program.graph.nodes if node.name == name)

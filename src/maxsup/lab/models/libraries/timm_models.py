@@ -104,7 +104,7 @@ class TimmClassifier(CutClassifier):
                 for name, value in weights.items()
             }
         convert = getattr(sys.modules[type(self.body).__module__], "checkpoint_filter_fn", None)
-        return self._renamed(weights if convert is None else convert(weights, self.body))
+        return self._rename(weights if convert is None else convert(weights, self.body))
 
     def _is_channels_last(self, feature_map: Tensor) -> bool:
         num_channels = self.body.num_features

@@ -31,3 +31,31 @@ function sortBy(head) {
 for (const button of document.querySelectorAll("table.sortable thead button")) {
   button.addEventListener("click", () => sortBy(button.closest("th")));
 }
+
+// The picture as a file of its own: black on white, whatever the colours of the page are.
+function svgFile(plot) {
+  const copy = plot.cloneNode(true);
+  copy.setAttribute("color", "black");
+  copy.setAttribute("font-family", "sans-serif");
+  for (const paint of ["fill", "stroke"]) {
+    for (const part of copy.querySelectorAll(`.paper-${paint}`)) part.setAttribute(paint, "white");
+  }
+  return new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" });
+}
+
+for (const plot of document.querySelectorAll("figure svg.plot, figure img.plot")) {
+  const data = plot.closest("figure").querySelector("a.download");
+  const link = document.createElement("a");
+  const isVector = plot.localName === "svg";
+  link.className = "download picture";
+  link.textContent = isVector ? "Download the picture (SVG)" : "Download the picture (PNG)";
+  link.download = data.download.replace(/csv$/, isVector ? "svg" : "png");
+  link.href = isVector ? "#" : plot.src;
+  if (isVector) {
+    link.addEventListener("click", () => {
+      link.href = URL.createObjectURL(svgFile(plot));
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+  data.after(" ", link);
+}

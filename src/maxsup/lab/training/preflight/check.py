@@ -8,19 +8,17 @@ import torch
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import AUTO, Recipe
-from maxsup.lab.data import DATASETS, DataBundle, MaskSplit, Split
-from maxsup.lab.data.pipelines.transforms import check_effective
+from maxsup.lab.data import DATASETS, DataBundle, LabelledSplit, Split
 from maxsup.lab.data.registry import missing_places
 from maxsup.lab.data.survey import survey
-from maxsup.lab.segmentation import SEGMENTERS, create_network
-from maxsup.lab.segmentation.checks import check_dense, check_not_dense, check_task, prepare_for_masks
+from maxsup.lab.tasks import check_model, check_unused, task_of_model
 from maxsup.lab.training.builders import build_loss
 from maxsup.lab.training.loss_inputs import Needs, check_teacher
 from maxsup.lab.training.preflight.defaults import MAX_SIDE, network_for
 
 
 def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
-    """Facts of a recipe; raises if a name or option does not exist. No data is read and no weights are fetched.
+    """Return facts of a recipe; raise if a name or option does not exist. Neither data nor weights are read.
 
     ``data_missing_at`` lists the places that lack its data, and is empty if the data is found or generated.
     ``num_classes`` only matters for the number of parameters.
@@ -41,26 +39,18 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
                 f"schedule.warmup_{unit} must be at most {unit}={total}; got {warmup:g}. The learning rate would never "
                 "reach its peak."
             )
-    is_dense = DATASETS.facts(kind).get("task") == "masks"
-    if kind != "folder":  # which may hold images of either kind
-        check_task(recipe.model, is_dense=is_dense)
-    if recipe.model.name in SEGMENTERS:
-        check_dense(recipe.augment, recipe.data.image_size, is_training=True)
-        prepare_for_masks(criterion)
-    else:
-        check_not_dense(recipe.dense)
-        check_effective(recipe.augment, is_training=True)
+    task = task_of_model(recipe.model.name)
+    if kind != "folder":  # which may hold images of any task
+        check_model(recipe.model, DATASETS.facts(kind).get("task", "classification"))
+    check_unused(recipe, task.name)
+    task.check_settings(recipe)
+    task.prepare(criterion)
     # Without the data its choice is not known; the network for photographs stands for all.
     name = network_for(recipe.data.image_size or MAX_SIDE, 0) if recipe.model.name == AUTO else recipe.model.name
     with torch.device("meta"):
         # The data decides the number of channels; any number shows that the model can be built.
-        model = create_network(
-            name,
-            num_classes,
-            image_size=recipe.data.image_size,
-            classifier=recipe.model.classifier,
-            **recipe.model.options,
-        )
+        settings = recipe.model.model_copy(update={"name": name})
+        model = task.create_network(settings, num_classes, image_size=recipe.data.image_size)
     is_generated = bool(recipe.data.options.get("is_generated"))
     missing = missing_places(recipe.data.name, recipe.data.root, is_generated=is_generated)
     return {
@@ -74,7 +64,7 @@ def check_recipe(recipe: Recipe, *, num_classes: int = 10) -> dict[str, Any]:
 
 
 def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
-    """Images of each split and class, and a survey of the files; raises if too many files are unreadable."""
+    """Count images of each split and class and look at the files; raise if too many are unreadable."""
     splits = {"train": bundle.train, "val": bundle.val, "test": bundle.test}
     found = survey(bundle)
     num_bad, tolerance = len(found.unreadable), recipe.data.tolerance
@@ -101,8 +91,8 @@ def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
 
 
 def _counts(split: Split, class_names: tuple[str, ...]) -> dict[str, Any]:
-    """The number of images, and those of the classes with the fewest and the most."""
-    if isinstance(split, MaskSplit) or not len(split):
+    """Count the images, and those of the classes with the fewest and the most."""
+    if not isinstance(split, LabelledSplit) or not len(split):
         return {"images": len(split)}
     counts = torch.bincount(split.labels, minlength=len(class_names))
     extremes = {"fewest": int(counts.argmin()), "most": int(counts.argmax())}

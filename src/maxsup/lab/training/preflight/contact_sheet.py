@@ -12,10 +12,10 @@ from torch import Tensor
 from maxsup.core.errors import DataError
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.files.storage import failed_write
-from maxsup.lab.data import DataBundle, FileSplit, MaskSplit, MemorySplit
+from maxsup.lab.data import DataBundle, LabelledSplit, MemorySplit
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
 from maxsup.lab.training.builders import split_pipeline
-from maxsup.lab.training.preprocessing import visible_pixels
+from maxsup.lab.training.preprocessing import resolve_preprocessing, visible_pixels
 
 _NUM_IMAGES, _NUM_DRAWS = 10, 4
 _CELL, _GAP, _HEAD, _NAME = 112, 6, 22, 150
@@ -28,12 +28,13 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
 
     if path.suffix.lower() != ".png":
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
-    if isinstance(bundle.train, MaskSplit):
-        raise DataError("a sheet shows images with one label each, and these have masks. Leave the sheet out.")
-    split = bundle.train.subset(_chosen(bundle.train))
+    if not isinstance(bundle.train, LabelledSplit):
+        raise DataError(f"a sheet shows images with one label each; got {bundle.train.describe()}. Leave it out.")
+    recipe = resolve_preprocessing(recipe)
+    split = bundle.train.subset(_choose_images(bundle.train))
     in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}
     alone = recipe.changed(batch_size=len(split), iterations=None, data=in_data)
-    rounds = [_seen(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
+    rounds = [_prepare_images(alone, bundle, split, epoch) for epoch in (*range(_NUM_DRAWS), None)]
     titles = ["file", *["training"] * _NUM_DRAWS, "evaluation"]
     width, height = _NAME + len(titles) * (_CELL + _GAP), _HEAD + len(split) * (_CELL + _GAP)
     sheet = Image.new("RGB", (width, height), "white")
@@ -51,15 +52,15 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
             if image is None:
                 draw.text(place, "unreadable", fill="red")
             else:
-                sheet.paste(_scaled(image), place)
+                sheet.paste(_scale(image), place)
     try:
         sheet.save(path)
     except OSError as error:
         raise failed_write(path, width * height, 0, error) from error
 
 
-def _chosen(split: MemorySplit | FileSplit) -> Tensor:
-    """Indices of some images, from as many classes as possible."""
+def _choose_images(split: LabelledSplit) -> Tensor:
+    """Choose some images, from as many classes as possible; return their indices."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     labels = split.labels[order].tolist()
     rank = {index: labels[:index].count(labels[index]) for index in range(min(len(labels), 50 * _NUM_IMAGES))}
@@ -67,8 +68,8 @@ def _chosen(split: MemorySplit | FileSplit) -> Tensor:
     return order[torch.tensor(sorted(first, key=lambda index: labels[index]), dtype=torch.int64)]
 
 
-def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, epoch: int | None) -> dict[int, Any]:
-    """The images that the network gets, by index in the split: augmented as in ``epoch``, or as in evaluation."""
+def _prepare_images(recipe: Recipe, bundle: DataBundle, split: LabelledSplit, epoch: int | None) -> dict[int, Any]:
+    """Return the images that the network gets, by index: augmented as in ``epoch``, or as in evaluation."""
     pipeline = split_pipeline(recipe, bundle, split, is_training=epoch is not None)
     found = {}
     with warnings.catch_warnings():
@@ -80,7 +81,7 @@ def _seen(recipe: Recipe, bundle: DataBundle, split: MemorySplit | FileSplit, ep
     return found
 
 
-def _original(split: MemorySplit | FileSplit, index: int) -> Any:
+def _original(split: LabelledSplit, index: int) -> Any:
     if isinstance(split, MemorySplit):
         return _picture(split.images[index])
     source = split.samples[index][0]
@@ -96,8 +97,8 @@ def _picture(pixels: Tensor) -> Any:
     return Image.fromarray(pixels.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
 
 
-def _scaled(image: Any) -> Any:
-    """The image scaled to a cell with its proportions; small ones show their pixels."""
+def _scale(image: Any) -> Any:
+    """Scale an image to a cell, with its proportions; small ones show their pixels."""
     from PIL import Image
 
     factor = _CELL / max(image.size)

@@ -23,8 +23,8 @@ _THUMBNAIL = 40
 _MANY_THUMBNAILS, _MANY_PHOTOS = 10_000, 50_000
 
 
-def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
-    """The recipe with all settings that it leaves to the data, and sentences that say what was chosen.
+def settle_recipe(recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """Choose the settings that a recipe leaves to the data; return it and sentences about the choices.
 
     A recipe that leaves nothing open is returned as it is, and only a folder of data is looked at.
     """
@@ -59,8 +59,8 @@ def fitted(recipe: Recipe) -> tuple[Recipe, list[str]]:
     return settled, [*(["; ".join(words)] if words else []), *bundle.notes]
 
 
-def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
-    """The recipe with the settings that it leaves to the data taken from the run."""
+def settle_from_run(recipe: Recipe, run: RunDir) -> Recipe:
+    """Take the settings that a recipe leaves to the data from the run."""
     stored = run_recipe(run)
     size, options = recipe.data.image_size or stored.data.image_size, {**stored.data.options, **recipe.data.options}
     network = {key: getattr(stored.model, key) for key in ("name", "pretrained") if getattr(recipe.model, key) == AUTO}
@@ -68,7 +68,7 @@ def settled_before(recipe: Recipe, run: RunDir) -> Recipe:
 
 
 def size_for(sides: list[int]) -> int:
-    """The image size for files with these shorter sides.
+    """Choose the image size for files with these shorter sides.
 
     Example:
         >>> size_for([32, 32]), size_for([28]), size_for([500, 375, 140]), size_for([3000]), size_for([1])
@@ -83,7 +83,7 @@ def size_for(sides: list[int]) -> int:
 
 
 def network_for(side: int, num_images: int) -> str:
-    """A network for ``num_images`` images of this size.
+    """Choose a network for ``num_images`` images of this size.
 
     Example:
         >>> network_for(32, 2_000), network_for(32, 50_000), network_for(224, 4_000), network_for(224, 10**6)

@@ -11,57 +11,61 @@ from pathlib import Path
 
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.files.rundir import RunDir
-from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.core.recipes import write_recipe
 from maxsup.lab.data import DataBundle
 from maxsup.lab.models import Classifier
 from maxsup.lab.training.builders import build_loss, build_model
 from maxsup.lab.training.loop import Trainer
-from maxsup.lab.training.processes import create_accelerator
-from maxsup.lab.training.progress import Reporter
+from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.state.snapshot import save
 
 _NUM_FIRST, _NUM_STEPS = 2, 8
 
 
-@contextmanager
-def rehearsal(recipe: Recipe, bundle: DataBundle) -> Iterator[Trainer]:
-    """A trainer that leaves nothing on disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = RunDir(Path(folder))
-        accelerator = create_accelerator(recipe, run)
-        model, criterion = build_model(recipe, bundle), build_loss(recipe.loss)
-        yield Trainer(recipe, run, accelerator, bundle, model, criterion, SignalGuard(), Reporter())
+def create_trainer(recipe: Recipe, bundle: DataBundle) -> Trainer:
+    """Create a trainer without a run, which leaves nothing on disk."""
+    recipe = resolve_preprocessing(recipe)
+    return Trainer(recipe, bundle, build_model(recipe, bundle), build_loss(recipe.loss))
 
 
-def estimated_seconds(recipe: Recipe, bundle: DataBundle) -> float:
-    """Seconds that all epochs of a recipe will take in one process, without validation.
+def take_steps(trainer: Trainer, most: int) -> list[float]:
+    """Take the first steps, at most so many; return the time before the first one and after each."""
+    trainer.start_epoch()
+    times = [time.perf_counter()]
+    for batch in islice(trainer.remaining_batches(), most):
+        trainer.step(batch)
+        times.append(time.perf_counter())
+    return times
+
+
+def estimate_seconds(recipe: Recipe, bundle: DataBundle) -> float:
+    """Estimate the seconds that all epochs of a recipe will take in one process, without validation.
 
     The first steps, which allocate and compile, only count if there are no others.
     """
-    with rehearsal(recipe, bundle) as trainer:
-        times = [time.perf_counter()]
-        for _ in islice(trainer.train_epoch(), _NUM_FIRST + _NUM_STEPS):
-            times.append(time.perf_counter())
+    trainer = create_trainer(recipe, bundle)
+    times = take_steps(trainer, _NUM_FIRST + _NUM_STEPS)
     counted = times[_NUM_FIRST:] if len(times) > _NUM_FIRST + 1 else times
     each = (counted[-1] - counted[0]) / max(len(counted) - 1, 1)
     return recipe.epochs * trainer.batches.num_batches * each
 
 
 def try_step(recipe: Recipe, bundle: DataBundle) -> float:
-    """The mean loss of the first step, through data, model, loss and optimiser; raises what training would raise."""
-    with rehearsal(recipe, bundle) as trainer:
-        next(trainer.train_epoch(), None)
-        return trainer.meter.means()["loss"]
+    """Return the mean loss of the first step, through data, model, loss and optimiser; raise what training would."""
+    trainer = create_trainer(recipe, bundle)
+    take_steps(trainer, 1)
+    return trainer.meter.means()["loss"]
 
 
 @contextmanager
-def rehearsed_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
-    """The run directory and the model after one step, for analyses; nothing is left on disk."""
-    with rehearsal(recipe, bundle) as trainer:
-        next(trainer.train_epoch(), None)
-        write_recipe(trainer.run, recipe)
-        save(trainer)
+def rehearse_run(recipe: Recipe, bundle: DataBundle) -> Iterator[tuple[RunDir, Classifier]]:
+    """Give a run after one step, and its model, to analyses that need a folder; nothing is left on disk."""
+    trainer = create_trainer(recipe, bundle)
+    take_steps(trainer, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDir(Path(folder))
+        write_recipe(run, recipe)
+        save(trainer, run)
         model = trainer.evaluated_model.eval()
         assert isinstance(model, Classifier)
-        yield trainer.run, model
+        yield run, model

@@ -23,8 +23,10 @@ Tensors = dict[str, Tensor]
 FORMAT = 1
 
 
-def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a checkpoint by name: evaluated weights, the other tensors that training needs, and numbers."""
+def pack_checkpoint(
+    weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """Return the files of a checkpoint by name, from evaluated weights, other tensors and numbers."""
     return {
         "model.safetensors": tensor_bytes(weights),
         "state.safetensors": tensor_bytes(tensors),
@@ -32,8 +34,8 @@ def packed(weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], values:
     }
 
 
-def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
-    """Weights, other tensors and values of a checkpoint."""
+def unpack_checkpoint(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
+    """Read weights, other tensors and values of a checkpoint."""
     values = checkpoint_values(folder)
     if values.get("format") != FORMAT:
         raise StorageError(
@@ -44,12 +46,12 @@ def unpacked(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
 
 
 def checkpoint_values(folder: Path) -> dict[str, Any]:
-    """Numbers and names of a checkpoint."""
-    return read_json(_checked(folder / "state.json"))
+    """Read numbers and names of a checkpoint."""
+    return read_json(_check_file(folder / "state.json"))
 
 
-def trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Number of classes, mean and standard deviation of the data that a file of weights was trained on."""
+def read_trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Read number of classes, mean and deviation of the data that a file of weights was trained on."""
     with as_written(file.parent / "state.json"):
         data = checkpoint_values(file.parent)["data"]
         mean, std = (tuple(float(value) for value in data[key]) for key in ("mean", "std"))
@@ -57,7 +59,7 @@ def trained_on(file: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """A safetensors file in memory."""
+    """Write tensors as a safetensors file in memory."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -65,11 +67,11 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors in a safetensors file of a checkpoint."""
+    """Read the tensors in a safetensors file of a checkpoint."""
     from safetensors import SafetensorError
     from safetensors.torch import load, load_file
 
-    _checked(path)
+    _check_file(path)
     try:
         # The library only takes names in UTF-8.
         tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
@@ -81,18 +83,18 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same tensors under the names ``prefix/name``."""
+    """Return the same tensors under the names ``prefix/name``."""
     return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
 
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The tensors named ``prefix/name``, under ``name``."""
+    """Return the tensors named ``prefix/name``, under ``name``."""
     start = f"{prefix}/"
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def optimizer_tensors(optimizer: Optimizer) -> Tensors:
-    """The optimiser's state of every parameter; rates and decays follow from the recipe and are not saved."""
+    """Return the optimiser's state of every parameter; rates and decays follow from the recipe."""
     return {
         f"{index}/{key}": value
         for index, memory in optimizer.state_dict()["state"].items()
@@ -124,5 +126,5 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
         ) from error
 
 
-def _checked(path: Path) -> Path:
+def _check_file(path: Path) -> Path:
     return RunDir(path.parent.parent.parent).check(path)

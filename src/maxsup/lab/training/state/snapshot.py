@@ -16,19 +16,20 @@ from torch import nn
 
 from maxsup.core.errors import DataError, MaxsupError
 from maxsup.lab.core.files.reading import as_written, read_json_lines
+from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.training.loop import Position, Trainer
 from maxsup.lab.training.progress import EpochMeter
 from maxsup.lab.training.state import checkpoint
 
 
-def save(trainer: Trainer, *, is_best: bool = False) -> None:
-    """Write a checkpoint of the trainer; every process must call it, and the main one writes."""
+def save(trainer: Trainer, run: RunDir, *, is_best: bool = False) -> None:
+    """Write a checkpoint of the trainer into its run; every process must call it, and the main one writes."""
     with trainer.clock.phase("checkpoint"):
         loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
         own = checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
         on_cpu = {name: tensor.cpu() for name, tensor in own.items()}  # what is sent to the main process
         shares = gather_object([(on_cpu, asdict(trainer.meter))])
-        name = trainer.run.new_checkpoint_name(trainer.position.global_step)
+        name = run.new_checkpoint_name(trainer.position.global_step)
         if is_best or trainer.position.best_epoch is None:
             trainer.position.best = name
         if not trainer.accelerator.is_main_process:
@@ -45,23 +46,23 @@ def save(trainer: Trainer, *, is_best: bool = False) -> None:
             "clock": trainer.clock.state(),
             "scaler": trainer.accelerator.scaler.state_dict() if trainer.accelerator.scaler else None,
         }
-        for path in (trainer.run.metrics, trainer.run.timing):
-            trainer.run.require_lines(path, trainer.position.epoch)
-        files = checkpoint.packed(trainer.evaluated_model.state_dict(), tensors, values)
-        trainer.run.save_checkpoint(name, trainer.position.best, files)
+        for path in (run.metrics, run.timing):
+            run.require_lines(path, trainer.position.epoch)
+        files = checkpoint.pack_checkpoint(trainer.evaluated_model.state_dict(), tensors, values)
+        run.save_checkpoint(name, trainer.position.best, files)
 
 
-def restore(trainer: Trainer) -> bool:
-    """Restore the last checkpoint of the run; False if there is none."""
-    run, accelerator = trainer.run, trainer.accelerator
+def restore(trainer: Trainer, run: RunDir) -> bool:
+    """Restore the last checkpoint of the run; return False if there is none."""
+    accelerator = trainer.accelerator
     if accelerator.is_main_process:
         run.recover()
     accelerator.wait_for_everyone()
     folder = run.newest()
     if folder is None:
-        _undo_lines(trainer)
+        _undo_lines(trainer, run)
         return False
-    weights, tensors, values = checkpoint.unpacked(folder)
+    weights, tensors, values = checkpoint.unpack_checkpoint(folder)
     with as_written(folder / "state.json"):
         _check(trainer, values)
         position = Position(**{field.name: values[field.name] for field in fields(Position)})
@@ -82,29 +83,29 @@ def restore(trainer: Trainer) -> bool:
     trainer.clock.restore(values["clock"])
     if values["scaler"]:
         trainer.accelerator.scaler.load_state_dict(values["scaler"])
-    _undo_lines(trainer)
+    _undo_lines(trainer, run)
     return True
 
 
-def _undo_lines(trainer: Trainer) -> None:
+def _undo_lines(trainer: Trainer, run: RunDir) -> None:
     """Remove the lines of epochs that had ended but were not saved yet."""
     if trainer.accelerator.is_main_process:
-        for path in (trainer.run.metrics, trainer.run.timing):
+        for path in (run.metrics, run.timing):
             # Otherwise damage would only be noticed after the last epoch.
-            trainer.run.check(path)
-            trainer.run.truncate(path, trainer.position.epoch)
+            run.check(path)
+            run.truncate(path, trainer.position.epoch)
             read_json_lines(path)
 
 
 def _other_model(trainer: Trainer) -> nn.Module | None:
-    """The one of model and moving average that is not evaluated."""
+    """Return the one of model and moving average that is not evaluated."""
     if trainer.ema is None:
         return None
     return trainer.model if trainer.recipe.ema.is_evaluated else trainer.ema.model
 
 
 def _fingerprint(trainer: Trainer) -> dict[str, Any]:
-    """Size and normalisation of the data; evaluation on other data needs the latter."""
+    """Return size and normalisation of the data; evaluation on other data needs the latter."""
     bundle = trainer.bundle
     return {
         "num_train": len(bundle.train),

@@ -55,14 +55,14 @@ def test_an_objective_that_needs_more_than_logits_is_not_made_up(digit_runs: lis
 def test_every_cell_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [RunOutputs(make_run(tmp_path / loss, loss)) for loss in ("ce", "maxsup")]
     made = []
-    original = corruption.corrupted
+    original = corruption.corrupted_versions
 
     def counted(*arguments: object) -> object:
         for cell in original(*arguments):
             made.append(cell[0])
             yield cell
 
-    monkeypatch.setattr(corruption, "corrupted", counted)
+    monkeypatch.setattr(corruption, "corrupted_versions", counted)
     corruption.share(runs, split="test", num_images=40)
     results = [corruption.compute(run, split="test", num_images=40) for run in runs]
     # Images are corrupted once for both runs, and what is kept serves the next call.

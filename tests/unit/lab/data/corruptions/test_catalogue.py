@@ -17,7 +17,7 @@ from maxsup.lab.data import (
     load_data,
 )
 from maxsup.lab.data.corruptions import distortions, weather
-from maxsup.lab.data.corruptions.distortions import Dice
+from maxsup.lab.data.corruptions.distortions import Random
 from tests.unit.lab.data import made
 
 ALL = (*CORRUPTIONS, *EXTRA_CORRUPTIONS)
@@ -73,7 +73,7 @@ def test_elastic_displacement_grows_where_the_tilt_is_left_out(images: torch.Ten
     pixels = images.permute(0, 2, 3, 1).numpy().astype(np.float32) / 255
     levels = [(0.05, 0.2), (0.08, 0.06), (0.1, 0.04), (0.1, 0.03)]
     moved = [
-        np.abs(distortions.elastic_transform(pixels, (*level, 0.0), Dice(0, "elastic", range(24))) - pixels).mean()
+        np.abs(distortions.elastic_transform(pixels, (*level, 0.0), Random(0, "elastic", range(24))) - pixels).mean()
         for level in levels
     ]
     assert moved == sorted(moved)
@@ -137,7 +137,7 @@ def test_zooming_equals_that_of_scipy(images: torch.Tensor) -> None:
         expected = zoom(pixels[0, first : first + kept, first : first + kept], (factor, factor, 1), order=1)
         trimmed = (len(expected) - 32) // 2
         expected = expected[trimmed : trimmed + 32, trimmed : trimmed + 32]
-        assert np.abs(distortions.zoomed(pixels, factor)[0] - expected).max() < 1e-5
+        assert np.abs(distortions.zoom_images(pixels, factor)[0] - expected).max() < 1e-5
 
 
 def test_motion_along_the_horizontal_is_a_running_mean_of_a_row() -> None:
@@ -150,7 +150,7 @@ def test_motion_along_the_horizontal_is_a_running_mean_of_a_row() -> None:
 
 
 def test_clouds_fill_their_range() -> None:
-    clouds = weather.fractal_clouds(40, 2.0, Dice(0, "fog", range(3)))
+    clouds = weather.fractal_clouds(40, 2.0, Random(0, "fog", range(3)))
     assert clouds.shape == (3, 64, 64)
     assert clouds.min() == 0
     assert clouds.max() == 1

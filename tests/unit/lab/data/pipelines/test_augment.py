@@ -13,8 +13,8 @@ from maxsup.lab.data.pipelines.augment import (
     draw_jitter,
     draw_moves,
     erase_,
-    jittered,
-    moved,
+    jitter_colours,
+    move_images,
 )
 
 
@@ -47,14 +47,14 @@ def moved_one_by_one(images: torch.Tensor, moves: Moves, padding: int) -> torch.
 @pytest.mark.parametrize("flip", [False, True])
 def test_crops_and_flips_equal_a_loop(images: torch.Tensor, padding: int, flip: bool) -> None:
     moves = draw_moves(64, generator(), padding=padding, flip=flip, rotation=0)
-    assert torch.equal(moved(images, moves, padding), moved_one_by_one(images, moves, padding))
+    assert torch.equal(move_images(images, moves, padding), moved_one_by_one(images, moves, padding))
 
 
 @pytest.mark.parametrize("padding", [0, 3])
 @pytest.mark.parametrize("rotation", [15, 180])
 def test_rotations_equal_those_of_pillow(images: torch.Tensor, padding: int, rotation: float) -> None:
     moves = draw_moves(64, generator(), padding=padding, flip=True, rotation=rotation)
-    differs = moved(images, moves, padding) != moved_one_by_one(images, moves, padding)
+    differs = move_images(images, moves, padding) != moved_one_by_one(images, moves, padding)
     # Pillow counts in steps of 1/65536 pixel: a point that close to an edge may fall on the other side.
     assert differs.float().mean() < 0.002
 
@@ -73,7 +73,7 @@ def test_colour_jitter_equals_torchvision(channels: int) -> None:
     images = torch.randint(0, 256, (16, channels, 8, 8), dtype=torch.uint8)
     jitter = draw_jitter(16, generator(), 0.5)
     functions = [single.adjust_brightness, single.adjust_contrast, single.adjust_saturation]
-    made = jittered(images, jitter)
+    made = jitter_colours(images, jitter)
     for position, image in enumerate(images):
         expected = image.float() / 255
         for kind in jitter.order:
@@ -90,7 +90,7 @@ def test_jitter_factors_stay_within_their_strength() -> None:
 
 
 def test_a_factor_of_one_changes_nothing(images: torch.Tensor) -> None:
-    torch.testing.assert_close(jittered(images, Jitter(torch.ones(3, 64), (2, 0, 1))), images.float())
+    torch.testing.assert_close(jitter_colours(images, Jitter(torch.ones(3, 64), (2, 0, 1))), images.float())
 
 
 def test_boxes_have_the_usual_size_and_stay_inside() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from maxsup.lab.data.pipelines.augment import Mix, draw_mix, mixed, partner_positions
+from maxsup.lab.data.pipelines.augment import Mix, draw_mix, mix_images, partner_positions
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ LABELS = torch.tensor([0, 1, 2, 3, 3, 1])
 
 
 def test_mixup_equals_a_loop(images: torch.Tensor) -> None:
-    made, target = mixed(images, LABELS, Mix(0.3), 4)
+    made, target = mix_images(images, LABELS, Mix(0.3), 4)
     for position, partner in enumerate([1, 0, 3, 2, 5, 4]):
         torch.testing.assert_close(made[position], 0.3 * images[position] + 0.7 * images[partner])
         expected = torch.zeros(4)
@@ -23,7 +23,7 @@ def test_mixup_equals_a_loop(images: torch.Tensor) -> None:
 
 
 def test_cutmix_pastes_the_box_of_the_partner(images: torch.Tensor) -> None:
-    made, target = mixed(images, LABELS, Mix(0.85, (2, 4, 5, 8)), 4)
+    made, target = mix_images(images, LABELS, Mix(0.85, (2, 4, 5, 8)), 4)
     expected = images.clone()
     for position, partner in enumerate([1, 0, 3, 2, 5, 4]):
         expected[position, :, 2:5, 4:8] = images[partner, :, 2:5, 4:8]
@@ -32,7 +32,7 @@ def test_cutmix_pastes_the_box_of_the_partner(images: torch.Tensor) -> None:
 
 
 def test_the_last_of_an_odd_number_is_mixed_with_itself(images: torch.Tensor) -> None:
-    made, target = mixed(images[:5], LABELS[:5], Mix(0.3), 4)
+    made, target = mix_images(images[:5], LABELS[:5], Mix(0.3), 4)
     torch.testing.assert_close(made[4], images[4])
     assert target[4].tolist() == [0, 0, 0, 1]
     assert partner_positions(1).tolist() == [0]

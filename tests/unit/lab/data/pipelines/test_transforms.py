@@ -6,7 +6,7 @@ from PIL import Image
 from maxsup.lab.core.config import AugmentConfig
 from maxsup.lab.data import FileSplit, MemorySplit, build_pipeline
 from maxsup.lab.data.pipelines.pipeline import MemoryPipeline
-from maxsup.lab.data.pipelines.transforms import evaluation_transform, seeded, training_transform
+from maxsup.lab.data.pipelines.transforms import evaluation_transform, seed_transforms, training_transform
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for
 
@@ -107,9 +107,9 @@ def test_a_seed_holds_inside_and_not_outside() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    with seeded(5):
+    with seed_transforms(5):
         inside = torch.rand(1), np.random.rand()
-    with seeded(5):
+    with seed_transforms(5):
         assert (torch.rand(1), np.random.rand()) == inside
     assert torch.equal(torch.rand(2), expected)
 

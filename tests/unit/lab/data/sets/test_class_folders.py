@@ -10,7 +10,7 @@ import torch
 
 from maxsup.core.errors import DataError
 from maxsup.lab.data import load_data
-from maxsup.lab.data.sets.class_folders import ENDINGS
+from maxsup.lab.data.sets.class_folders import ENDINGS, Walk, walk
 from tests.unit.lab.data import made
 
 
@@ -174,3 +174,32 @@ def test_images_of_other_formats_are_counted(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_with_what_was_found(tmp_path: Path, counts, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         load_data(f"folder:{tree(tmp_path, **counts)}")
+
+
+def test_a_tree_that_has_settled_is_walked_once_and_again_after_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, cat=10, dog__puppies=10)
+    walked: list[str] = []
+
+    def noting(folder: Path) -> Walk:
+        walked.append(folder.name)
+        return walk(folder)
+
+    monkeypatch.setattr("maxsup.lab.data.sets.class_folders.walk", noting)
+
+    def settle() -> None:
+        for place, _, _ in os.walk(tmp_path):
+            os.utime(place, (1, len(os.listdir(place))))
+
+    settle()
+    assert sizes(tmp_path) == sizes(tmp_path)
+    assert sorted(walked) == ["cat", "dog", "puppies"]
+    tree(tmp_path, dog__puppies=12)
+    settle()
+    assert sum(sizes(tmp_path)) == 22
+    assert sorted(walked) == ["cat", "dog", "dog", "puppies", "puppies"]
+    # A folder that has just changed may go on changing within the same tick of its clock.
+    os.utime(tmp_path / "cat")
+    assert sizes(tmp_path) == sizes(tmp_path)
+    assert walked.count("cat") > 2

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.execution.launch import FollowUp, Job, JobState, read_state
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, plan_folder, read_folder
 from maxsup.lab.experiments.execution.worker import analysis_marker
+from maxsup.lab.experiments.local_data import obstacle_in
 from maxsup.lab.experiments.loose_runs import folder_of_runs
-from maxsup.lab.experiments.results import summarize
 from maxsup.lab.experiments.study_files import load_study
-from tests.unit.lab.experiments.made import finish_run, lay_out, without_analyses
+from maxsup.lab.experiments.summarize import summarize
+from tests.unit.lab.experiments.made import finish_run, lay_out, of_tested_numbers, without_analyses
 
 ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
 
@@ -46,16 +48,15 @@ def pretend(folder: StudyFolder, failing: str = "") -> list[JobState]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> StudyFolder:
-    study = comparison("digits_cnn", list(ACCURACIES), overrides=["epochs=1"]).model_copy(update={"analyses": ()})
-    columns = tuple(column for column in study.columns if column.metric.source == "test")
-    made = lay_out(study.model_copy(update={"columns": columns}), tmp_path / "out", "full")
+    design = of_tested_numbers(comparison("digits_cnn", list(ACCURACIES), overrides=["epochs=1"]))
+    made = lay_out(design, tmp_path / "out")
     without_analyses(made)
     return made
 
 
 def test_a_run_is_named_after_its_content_so_that_another_experiment_gets_another_folder(tmp_path: Path) -> None:
     first, second = (
-        lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=[word]), tmp_path / word, "full")
+        lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=[word]), tmp_path / word)
         for word in ("epochs=1", "epochs=2")
     )
     assert not set(first.runs) & set(second.runs)
@@ -85,9 +86,9 @@ def test_finished_runs_are_not_run_again(folder: StudyFolder) -> None:
 
 def test_adding_a_seed_keeps_the_runs_that_are_there(folder: StudyFolder) -> None:
     pretend(folder)
-    scale = folder.study.scales["full"].model_copy(update={"seeds": tuple(range(7))})
-    more = folder.study.model_copy(update={"scales": {"full": scale, "tiny": scale}})
-    larger = lay_out(more, folder.path, "full")
+    [experiment] = folder.design.experiments
+    more = experiment.model_copy(update={"seeds": tuple(range(7))})
+    larger = lay_out(folder.design.model_copy(update={"experiments": (more,)}), folder.path)
     without_analyses(larger)
     launcher = PretendLauncher()
     execute(larger, launcher, lambda states: None)
@@ -95,9 +96,9 @@ def test_adding_a_seed_keeps_the_runs_that_are_there(folder: StudyFolder) -> Non
 
 
 def test_another_study_in_the_same_folder_is_refused(folder: StudyFolder) -> None:
-    other = folder.study.model_copy(update={"name": "other"})
+    other = folder.design.model_copy(update={"name": "other"})
     with pytest.raises(MaxsupError, match="output must hold one study"):
-        lay_out(other, folder.path, "full")
+        lay_out(other, folder.path)
 
 
 def test_a_folder_without_a_study_is_refused_with_what_to_give(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_the_summary_has_mean_spread_values_difference_interval_and_p_of_every_l
     assert (maxsup.mean, maxsup.difference) == pytest.approx((0.9525, 0.03), abs=1e-12)
     assert (maxsup.p, maxsup.adjusted_p, maxsup.is_conclusive) == (2 / 64, 4 / 64, True)
     assert maxsup.values["5"] == pytest.approx(0.955)
-    assert found["ls"].difference is None
+    assert math.isnan(found["ls"].difference)
     assert found["ce"].difference == pytest.approx(-0.02, abs=1e-12)
     cells = {row: cells["accuracy"] for row, cells in summary.table.cells.items()}
     assert (cells["maxsup"].text, cells["maxsup"].is_bold, cells["ls"].is_bold) == ("95.25 ± 0.19", True, False)
@@ -155,7 +156,9 @@ def test_run_directories_that_no_study_made_become_one_table(folder: StudyFolder
     pretend(folder)
     paths = _write_configs(folder)
     runs = folder_of_runs(paths, tmp_path / "report")
-    assert runs.study.scales[runs.scale].recipe == str(paths[0].resolve() / "config.yaml")
+    assert runs.design.experiments[0].setting.recipe == str(paths[0].resolve() / "config.yaml")
+    assert {runs.folder(name) for name in runs.runs} == {path.resolve() for path in paths}
+    assert not any("/" in name for name in runs.runs)
     summary = summarize(runs)
     found = {entry.loss: entry.metrics["accuracy"].mean for entry in summary.losses}
     assert found == pytest.approx({"ce": 0.9025, "ls": 0.9225, "maxsup": 0.9525})
@@ -172,7 +175,7 @@ def test_runs_of_different_experiments_are_not_put_into_one_table(folder: StudyF
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), tmp_path, "full")
+    lay_out(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), tmp_path)
     return tmp_path
 
 
@@ -183,7 +186,7 @@ def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Pa
     before = (made / "study.json").read_bytes()
     other = comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1", word])
     with pytest.raises(MaxsupError, match=rf"{message}.*Choose another output"):
-        lay_out(other, made, "full")
+        lay_out(other, made)
     assert (made / "study.json").read_bytes() == before
 
 
@@ -192,28 +195,28 @@ def test_a_comparison_with_other_settings_is_refused_in_the_same_folder(made: Pa
 )
 def test_other_losses_and_more_seeds_extend_a_comparison(made: Path, losses: list[str], num_seeds: int) -> None:
     more = comparison("digits_cnn", losses, seeds=num_seeds, overrides=["epochs=1"])
-    assert len(lay_out(more, made, "full").runs) == len(losses) * num_seeds
+    assert len(lay_out(more, made).runs) == len(losses) * num_seeds
 
 
 def test_where_data_is_does_not_make_another_comparison(made: Path, tmp_path: Path) -> None:
     same = comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"])
-    assert len(lay_out(same, made, "full", data_root=tmp_path / "elsewhere").runs) == 2
+    assert len(lay_out(same, made, data_root=tmp_path / "elsewhere").runs) == 2
 
 
 @pytest.mark.parametrize("word", ["loss.name=ce", "seed=3", "loss={name: ce}"])
-def test_losses_and_seeds_of_a_study_are_not_overridden(tmp_path: Path, word: str) -> None:
+def test_losses_and_seeds_of_a_study_are_not_overridden(word: str) -> None:
     with pytest.raises(ValueError, match="overrides must leave losses and seeds to the study"):
-        lay_out(load_study("tab_pre"), tmp_path / "out", "tiny", overrides=[word])
+        load_study("tab_pre").at("tiny", overrides=[word])
 
 
 def test_planning_writes_nothing(tmp_path: Path) -> None:
-    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1), tmp_path / "out", "full")
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1), tmp_path / "out")
     assert len(folder.open_runs()) == 2
     assert not folder.path.exists()
 
 
 def test_a_trained_run_whose_analyses_are_not_over_is_open(made: Path) -> None:
-    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), made, "full")
+    folder = plan_folder(comparison("digits_cnn", ["ce", "ls"], seeds=1, overrides=["epochs=1"]), made)
     first, second = folder.runs
     finish_run(folder.folder(first), 0.9)
     assert set(folder.open_runs()) == {first, second}
@@ -227,7 +230,7 @@ def test_a_trained_run_whose_analyses_are_not_over_is_open(made: Path) -> None:
 
 def test_studies_of_one_pool_share_their_runs_and_each_asks_for_its_own_analyses(tmp_path: Path) -> None:
     names = ("tab_feature", "fig_logit_analysis")
-    features, others = (lay_out(load_study(name), tmp_path / f"{name}-small", "small") for name in names)
+    features, others = (lay_out(load_study(name).at("small"), tmp_path / f"{name}-small") for name in names)
     shared = set(features.runs) & set(others.runs)
     assert len(shared) == 24
     [name, *_] = sorted(shared)
@@ -242,10 +245,12 @@ def test_studies_of_one_pool_share_their_runs_and_each_asks_for_its_own_analyses
 
 
 def test_an_analysis_without_its_data_is_left_out_with_a_sentence_and_its_column_stays_empty(tmp_path: Path) -> None:
-    folder = plan_folder(load_study("tab_extended_feature"), tmp_path / "out", "small", data_root=tmp_path / "empty")
-    assert not folder.analyses
-    assert len(folder.missing) == 4
-    assert all("is left out: " in sentence and "empty" in sentence for sentence in folder.missing)
+    root = tmp_path / "empty"
+    design = load_study("tab_extended_feature").at("small", obstacle=obstacle_in(root))
+    folder = plan_folder(design, tmp_path / "out", data_root=root)
+    assert not design.analyses
+    assert len(design.missing) == 4
+    assert all("is left out: " in sentence and "empty" in sentence for sentence in design.missing)
     for name in folder.runs:
         finish_run(folder.folder(name), 0.5)
     table = summarize(folder).table.cells

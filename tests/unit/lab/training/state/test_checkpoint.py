@@ -50,20 +50,20 @@ def test_an_optimizer_brought_back_goes_on_bit_equal_in_channels_last(name: str)
 
 def test_files_give_back_what_they_were_given(tmp_path: Path) -> None:
     weights = {"a": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), "b": torch.tensor(3)}
-    for name, content in checkpoint.packed(weights, {"x": torch.empty(0)}, {"best": "step-1"}).items():
+    for name, content in checkpoint.pack_checkpoint(weights, {"x": torch.empty(0)}, {"best": "step-1"}).items():
         (tmp_path / name).write_bytes(content)
-    read, other, values = checkpoint.unpacked(tmp_path)
+    read, other, values = checkpoint.unpack_checkpoint(tmp_path)
     assert all(torch.equal(read[name], weights[name]) for name in weights)
     assert other["x"].shape == (0,)
     assert values["best"] == "step-1"
 
 
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
-    for name, content in checkpoint.packed({}, {}, {}).items():
+    for name, content in checkpoint.pack_checkpoint({}, {}, {}).items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "state.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(StorageError, match="must be a checkpoint of format 1; got format 99"):
-        checkpoint.unpacked(tmp_path)
+        checkpoint.unpack_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 20, b"\xff" * 8 + b"{}", b"PK\x03\x04 a pickle in disguise"])

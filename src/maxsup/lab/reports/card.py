@@ -23,23 +23,23 @@ from typing import Any
 
 from maxsup.core.checks import check_choice
 from maxsup.core.errors import MaxsupError
-from maxsup.lab.core.config import Recipe
+from maxsup.lab.core.config import LossConfig, Recipe
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.records import RunSummary, as_record
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.files.storage import json_text, make_folder, replace_bytes
 from maxsup.lab.core.recipes import run_recipe
 from maxsup.lab.reports.blocks import anchor, shown
-from maxsup.lab.reports.folders import without_paths
+from maxsup.lab.reports.folders import drop_paths
 from maxsup.lab.reports.page import TEMPLATES
 from maxsup.lab.reports.tables import markdown_text
+from maxsup.lab.tasks import Task, task_of_numbers
 from maxsup.lab.training.builders import build_data
 from maxsup.lab.training.reading import WEIGHTS
 from maxsup.lab.training.state.checkpoint import checkpoint_values
 from maxsup.losses import LOSSES
 from maxsup.metrics.facts import fact
 
-_TASKS = {"miou": "image-segmentation", "accuracy": "image-classification"}
 _NUMBERS = (
     "miou", "accuracy", "class_accuracy", "accuracy_top5",
     "nll", "brier", "ece", "confidence_correct", "confidence_wrong",
@@ -61,8 +61,8 @@ class _Shared:
     image_size: int | None
 
     @property
-    def main_number(self) -> str:
-        return "miou" if "miou" in self.numbers else "accuracy"
+    def task(self) -> Task:
+        return task_of_numbers(self.numbers)
 
 
 def write_card(
@@ -87,18 +87,18 @@ def write_card(
     tested = as_record(RunSummary, summary, source.summary).test.get(weights) or {}
     with as_written(source.summary):
         numbers = {key: value for key, value in tested.items() if value is not None}
-        environment = without_paths(read_json(source.env))
+        environment = drop_paths(read_json(source.env))
         trained_on = checkpoint_values(file.parent)["data"]
         recipe = run_recipe(source)
         class_names, size = known_from_data(recipe, int(trained_on["num_classes"]))
-        public = without_paths(recipe.model_dump(mode="json"))
+        public = drop_paths(recipe.model_dump(mode="json"))
         public["data"]["root"] = None
         name = run.resolve().name
         shared = _Shared(name, public, numbers, trained_on, environment, weights, class_names, size)
         texts = {
             "README.md": f"---\n{_yaml(_metadata(shared, dataset, licence))}---\n\n{_card(shared)}",
             "recipe.yaml": _yaml(shared.recipe),
-            "results.json": json_text(without_paths(summary), indent=2) + "\n",
+            "results.json": json_text(drop_paths(summary), indent=2) + "\n",
             "environment.json": json_text(environment, indent=2) + "\n",
         }
         if class_names:
@@ -132,7 +132,7 @@ def _yaml(value: Any) -> str:
 
 def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict[str, Any]:
     """The metadata that the hub reads above the card."""
-    data, task = shared.recipe["data"]["name"], _TASKS[shared.main_number]
+    data, task = shared.recipe["data"]["name"], shared.task.hub_name
     known = [key for key in _NUMBERS if key in shared.numbers]
     metrics = [{"type": key, "name": fact(key).full_name, "value": shared.numbers[key]} for key in known]
     results = {
@@ -146,13 +146,13 @@ def _metadata(shared: _Shared, dataset: str | None, licence: str | None) -> dict
         "pipeline_tag": task,
         "tags": ["pytorch", "safetensors", shared.recipe["loss"]["name"]],
         **({"datasets": [dataset]} if dataset else {}),
-        "metrics": [shared.main_number],
+        "metrics": [shared.task.main_number],
         "model-index": [{"name": shared.name, "results": [results]}],
     }
 
 
 def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
-    key, num = shared.main_number, shared.numbers["n"]
+    key, num = shared.task.main_number, shared.numbers["n"]
     return {
         "dataset": {"id": dataset, "task_id": "default"},
         "value": round(100 * shared.numbers[key], 2),
@@ -162,9 +162,10 @@ def _eval_result(shared: _Shared, dataset: str) -> dict[str, Any]:
 
 def _card(shared: _Shared) -> str:
     recipe, trained_on = shared.recipe, shared.trained_on
-    loss, options = recipe["loss"]["name"], [f"{key}={value}" for key, value in recipe["loss"].items() if key != "name"]
+    loss = LossConfig(**recipe["loss"])
     rows = [(fact(key).full_name, shared.numbers[key]) for key in _NUMBERS if key in shared.numbers]
-    given, is_dense = recipe["model"]["pretrained"], shared.main_number == "miou"
+    given, task = recipe["model"]["pretrained"], shared.task
+    package, _, creator = task.creator.rpartition(".")
     template = (TEMPLATES / "card.md").read_text(encoding="utf-8")
     return template.format(
         run=shared,
@@ -175,15 +176,15 @@ def _card(shared: _Shared) -> str:
         model=markdown_text(recipe["model"]["name"]),
         start=markdown_text(given) if isinstance(given, str) else "from published weights" if given else "from scratch",
         data=markdown_text(recipe["data"]["name"]),
-        loss=" ".join([loss, *options]),
-        formula=LOSSES.facts(loss)["formula"].replace("|", "\\|"),
-        source=LOSSES.facts(loss)["source"],
+        loss=loss.label,
+        formula=LOSSES.facts(loss.name)["formula"].replace("|", "\\|"),
+        source=LOSSES.facts(loss.name)["source"],
         rows="\n".join(f"| {title} | {shown(value, 4)} |" for title, value in rows),
         **{key: ", ".join(f"{value:.4g}" for value in trained_on[key]) for key in ("mean", "std")},
         num_channels=len(trained_on["mean"]),
         order="`class_names.txt`" if shared.class_names else "the classes of the data",
-        extra="dense" if is_dense else "lab",
-        package="segmentation" if is_dense else "models",
-        create="create_segmenter" if is_dense else "create_model",
-        classifier="" if is_dense else "    classifier=recipe.model.classifier,\n",
+        extra=task.extra,
+        package=package,
+        create=creator,
+        settings="".join(f"    {key}=recipe.model.{key},\n" for key in task.creator_settings),
     )

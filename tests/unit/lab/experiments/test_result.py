@@ -8,17 +8,15 @@ import pytest
 from maxsup.lab.experiments import StudyResult, read_result
 from maxsup.lab.experiments.comparison import comparison
 from maxsup.lab.experiments.execution.launch import Job, JobState
-from maxsup.lab.experiments.outcome import FailedRunsError
-from tests.unit.lab.experiments.made import finish_run, lay_out, without_analyses
+from maxsup.lab.experiments.result import FailedRunsError
+from tests.unit.lab.experiments.made import finish_run, lay_out, of_tested_numbers, without_analyses
 
 ACCURACIES = {"ce": 0.90, "ls": 0.92, "maxsup": 0.95}
 
 
 @pytest.fixture
 def result(tmp_path: Path) -> StudyResult:
-    study = comparison("digits_cnn", list(ACCURACIES), overrides=["epochs=1"]).model_copy(update={"analyses": ()})
-    columns = tuple(column for column in study.columns if column.name == "accuracy")
-    folder = lay_out(study.model_copy(update={"columns": columns}), tmp_path / "out", "full")
+    folder = lay_out(of_tested_numbers(comparison("digits_cnn", list(ACCURACIES), overrides=["epochs=1"]), 1), tmp_path)
     without_analyses(folder)
     for name, run in folder.runs.items():
         finish_run(folder.folder(name), ACCURACIES[run.arm] + 0.001 * run.seed)
@@ -34,7 +32,7 @@ def test_a_table_has_a_row_a_loss_and_the_means_over_seeds(result: StudyResult) 
 
 
 def test_without_pandas_rows_are_plain(result: StudyResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxsup.lab.experiments.outcome.find_spec", lambda name: None)
+    monkeypatch.setattr("maxsup.lab.experiments.result.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
     assert result.table()[1] == {"loss": "ls", "accuracy": pytest.approx(0.9225)}
     ce, maxsup = result.differences()

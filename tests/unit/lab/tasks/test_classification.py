@@ -9,7 +9,7 @@ from torch import nn
 
 from maxsup.core.errors import NonFiniteError
 from maxsup.lab.data import Batch
-from maxsup.lab.training.evaluate import evaluate
+from maxsup.lab.tasks import evaluate
 from maxsup.metrics.facts import FACTS
 from tests.unit.metrics.cases import usual
 

@@ -15,8 +15,8 @@ from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.experiments.execution.launch import JobState
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, read_folder
 from maxsup.lab.experiments.execution.worker import FAILURE
-from maxsup.lab.experiments.results import summarize
-from maxsup.lab.reports.summary import Summary, SummaryCell, SummaryEntry, SummaryLoss
+from maxsup.lab.experiments.summarize import summarize
+from maxsup.lab.reports.summary import PairedComparison, Summary, SummaryCell, SummaryEntry, SummaryLoss
 
 _DIFFERENCES = ("difference", "low", "high", "p", "adjusted_p", "num_pairs", "is_conclusive", "is_better")
 
@@ -59,7 +59,7 @@ class StudyResult:
         Units are those of ``summary.json``: accuracy is a share, not a percentage.
         """
         table = self.summary.table
-        first = "loss" if self.folder.study.compares_rows else ""
+        first = "loss" if self.folder.design.table.compares_rows else ""
         return _frame(
             [
                 {first: heading(row)}
@@ -79,9 +79,17 @@ class StudyResult:
                 {"loss": heading(loss), "number": metric.label} | {key: getattr(number, key) for key in _DIFFERENCES}
                 for loss in self.summary.losses
                 for metric in self.summary.metrics
-                if (number := loss.number(metric)).difference is not None
+                if (number := loss.number(metric)).num_pairs
             ]
         )
+
+    def compare(self, number: str, experiment: int = 0) -> dict[str, PairedComparison]:
+        """Every loss against the baseline by any number of its runs, also one that the table does not show.
+
+        ``number`` is its source and name: ``test.accuracy_top5``, ``timing.seconds``, ``calibration.aurc``. A study may
+        have several experiments.
+        """
+        return self.folder.results()[experiment].compare(number, self.summary.baseline)
 
     def report(self, on_left_out: Callable[[str], None] | None = None) -> Path:
         """Write ``report.html`` and ``tables/``, without training; gives the page.

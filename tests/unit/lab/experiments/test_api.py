@@ -1,6 +1,4 @@
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -8,11 +6,10 @@ from torch import nn
 
 from maxsup.core import schedules
 from maxsup.core.errors import MaxsupError
-from maxsup.lab.experiments import Study, compare, run_study
-from maxsup.lab.experiments.calls import comparison_order, study_order
-from maxsup.lab.experiments.comparison import command_of
+from maxsup.lab.experiments import Design, compare, run_study
 from maxsup.lab.experiments.execution.launch import create_launcher
 from maxsup.lab.experiments.execution.study_folder import write_folder
+from maxsup.lab.experiments.order import comparison_order, study_order
 from maxsup.losses import FocalLoss, MaxSupLoss
 
 IMAGES, LABELS = torch.arange(60 * 64, dtype=torch.uint8).view(60, 1, 8, 8), torch.arange(60) % 3
@@ -22,13 +19,13 @@ def net(num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
 
 
-def options_of(study: Study) -> dict[str, dict[str, object]]:
-    return {row.name: row.loss.options for row in study.rows if row.loss is not None}
+def options_of(design: Design) -> dict[str, dict[str, object]]:
+    return {arm.name: arm.loss.options for experiment in design.experiments for arm in experiment.arms}
 
 
 def test_data_and_network_made_in_python_are_names_in_every_recipe(tmp_path: Path) -> None:
     order = comparison_order((IMAGES, LABELS), net, ["ce", "ls"], seeds=2, output=tmp_path)
-    recipes = [run.recipe for run in order.folder().runs.values()]
+    recipes = [run.recipe for run in order.folder.runs.values()]
     assert len(recipes) == 4
     assert {recipe.data.name for recipe in recipes} == {f"arrays:{next(tmp_path.glob('data-*.npz'))}"}
     assert {recipe.model.name.rpartition("-")[0] for recipe in recipes} == {"python:net"}
@@ -36,45 +33,30 @@ def test_data_and_network_made_in_python_are_names_in_every_recipe(tmp_path: Pat
 
 def test_seeds_may_be_named(tmp_path: Path) -> None:
     order = comparison_order("digits", None, ["ce", "ls"], seeds=[3, 8], output=tmp_path)
-    assert sorted({run.seed for run in order.folder().runs.values()}) == [3, 8]
-    assert "--seeds 3,8" in " ".join(command_of(order.study, "full"))
+    assert sorted({run.seed for run in order.folder.runs.values()}) == [3, 8]
 
 
 def test_losses_may_be_words_mappings_and_objects(tmp_path: Path) -> None:
     losses = ["maxsup:0.3", {"name": "maxsup", "alpha": 0.2}, MaxSupLoss(schedules.Linear(0.1, 0.2)), FocalLoss(3.0)]
-    study = comparison_order("digits", None, losses, output=tmp_path).study
-    assert options_of(study) == {
+    design = comparison_order("digits", None, losses, output=tmp_path).design
+    assert options_of(design) == {
         "maxsup_0_3": {"alpha": 0.3},
         "maxsup": {"alpha": 0.2},
         "maxsup__2": {"alpha": {"schedule": "linear", "start": 0.1, "end": 0.2}},
         "focal": {"gamma": 3.0},
     }
-    assert [row.title for row in study.rows][1:3] == ["maxsup 0.2", "maxsup alpha=Linear(start=0.1, end=0.2)"]
+    assert [row.title for row in design.table.rows][1:3] == ["maxsup 0.2", "maxsup alpha=0.1..0.2"]
 
 
 def test_a_loss_object_is_the_same_experiment_as_its_name(tmp_path: Path) -> None:
     by_name, by_object = (
         comparison_order("digits", None, ["ce", loss], seeds=1, output=tmp_path) for loss in ("maxsup", MaxSupLoss(0.1))
     )
-    assert list(by_name.folder().runs) == list(by_object.folder().runs)
-
-
-def test_a_comparison_that_no_command_can_say_is_written_as_the_call_that_makes_it(tmp_path: Path) -> None:
-    losses = ["ce", {"name": "zipf_ls", "alpha": 0.2, "ranking": "logits"}]
-    study = comparison_order("digits", None, losses, seeds=1, output=tmp_path, overrides={"epochs": 1}).study
-    *_, code = command_of(study, "full")
-    again: list[Study] = []
-
-    def take(**options: Any) -> SimpleNamespace:
-        again.append(comparison_order(**options).study)
-        return SimpleNamespace(report=lambda: None)
-
-    exec(code.partition("; ")[2], {"compare": take})
-    assert again == [study]
+    assert list(by_name.folder.runs) == list(by_object.folder.runs)
 
 
 def test_a_folder_with_another_comparison_is_refused_and_left_alone(tmp_path: Path) -> None:
-    write_folder(comparison_order("digits", None, ["ce", "ls"], seeds=1, output=tmp_path).folder())
+    write_folder(comparison_order("digits", None, ["ce", "ls"], seeds=1, output=tmp_path).folder)
     before = (tmp_path / "study.json").read_bytes()
     with pytest.raises(MaxsupError, match=r"made with data.name='digits', for data.name='arrays:"):
         compare((IMAGES, LABELS), losses=["ce", "ls"], seeds=1, output=tmp_path, is_quiet=True, recipe="digits_cnn")
@@ -121,7 +103,7 @@ def test_what_only_this_process_knows_is_not_sent_to_other_machines(tmp_path: Pa
 def test_a_study_goes_into_a_folder_named_after_it_and_its_scale(tmp_path: Path) -> None:
     assert study_order("tab_pre", "tiny").output == Path("studies/tab_pre-tiny")
     tuned = study_order("tab_pre", "tiny", output=tmp_path / "out", overrides={"epochs": 1}, tune=True)
-    assert tuned.overrides == ("epochs=1",)
+    assert {run.recipe.epochs for run in tuned.design.runs()} == {1}
     assert tuned.trials_output == tmp_path / "out-tuning"
     with pytest.raises(ValueError, match="scale must be"):
         run_study("tab_pre", "huge")

@@ -1,1 +1,0 @@
-"""What is shared outside the laboratory as Markdown: model cards, logbooks, pages of evidence."""
