@@ -39,7 +39,7 @@ def edited(step: re.Match[str], text: str) -> str:
     """The text of a file after a step of a page."""
     if step["above"] is None:
         assert bool(text) == (step["how"] != "Write"), f"{step['path']} is there already, or is not"
-        return text + step["text"]
+        return f"{text}\n\n{step['text']}" if text else step["text"]
     line = re.search(rf"^ *{re.escape(step['above'])}", text, re.MULTILINE)
     assert line, f"{step['path']} has no line that begins with {step['above']!r}"
     return text[: line.start()] + step["text"] + text[line.start() :]

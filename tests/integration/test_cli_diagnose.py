@@ -70,7 +70,7 @@ def test_arrays_give_a_summary_and_a_page(files: list[str], tmp_path: Path) -> N
     assert (outcome.code, outcome.err) == (0, "")
     for topic in [*TOPICS, "Collapse", "Probe"]:
         assert topic in outcome.out
-    assert "Trained with label smoothing or MaxSup of strength 0." in outcome.out
+    assert "Trained with label smoothing or MaxSup: the estimated alpha is 0." in outcome.out
     assert outcome.out.rstrip().endswith(f"page: {tmp_path / 'page.html'}")
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
@@ -200,7 +200,7 @@ def test_a_checkpoint_for_other_classes_is_refused(tmp_path: Path, answer: Answe
     words = ["--model", "small_cnn", "--weights", str(tmp_path / "weights.pth"), "--data", f"folder:{images}"]
     code, _, err = answer(*words, "data.image_size=8")
     assert code == 4
-    assert "classes of the network, which has 7 outputs; got 3 (class_0, class_1, class_2). Say which output" in err
+    assert "classes of the network, which has 7 outputs; got 3 (class_0, class_1, class_2). Map the outputs" in err
     numbers = tmp_path / "classes.json"
     numbers.write_text(json.dumps({"class_0": 6, "class_1": 0, "class_2": 3, "class_3": 1}))
     page = ["--output", str(tmp_path / "page.html"), "--json"]

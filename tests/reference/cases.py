@@ -19,6 +19,7 @@ class LossCase:
         takes_probabilities: Accepts probability targets.
         needs: What it takes besides logits and targets.
         is_shift_invariant: Unchanged when a constant is added to all logits of a sample.
+        squares_logits: Infinite for the largest logits of a dtype, whose squares are beyond it.
         is_smooth: Twice differentiable away from ties.
         is_fused: Has a closed gradient, and so several ways to compute it.
     """
@@ -31,6 +32,7 @@ class LossCase:
     takes_probabilities: bool = True
     needs: tuple[str, ...] = ()
     is_shift_invariant: bool = True
+    squares_logits: bool = False
     is_smooth: bool = True
     is_fused: bool = False
 
@@ -50,7 +52,7 @@ STATED = (
     LossCase("err_amp_max", "ErrorAmplificationMaxLoss", "error_amplification_max_cross_entropy",
              ALPHA_OFF, ALPHA_ON, takes_probabilities=False),
     LossCase("logit_penalty", "LogitPenaltyLoss", "logit_penalty_cross_entropy",
-             {"beta": 0.0}, {"beta": 0.02}, is_shift_invariant=False, is_fused=True),
+             {"beta": 0.0}, {"beta": 0.02}, is_shift_invariant=False, squares_logits=True, is_fused=True),
     LossCase("logit_norm", "LogitNormLoss", "logit_norm_cross_entropy", None, {"tau": 0.5}, is_shift_invariant=False),
     LossCase("confidence_penalty", "ConfidencePenaltyLoss", "confidence_penalty_cross_entropy",
              {"beta": 0.0}, {"beta": 0.3}, is_fused=True),
@@ -67,7 +69,8 @@ STATED = (
              {"alpha": 0.0, "gamma": 0.0}, {"alpha": 0.3, "gamma": 2.0}),
     # Part of its gradient treats the top logit as a constant.
     LossCase("acls", "AdaptiveConditionalLabelSmoothingLoss", "acls_cross_entropy",
-             ALPHA_OFF, {"alpha": 0.3, "margin": 0.5}, is_shift_invariant=False, is_smooth=False),
+             ALPHA_OFF, {"alpha": 0.3, "margin": 0.5},
+             is_shift_invariant=False, squares_logits=True, is_smooth=False),
     LossCase("poly1", "Poly1Loss", "poly1_cross_entropy", {"epsilon": 0.0}, {"epsilon": 2.0}, is_fused=True),
     LossCase("dual_focal", "DualFocalLoss", "dual_focal_cross_entropy", {"gamma": 0.0}, {"gamma": 3.0}),
     LossCase("distillation", "DistillationLoss", "distillation_cross_entropy",

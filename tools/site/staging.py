@@ -112,10 +112,10 @@ def with_links(text: str, name: str, places: Mapping[str, str], root: Path) -> s
 
 
 def _inside(folder: str, contents: Mapping[str, object]) -> list[str]:
-    """Pages of a folder without their suffix, its README left out."""
+    """Pages of a folder without their suffix; its own README leads to them and is left out."""
     names = [name.removeprefix(f"{folder}/") for name in contents if name.startswith(f"{folder}/")]
     pages = [name.removesuffix(".md") for name in names if name.endswith(".md")]
-    return sorted(page for page in pages if Path(page).name != "README")
+    return sorted(page for page in pages if page != "README")
 
 
 def _write(path: Path, content: str | bytes) -> None:

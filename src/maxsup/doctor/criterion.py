@@ -23,7 +23,7 @@ from maxsup.doctor.common_findings import (
 
 @dataclass(frozen=True)
 class Smoother:
-    """How a loss or a Mixup smooths, and which targets it takes."""
+    """The smoothing of a loss or a Mixup, and the targets it takes."""
 
     name: str
     method: str = ""  # "label smoothing", "MaxSup" or empty

@@ -105,7 +105,7 @@ def _examine_imports(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _importable_names(module: str) -> set[str]:
-    """Return the names that a module of this package offers, read from its file; empty if there is no such file."""
+    """Return the names that a module of this package offers, read from its file, or none if it has no file."""
     path = Path(maxsup.__file__).parent.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():

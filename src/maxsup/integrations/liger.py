@@ -80,9 +80,10 @@ def liger_maxsup_cross_entropy(
 
 
 class LigerMaxSupLoss(HeadLoss):
-    """Cross-entropy with Max Suppression of a linear head, by Liger's kernel; plain cross-entropy in ``eval()`` mode.
+    """Cross-entropy with Max Suppression of a linear head, by Liger's kernel.
 
-    ``alpha`` may be a schedule. The arguments are those of :func:`liger_maxsup_cross_entropy`.
+    The loss is plain cross-entropy in ``eval()`` mode, and ``alpha`` may be a schedule. The arguments are those of
+    :func:`liger_maxsup_cross_entropy`.
     """
 
     function = staticmethod(liger_maxsup_cross_entropy)

@@ -172,7 +172,7 @@ def _ranks(block: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
 
 
 def labels_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the labels as int64 on the CPU. Raise if shapes or labels do not fit; logits are checked when read."""
+    """Return the labels as int64 on the CPU. Raise if shapes or labels do not fit. Logits are checked when read."""
     check_matrix("logits", logits, "(samples, classes)")
     labels = checked_labels(labels, len(logits))
     num_classes = logits.shape[1]

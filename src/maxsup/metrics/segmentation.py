@@ -81,7 +81,7 @@ class ConfusionSums:
         return both / (matrix.sum(0) + matrix.sum(1) - both)
 
     def compute(self) -> dict[str, float]:
-        """Return pixel ``accuracy``, ``class_accuracy`` (mean recall) and ``miou``; means over classes skip ``nan``."""
+        """Return pixel ``accuracy``, ``class_accuracy`` (mean recall) and ``miou``. Means over classes skip ``nan``."""
         matrix = self.matrix.double()
         both, present = matrix.diagonal(), matrix.sum(1)
         return {

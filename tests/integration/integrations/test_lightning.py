@@ -100,7 +100,7 @@ def test_the_loss_itself_keeps_its_progress_in_the_checkpoint(tmp_path: Path) ->
 def test_a_longer_run_than_the_checkpoint_knows_is_told_of(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
     trainer(MaxSupCallback(), StopAfter(None, path)).fit(Classifier(), batches())
-    with pytest.warns(UserWarning, match="a run of 3 epochs and this one has 5"):
+    with pytest.warns(UserWarning, match="a run of 3 epochs and this run has 5"):
         trainer(MaxSupCallback(), max_epochs=5).fit(Classifier(), batches(), ckpt_path=path)
 
 

@@ -111,7 +111,7 @@ class TrainerLossCallback(TrainerCallback):
                 f"the loss must be called in every training step; got no call in the first. {self.loss.unused}"
             )
 
-    # For versions of Trainer without on_pre_optimizer_step.
+    # Also checked here, for a Trainer that sends no earlier event.
     on_step_end = on_pre_optimizer_step
 
     def on_log(self, args: Any, state: Any, control: Any, *, logs: dict[str, Any] | None = None, **others: Any) -> None:

@@ -1,7 +1,7 @@
-"""Analyses: a run read back becomes numbers and pictures.
+"""Analyse trained runs: compute numbers and draw figures.
 
-:func:`analyze` does what ``maxsup analyze`` does. Each analysis is a module in ``analyses``; results are JSON in
-``RUN/analysis``, and figures are drawn from that JSON alone.
+:func:`analyze` is the function behind ``maxsup analyze``. Each analysis is a module in ``analyses``. Results are JSON
+in ``RUN/analysis``, and figures are drawn from that JSON alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Late: results are named, read and drawn without the code that trains and loads a run.
+    # Imported late: reading and drawing results does not need the code that loads and trains runs.
     if name == "RunOutputs":
         from maxsup.lab.analysis.outputs import RunOutputs
 

@@ -1,4 +1,4 @@
-"""From run directories to numbers in ``RUN/analysis`` and figures."""
+"""Run analyses on run directories: write numbers to ``RUN/analysis`` and draw figures."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analyzed:
-    """What :func:`analyze` did.
+    """Results, skipped analyses and written files of :func:`analyze`.
 
     Args:
         results: By analysis, then by label of the run.
-        skipped: Sentences about what did not apply.
-        files: JSON and figures that were written.
+        skipped: A sentence for each analysis that did not apply.
+        files: The JSON and figure files written.
     """
 
     results: dict[str, dict[str, Result]] = field(default_factory=dict)
@@ -57,22 +57,22 @@ def analyze(
     with_figures: bool = True,
     progress: Display | None = None,
 ) -> Analyzed:
-    """Analyse runs and compare them. Numbers of a run go to ``RUN/analysis/WHAT-SPLIT.json``.
+    """Analyse runs and compare them. The numbers of a run go to ``RUN/analysis/WHAT-SPLIT.json``.
 
     Args:
-        paths: A run directory, or several; also runs that are open, with their own ``weights`` and ``overrides``.
-        what: Names of analyses; if None, all but those that take as long as training. Analyses that do not apply to a
-            run are left out, and ``skipped`` says why.
-        output: Folder of the figures; by default that of the run, or ``figures`` here if there are several.
-        split: Which images: ``train``, ``val`` or ``test``.
+        paths: One or more run directories, or open runs with their own ``weights`` and ``overrides``.
+        what: Names of analyses; by default all but those that take as long as training. Analyses that do not apply to
+            a run are skipped, with the reason in ``skipped``.
+        output: Folder of the figures; by default ``RUN/figures``, or ``figures`` here for several runs.
+        split: ``train``, ``val`` or ``test``.
         weights: ``last``, or ``best`` on the validation split.
-        overrides: ``key.sub=value`` each, or a mapping of such keys, for all recipes, for instance where the data is.
-        data: Other data than the runs': a name, or data as :func:`maxsup.lab.data.data_name` takes it, which is kept
-            beside the first run.
-        model: The function that made the network, where a run was trained with one in another session.
-        options: Options of each analysis, by its name, for instance ``{"probe": {"target": "cifar100"}}``.
-        with_figures: Whether figures are drawn too; a report draws its own from the numbers.
-        progress: Shows progress; by default chosen for the terminal.
+        overrides: Changes ``key.sub=value`` of all recipes, or a mapping of such keys, for instance the data root.
+        data: Data to use instead of the runs': a name, or data as :func:`maxsup.lab.data.data_name` takes it, which is
+            saved beside the first run.
+        model: The function that made the network, if a run was trained with one in another session.
+        options: Options by analysis, for instance ``{"probe": {"target": "cifar100"}}``.
+        with_figures: Draw figures too. A report draws its own from the numbers.
+        progress: Progress display; by default chosen for the terminal.
     """
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.data import data_name
@@ -90,12 +90,12 @@ def analyze(
         what = [name for name in ANALYSES if not ANALYSES[name].is_on_request]
     chosen = list(dict.fromkeys([what] if isinstance(what, str) else what))
     for name in chosen:
-        ANALYSES[name]  # an unknown name is an error before anything is computed
+        ANALYSES[name]  # raise for an unknown name before anything is computed
     options = options or {}
     for name, values in options.items():
         check_options(name, values)
         if name not in chosen:
-            raise ValueError(f"options must be of an analysis that is asked for; got {name!r}. Add it to what.")
+            raise ValueError(f"options must be of a requested analysis; got {name!r}. Add it to what.")
     if not paths:
         raise ValueError("paths must name at least one run: give the directory that maxsup train printed.")
     unique = list({_path(path).resolve(): path for path in paths}.values())
@@ -118,7 +118,7 @@ def analyze(
                 continue
             done.results[name] = found
             if with_figures:
-                # Figures are named as results are, so that other options or data do not overwrite them.
+                # Name figures like results, so that other options or data do not overwrite them.
                 result = result_path(
                     "", name, split=split, weights=runs[0].weights, options=asked, data=runs[0].other_data
                 )
@@ -134,12 +134,12 @@ def _path(run: str | Path | RunOutputs) -> Path:
 
 
 def draw_figures(name: str, results: Mapping[str, Result]) -> dict[str, Figure]:
-    """Figures of an analysis from its results by label, as :func:`read_results` gives them."""
+    """Draw the figures of an analysis from its results by label, as :func:`read_results` returns them."""
     return ANALYSES[name].draw(results)
 
 
 def label_runs(runs: Sequence[RunOutputs]) -> list[str]:
-    """Names that tell runs apart: the loss, and where runs share it, what they differ in."""
+    """Return a distinct label for each run: its loss and, if runs share it, the settings in which they differ."""
     from maxsup.lab.figures.style import loss_look
 
     labels = [loss_look(run.loss).label for run in runs]
@@ -196,6 +196,6 @@ def _compute(
         with kept_if_possible("these numbers are"):
             run.run.write_json(path, result)
             done.files.append(path)
-        # As it will be read back, so that figures drawn now and from the file later are the same.
+        # Round-trip through JSON, so that figures drawn now and later from the file are the same.
         found[run.label] = json.loads(json_text(result))
     return found

@@ -1,4 +1,4 @@
-"""Outputs of a split: which images, one pass over them, and a file that keeps the result for every analysis."""
+"""Compute the outputs of a split in one pass, and cache them for every analysis."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def limited_indices(split: Split, limit: int | None) -> Tensor:
-    """Indices of at most ``limit`` images of a split, the same share of every class."""
+    """Return the indices of at most ``limit`` images of a split, the same share of every class."""
     if limit is None or len(split) <= limit:
         return torch.arange(len(split))
     return stratified_split(split.labels, limit / len(split), seed=0)[1]
 
 
 def limited(split: Any, limit: int | None) -> Any:
-    """At most ``limit`` images of a split, the same share of every class."""
+    """Return at most ``limit`` images of a split, the same share of every class."""
     return split if limit is None or len(split) <= limit else split.subset(limited_indices(split, limit))
 
 
 def suited(other: DataBundle, own: DataBundle) -> DataBundle:
-    """Other data with the channels and the normalisation of the data a model was trained on."""
+    """Convert other data to the channels and the normalisation of the data a model was trained on."""
     splits = (other.train, other.val, other.test)
     train, val, test = (_with_channels(split, len(own.mean), other.name) for split in splits)
     return replace(other, train=train, val=val, test=test, mean=own.mean, std=own.std)
@@ -55,14 +55,14 @@ def _with_channels(split: Split, num_channels: int, name: str) -> Split:
         )
     if has == 1:
         return replace(split, images=split.images.expand(-1, 3, -1, -1).contiguous())
-    # As Pillow converts colour to grey.
+    # The weights with which Pillow converts colour to grey.
     shares = torch.tensor(_LUMA).view(1, 3, 1, 1)
     grey = torch.cat([(part * shares).sum(1, keepdim=True).round() for part in split.images.split(4096)])
     return replace(split, images=grey.to(torch.uint8))
 
 
 def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str, progress: Display) -> Tensors:
-    """Logits, features, labels and indices of all samples, in float32; a program has no features."""
+    """Return logits, features, labels and indices of all samples, in float32. A ``Program`` has no features."""
     device = next(model.parameters(), torch.empty(0)).device
     columns: dict[str, list[Tensor]] = {"logits": [], "labels": [], "indices": []}
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
@@ -82,7 +82,9 @@ def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str
 
 @torch.no_grad()
 def affine_head(head: nn.Module, num_features: int) -> tuple[Tensor, Tensor] | None:
-    """Weight ``(K, D)`` and bias ``(K,)`` of a head that is an affine map, whatever it is made of; else None.
+    """Return weight ``(K, D)`` and bias ``(K,)`` of a head, or None if it is not an affine map.
+
+    A head of several layers is tested on random inputs.
 
     Example:
         >>> weight, bias = affine_head(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)), 3)
@@ -103,7 +105,7 @@ def affine_head(head: nn.Module, num_features: int) -> tuple[Tensor, Tensor] | N
 
 
 def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> None:
-    """Write tensors and notes for :func:`read_kept`."""
+    """Cache tensors and notes in a file for :func:`read_kept`."""
     from safetensors.torch import save
 
     plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -112,7 +114,7 @@ def keep(path: Path, key: Mapping[str, Any], tensors: Tensors, notes: Any) -> No
 
 
 def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:
-    """What :func:`keep` wrote under the same key; None where there is no such file or it is damaged."""
+    """Read what :func:`keep` cached under the same key, or return None if the file is missing or damaged."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -124,7 +126,7 @@ def read_kept(path: Path, key: Mapping[str, Any]) -> tuple[Tensors, Any] | None:
                 return None
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["notes"])  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError):
-        # Damaged: it is only a copy of what can be made again.
+        # The file is damaged, but its content can be computed again.
         return None
 
 

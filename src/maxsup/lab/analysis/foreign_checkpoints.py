@@ -1,4 +1,4 @@
-"""A checkpoint from outside this package: its outputs on labelled images, ready to be diagnosed."""
+"""Compute the outputs of a checkpoint from outside this package, for a diagnosis."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DEFAULT_IMAGE_SIZE = 224
 
 
 class CheckpointOutputs(NamedTuple):
-    """Outputs of a checkpoint on a split, and its last layer where that is known and linear."""
+    """Outputs of a checkpoint on a split, and its last layer if that is known and affine."""
 
-    outputs: Outputs  # labels are numbers of the network's own outputs
+    outputs: Outputs  # labels are indices of the network's own outputs
     weight: Tensor | None
     bias: Tensor | None
-    facts: dict[str, str]  # what was done, by name, for the reader
+    facts: dict[str, str]  # settings of the computation by name, for the reader
 
 
 def checkpoint_outputs(
@@ -48,23 +48,23 @@ def checkpoint_outputs(
     overrides: Iterable[str] = (),
     progress: Display | None = None,
 ) -> CheckpointOutputs:
-    """Run a checkpoint over a split, with the images prepared as the network was trained.
+    """Run a checkpoint on a split, with images preprocessed as in its training.
 
     Args:
         model: A registered name, ``timm:NAME``, ``torchvision:NAME``, ``hf:PATH_OR_NAME``, or the path of a ``.pt2`` or
             ``.onnx`` file, which is run as it is.
-        weights: A ``.safetensors`` file, or a torch file of tensors; nothing in it is executed. None: published ones.
-        data: A registered data set, for instance ``folder:PATH``, where a folder for each class is enough.
-        split: ``train``, ``val`` or ``test``; by default test, or all of a folder that has no splits.
-        class_names: A file that says which output is which class.
-        overrides: ``key.sub=value`` each, for instance ``augment.crop_pct=0.95``.
-        progress: Advanced once a batch.
+        weights: A ``.safetensors`` file, or a torch file of tensors, which is not executed; None for published weights.
+        data: A registered data set, for instance ``folder:PATH`` with one folder per class.
+        split: ``train``, ``val`` or ``test``; by default test, or all images of a folder without splits.
+        class_names: A file that maps outputs to classes.
+        overrides: Changes ``key.sub=value`` of the recipe, for instance ``augment.crop_pct=0.95``.
+        progress: Progress display, advanced once per batch.
     """
     if split is not None:
         check_choice("split", split, SPLITS)
     program = load_program(Path(model)) if model.endswith(PROGRAM_SUFFIXES) else None
     if program is not None and weights is not None:
-        raise ValueError(f"weights must be left out where the model is a file; got {str(weights)!r}. Drop it.")
+        raise ValueError(f"weights must be left out if the model is a file; got {str(weights)!r}. Drop it.")
     network_of = {"name": model, "pretrained": str(weights or "") or True} if program is None else {}
     recipe = parse_recipe({"data": {"name": data}, "model": network_of}, overrides, source="options")
     place = _folder_without_splits(recipe, split)
@@ -73,7 +73,7 @@ def checkpoint_outputs(
         recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
     bundle = build_data(recipe)
     if not isinstance(bundle.train, LabelledSplit):
-        raise DataError(f"data must have one label an image; got {bundle.train.describe()}. Choose other data.")
+        raise DataError(f"data must have one label per image; got {bundle.train.describe()}. Choose other data.")
     if bundle.image_shape is None and recipe.data.image_size is None:
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
@@ -109,20 +109,20 @@ def checkpoint_outputs(
 
 
 def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
-    """The folder whose images are all judged because it has nothing to train on; else None."""
+    """Return the folder of images to evaluate if the data has no training split, else None."""
     kind, _, argument = recipe.data.name.partition(":")
     home = local_path(argument, data_root(recipe.data.root))
     if kind != "folder" or not home.is_dir() or "train" in (parts := split_folders(home)):
         return None
     if split is not None and split not in parts:
         there = ", ".join(parts) or "none"
-        raise DataError(f"split must be a folder of {home}; got {split!r}, and there are {there}. Leave split out.")
+        raise DataError(f"split must be a folder of {home} ({there}); got {split!r}. Leave split out.")
     return parts[split] if split else parts.get("test", parts.get("val", home))
 
 
 @torch.no_grad()
 def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBundle) -> int:
-    """Found on a black image, before time is spent on all others."""
+    """Return the number of outputs, found on one black image before the pass over the data."""
     size, shape = recipe.data.image_size, bundle.image_shape
     sides = shape[1:] if shape is not None and size is None else (size or DEFAULT_IMAGE_SIZE,) * 2
     device = next(network.parameters(), torch.empty(0)).device
@@ -130,7 +130,7 @@ def _num_outputs(network: Classifier | Program, recipe: Recipe, bundle: DataBund
 
 
 def _network(recipe: Recipe, bundle: DataBundle) -> Classifier:
-    """The network with as many outputs as its weights have, whatever the data has."""
+    """Build the network with as many outputs as its weights have, whatever the data has."""
     model = recipe.model
     num_classes = num_classes_of(model.name, model.pretrained, **model.options)
     with warnings.catch_warnings(record=True) as caught:

@@ -1,15 +1,15 @@
-"""Where the object is in an image, for scoring maps.
+"""Masks of the object in an image, for scoring maps.
 
-Masks are given as a folder of PNG files or as a ``.csv`` file of boxes.
+Masks are a folder of PNG files or a ``.csv`` file of boxes.
 
-- **Folder**: a mask has the size of its image and its name below the folder, from the end of the path: the mask of
+- **Folder**: a mask has the size of its image, and its path matches the end of the image's path: the mask of
   ``.../test/beagle/7.jpg`` is ``test/beagle/7.png``, else ``beagle/7.png``, else ``7.png``. Images in memory are
-  numbered: ``0.png`` is the first one of the split. A mask that holds only 1, 2 and 3 is a trimap: object, background,
-  and a border that is not scored. In any other mask all that is not 0 is object.
-- **Boxes**: lines ``image,x0,y0,x1,y1`` under a header of these words, in pixels of the image, ``x1`` and ``y1``
-  exclusive; several boxes of an image are one object.
+  numbered: ``0.png`` is the first image of the split. A mask with no values but 1, 2 and 3 is a trimap: object,
+  background, and a border that is not scored. In any other mask every value but 0 is object.
+- **Boxes**: lines ``image,x0,y0,x1,y1`` below a header with these names, in pixels, ``x1`` and ``y1`` exclusive.
+  Several boxes of an image form one object.
 
-Two data sets need neither: ``pets`` comes with trimaps, and the background of ``synthetic`` is known, hence its ink.
+Two data sets need neither: ``pets`` has trimaps, and in ``synthetic`` the ink follows from the known background.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from maxsup.lab.data.pipelines.transforms import evaluation_transform
 BACKGROUND, OBJECT, IGNORED = 0, 1, 2
 
 Masks = Callable[[int], Tensor]
-"""Position in a split to codes ``(H, W)``, as large as the image the model sees."""
+"""From an index in a split to codes ``(H, W)``, of the size of the model's input."""
 
 _TRIMAP = {1: OBJECT, 2: BACKGROUND, 3: IGNORED}
 _HEADER = ["image", "x0", "y0", "x1", "y1"]
-# Ink is coloured, its brightest channel 1; the background is at most 0.3, its noise has a deviation of 0.03.
+# The brightest channel of ink is 1; the background is at most 0.3, with noise of standard deviation 0.03.
 _INK = 0.15
 
 
 def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
-    """The masks of a split: those in a folder or ``.csv`` file, or those of the data set; None without any."""
+    """Return the masks of a split from a folder, a ``.csv`` file or the data set, or None if there are none."""
     images: LabelledSplit = getattr(run.bundle, split)
     if masks is None:
         if isinstance(images, MemorySplit):
@@ -74,27 +74,27 @@ def _file_mask(folder: Path, images: LabelledSplit, index: int) -> NDArray[np.ui
     try:
         pixels = np.asarray(read_image(path)[0]).max(axis=2)
     except BadImageError as error:
-        raise DataError(f"{path} must be a readable mask; got {error}. Make it again.") from error
+        raise DataError(f"{path} must be a readable mask; got {error}. Write it again.") from error
     if set(np.unique(pixels)) <= set(_TRIMAP):
         return np.select([pixels == stored for stored in _TRIMAP], list(_TRIMAP.values())).astype(np.uint8)
     return (pixels > 0).astype(np.uint8) * OBJECT
 
 
 def _read_boxes(path: Path) -> dict[str, list[list[float]]]:
-    """Corners of all boxes by name of the image, without its suffix."""
+    """Read the corners of all boxes, by name of the image without its suffix."""
     boxes: dict[str, list[list[float]]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
             header = next(rows, [])
             if header != _HEADER:
-                raise DataError(f"{path} must begin with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
+                raise DataError(f"{path} must start with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
             for name, *corners in rows:
                 if len(corners) != 4:
                     raise ValueError(f"{len(corners)} numbers in a line")
                 boxes.setdefault(str(PurePath(name).with_suffix("")), []).append([float(word) for word in corners])
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{path} must hold one box a line; got {error}. Write image,x0,y0,x1,y1.") from error
+        raise DataError(f"{path} must hold one box per line; got {error}. Write image,x0,y0,x1,y1.") from error
     return boxes
 
 
@@ -120,7 +120,7 @@ def _ink_mask(images: MemorySplit, index: int) -> Tensor:
 
 
 def _fit(run: RunOutputs, images: LabelledSplit) -> Callable[[NDArray[np.uint8]], Tensor]:
-    """Resizes and crops a mask as evaluation does its image, without mixing its codes."""
+    """Return a function that resizes and crops a mask like its image, without interpolating its codes."""
     from PIL import Image
 
     recipe, augment = run.recipe, run.recipe.augment.model_copy(update={"interpolation": "nearest"})
@@ -131,15 +131,15 @@ def _fit(run: RunOutputs, images: LabelledSplit) -> Callable[[NDArray[np.uint8]]
         return lambda codes: transform(Image.fromarray(codes))[0]
     sides = (size, size) if size else tuple(images.images.shape[2:])
 
-    def resized(codes: NDArray[np.uint8]) -> Tensor:
+    def resize(codes: NDArray[np.uint8]) -> Tensor:
         mask = torch.from_numpy(codes)[None, None]
         return torch.nn.functional.interpolate(mask, sides, mode="nearest-exact")[0, 0]
 
-    return resized
+    return resize
 
 
 def _mask_names(images: LabelledSplit, index: int) -> list[str]:
-    """Names under which a mask may be found, the most exact first, without a suffix."""
+    """Return possible names of a mask without a suffix, the most specific first."""
     if isinstance(images, MemorySplit):
         return [str(index)]
     parts = PurePath(str(images.samples[index][0])).with_suffix("").parts

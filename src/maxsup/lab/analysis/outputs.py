@@ -1,4 +1,4 @@
-"""What the model of a run says about labelled samples, extracted once and shared by all analyses."""
+"""Outputs of the model of a run on labelled samples, computed once and shared by all analyses."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from maxsup.lab.training.reading import SPLITS, WEIGHTS
 from maxsup.losses import LOSSES
 
 MAX_IMAGES = 50_000
-"""At most this many images of a split are used, the same share of every class; as many as ImageNet's validation set."""
+"""Largest number of images used of a split, the same share of every class: the size of ImageNet's validation set."""
 
 _EVALUATION_KEYS = ("crop_pct", "crop_mode", "interpolation", "mean", "std")
 
 
 class RunOutputs:
-    """What a run says about its data, and about other data.
+    """Outputs of a run on its own data and on other data.
 
-    Everything is read or computed when it is first needed. Results of forward passes are kept in ``RUN/outputs`` and
-    used again as long as weights and data are the same.
+    Everything is read or computed on first use. Outputs are cached in ``RUN/outputs`` and reused as long as weights and
+    data are the same.
 
     Args:
         path: A run directory.
         weights: ``last``, or ``best`` on the validation split.
-        overrides: ``key.sub=value`` each, for instance where the data is now.
-        label: What to call the run; the name of its loss by default.
-        progress: Shows how far a pass is.
-        loaded: Data and model of the run, if the caller has them already.
+        overrides: Changes ``key.sub=value`` of the recipe, for instance the new place of the data.
+        label: Label of the run; by default the name of its loss.
+        progress: Progress display of forward passes.
+        loaded: Data and model of the run, if they are loaded already.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RunOutputs:
 
     @property
     def bundle(self) -> DataBundle:
-        """The data the run was trained on, as it normalises images."""
+        """The data the run was trained on, with its normalisation."""
         return self._loaded[0]
 
     @property
@@ -105,28 +105,28 @@ class RunOutputs:
 
     @property
     def task(self) -> str:
-        """The name of what the run was trained for (``maxsup.lab.tasks``)."""
+        """The name of the run's task (``maxsup.lab.tasks``)."""
         return task_of_model(self.recipe.model.name).name
 
     @property
     def has_val(self) -> bool:
-        """Whether some of the training data was held out."""
+        """True if part of the training data was held out."""
         return self.recipe.data.val_share > 0
 
     @property
     def strength(self) -> Any:
-        """The strength of the loss in the recipe; None where the recipe leaves it to the loss or there is none."""
+        """The strength of the loss as the recipe sets it, or None if the recipe or the loss has none."""
         name = LOSSES[self.loss].strength
         return None if name is None else self.recipe.loss.options.get(name)
 
     @property
     def weight(self) -> Tensor | None:
-        """Class templates, ``(K, D)``; None for a head that is not an affine map of the features."""
+        """Weight of the head, ``(K, D)``, or None if the head is not an affine map of the features."""
         return self._affine_head()[0]
 
     @property
     def bias(self) -> Tensor | None:
-        """Bias of an affine head, ``(K,)``; zeros where it has none."""
+        """Bias of an affine head, ``(K,)``, zeros if it has none."""
         return self._affine_head()[1]
 
     def _affine_head(self) -> tuple[Tensor | None, Tensor | None]:
@@ -135,7 +135,7 @@ class RunOutputs:
         return self._head
 
     def facts(self, split: str) -> dict[str, Any]:
-        """What identifies a result."""
+        """Return the settings that identify a result."""
         return {
             "label": self.label,
             "run": self.run.path.resolve().name,
@@ -149,7 +149,7 @@ class RunOutputs:
         }
 
     def data(self, name: str | None = None) -> DataBundle:
-        """The run's own data, or another registered data set with the channels and the normalisation of the run."""
+        """Return the run's own data, or another data set with the channels and the normalisation of the run."""
         if name is None:
             return self.bundle
         settings = self.recipe.data
@@ -158,14 +158,14 @@ class RunOutputs:
         return suited(other, self.bundle)
 
     def split(self, name: str, data: str | None = None) -> Outputs:
-        """Outputs for a split without augmentation, also of the training split, or of other data as in :meth:`data`."""
+        """Return outputs on a split without augmentation, of the run's own data or of other data (:meth:`data`)."""
         check_choice("split", name, SPLITS)
         if (data, name) not in self._splits:
             self._splits[data, name] = self._outputs(name, data)
         return self._splits[data, name]
 
     def features(self, name: str, data: str | None = None) -> tuple[Tensor, Tensor]:
-        """Features ``(N, D)`` and labels ``(N,)`` of :meth:`split`."""
+        """Return features ``(N, D)`` and labels ``(N,)`` of :meth:`split`."""
         outputs = self.split(name, data)
         assert outputs.features is not None
         return outputs.features, outputs.labels
@@ -174,7 +174,7 @@ class RunOutputs:
         path, key = self.output_path(name, data), self.output_key(name, data)
         kept = read_kept(path, key)
         if kept is None:
-            kept = self._extracted(name, self.data(data))
+            kept = self._extract(name, self.data(data))
             with kept_if_possible("outputs are"):
                 keep(path, key, *kept)
         tensors, notes = kept
@@ -182,7 +182,7 @@ class RunOutputs:
         columns = {key: tensors[key] for key in ("logits", "labels", "features", "indices")}
         return Outputs(**columns, class_names=tuple(notes["class_names"]), num_missing=notes["num_missing"])
 
-    def _extracted(self, name: str, bundle: DataBundle) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _extract(self, name: str, bundle: DataBundle) -> tuple[dict[str, Tensor], dict[str, Any]]:
         whole: Split = getattr(bundle, name)
         if len(whole) == 0:
             raise DataError(
@@ -198,12 +198,12 @@ class RunOutputs:
         return tensors, {"class_names": list(bundle.class_names), "num_missing": pipeline.num_missing}
 
     def output_path(self, split: str, data: str | None = None) -> Path:
-        """Where outputs of a split are kept."""
+        """Return the path of the cached outputs of a split."""
         name = f"{file_name(data or self.recipe.data.name)}-{split}-{self.weights}.safetensors"
         return self.run.path / "outputs" / name
 
     def output_key(self, split: str, data: str | None = None) -> dict[str, Any]:
-        """All that outputs depend on; outputs that were kept under another key are not used."""
+        """Return everything that outputs depend on. Outputs cached under another key are not used."""
         return {
             **self.data_key(),
             **{key: getattr(self.recipe.augment, key) for key in _EVALUATION_KEYS},
@@ -215,22 +215,22 @@ class RunOutputs:
         }
 
     def data_key(self) -> dict[str, Any]:
-        """What the images of the run depend on."""
+        """Return the settings that the images of the run depend on."""
         return {key: value for key, value in experiment_items(self.recipe).items() if key.startswith("data.")}
 
     def pipeline(self, split: Split) -> Pipeline:
-        """Batches of a split at the size and with the normalisation of the run, in order and without augmentation."""
+        """Return ordered batches of a split, with the size and normalisation of the run and without augmentation."""
         recipe, shape = self.recipe, self.bundle.image_shape
         if recipe.data.image_size is None and shape is not None and shape[1] == shape[2]:
-            # Other data is resized to this; the run's own data has no other size.
+            # Resize other data to this size, which the run's own data has already.
             recipe = recipe.changed(data={"image_size": shape[1]})
         return split_pipeline(recipe, self.bundle, split, bad_files=self.run.path / "bad_files_outputs.csv")
 
     def trained(self, plan: Recipe, folder: Path, *, name: str, what: str) -> RunOutputs:
-        """Outputs of a further training that an analysis needs, in a folder of this run.
+        """Train another network that an analysis needs, in a folder of this run, and return its outputs.
 
-        It is done once and continues after an interruption. ``name`` is what the recipe is called in its summary, and
-        ``what`` is announced when it starts.
+        Training runs once and resumes after an interruption. ``name`` is the name of the recipe in the summary, and
+        ``what`` is printed at the start.
         """
         if not RunDir(folder).summary.is_file():
             self.progress.say(f"{self.label}: {what} in {folder}")

@@ -1,8 +1,8 @@
-"""Analyses by name.
+"""The registry of analyses.
 
-A module in ``analyses`` registers an :class:`Analysis` in ``ANALYSES``, and nothing else is needed: ``analyze``,
-``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it. The whole of one, for a number that
-``metrics/facts.py`` lists::
+To add an analysis, register an :class:`Analysis` in ``ANALYSES`` in a module of ``analyses``. ``analyze``,
+``maxsup analyze``, ``maxsup ls analyses`` and the contract tests find it. A complete one, for a number of
+``metrics/facts.py``::
 
     def compute(run: RunOutputs, *, split: str) -> Result:
         outputs = run.split(split)
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
 
 Result = dict[str, Any]
-"""What an analysis says about a run, as JSON writes it: ``numbers``, ``data`` for the figures, and ``facts``.
+"""The result of an analysis of a run, ready for JSON: ``numbers``, ``data`` for the figures, and ``facts``.
 
-``compute`` gives the first two; ``analyze`` adds ``facts`` of the run, the options and the version.
+``compute`` returns the first two; ``analyze`` adds ``facts`` of the run, the options and the version.
 """
 
 
@@ -46,18 +46,18 @@ def _unchanged(runs: Sequence[RunOutputs], **options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Numbers of a run, and pictures of several runs drawn from these numbers alone.
+    """An analysis: compute the numbers of one run, and draw figures of several runs from these numbers.
 
     Args:
-        compute: ``compute(run, *, split, **options)`` gives ``numbers``, made by
-            :func:`maxsup.metrics.facts.numbers`, and ``data``, ready for JSON.
-        draw: Results by label become figures by name; it sees no run, so figures can be redrawn from files.
-        obstacle: Why the analysis does not apply to a run, as the end of a sentence; None where it does.
-        agree: Options that runs to be compared must share, chosen by looking at all of them.
-        share: Does for all runs at once what would cost more one by one, and keeps it where ``compute`` finds it.
+        compute: ``compute(run, *, split, **options)`` returns ``numbers``, made by
+            :func:`maxsup.metrics.facts.numbers`, and ``data``, both ready for JSON.
+        draw: Draw figures by name from results by label. It gets no run, so figures can be redrawn from files.
+        obstacle: Return why the analysis does not apply to a run, as the end of a sentence, or None if it applies.
+        agree: Choose options that compared runs must share, from all runs.
+        share: Compute for all runs together what is cheaper that way, and cache it for ``compute``.
         tasks: Names of the tasks whose runs it applies to.
-        trains: Whether it may train a network; then it is not rehearsed before the runs are made.
-        is_on_request: Whether it runs only if it is named, because it takes as long as training.
+        trains: May train a network, so it is not rehearsed before the runs start.
+        is_on_request: Runs only if named, because it takes as long as training.
         counts: Options that are whole numbers of at least 1, or None if their type allows it.
     """
 
@@ -73,7 +73,7 @@ class Analysis:
 
     @property
     def is_joint(self) -> bool:
-        """Whether runs to be compared must be analysed in one call."""
+        """True if compared runs must be analysed in one call."""
         return self.agree is not _unchanged
 
 
@@ -87,7 +87,7 @@ ANALYSES: Registry[Analysis] = Registry(
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise unless an analysis has all these options, and its counts are at least 1.
+    """Raise unless an analysis has all these options and its counts are at least 1.
 
     Example:
         >>> check_options("projection", {"clases": "confused"})
@@ -126,5 +126,5 @@ def computed(name: str, run: RunOutputs, *, split: str, **options: Any) -> Resul
 
 
 def describe_analyses() -> list[dict[str, Any]]:
-    """One entry per analysis: name, what it gives, label in the paper, options with their defaults."""
+    """Return one entry per analysis: name, summary, label in the paper, options with their defaults."""
     return [{"name": name, **ANALYSES.facts(name), "options": ANALYSES.options(name)} for name in ANALYSES]

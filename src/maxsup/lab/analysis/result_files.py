@@ -1,4 +1,4 @@
-"""Names and contents of the files in which a run keeps the results of its analyses."""
+"""Name and read the files with the results of a run's analyses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from maxsup.lab.core.files.storage import json_text
 
 
 def data_label(name: str, options: Mapping[str, Any]) -> str:
-    """A data set and its options in one word.
+    """Return a data set and its options as one word.
 
     Example:
         >>> data_label("cifar10", {}), data_label("cifar10_c", {"severities": [3]})
@@ -26,7 +26,7 @@ def data_label(name: str, options: Mapping[str, Any]) -> str:
 
 
 def file_name(data: str) -> str:
-    """A data set's name, or another word, as part of a file's name; other characters make it a digest.
+    """Return a data set's name, or another word, as part of a file name. Special characters turn it into a digest.
 
     Example:
         >>> file_name("cifar10"), file_name("folder:my photos"), file_name("['cat', 'dog', 'deer']")
@@ -48,10 +48,10 @@ def result_path(
     options: Mapping[str, Any] | None = None,
     data: str | None = None,
 ) -> Path:
-    """Where :func:`analyze` puts the result of an analysis of a run; other options or other data, another file.
+    """Return the path of the result of an analysis of a run. Other options or data give another file.
 
-    ``options`` are those that were given, without defaults. ``data`` is what was analysed where that is not the run's
-    own data, as :func:`data_label` calls it.
+    ``options`` are those that were given, without defaults. ``data`` is the :func:`data_label` of the analysed data if
+    it is not the run's own.
 
     Example:
         >>> result_path("run", "probe", options={"target": "cifar100"}).as_posix()
@@ -64,6 +64,6 @@ def result_path(
 
 
 def read_results(path: str | Path, name: str) -> list[Result]:
-    """All stored results of an analysis of a run, whatever split or options."""
+    """Read all stored results of an analysis of a run, of any split and options."""
     files = sorted(RunDir(path).require().analysis.glob(f"{name}-*.json"))
     return [with_number_names(read_json(file)) for file in files]

@@ -1,1 +1,1 @@
-"""What benchmarks need: time and memory of a loss beside what people write today."""
+"""Benchmark the time and memory of a loss against the usual implementations."""

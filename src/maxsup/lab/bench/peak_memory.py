@@ -1,4 +1,4 @@
-"""Peak memory of a piece of work, counted to the byte from torch's own allocations."""
+"""Measure the peak memory of a function, to the byte, from torch's allocations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch.autograd.profiler import profile
 
 
 def peak_memory(work: Callable[[], object], *, device: str = "cpu") -> int:
-    """Bytes that ``work`` holds at its peak beyond what was held before, its result included.
+    """Return the peak number of bytes that ``work`` allocates, its result included.
 
-    ``work`` is called once; call it before if what it allocates on first use should not count. On a CPU the profiler
+    ``work`` is called once. Call it before if allocations of the first call should not count. On a CPU the profiler
     records every allocation of torch, but not the scratch memory of a matrix product.
 
     Example:
@@ -29,7 +29,7 @@ def peak_memory(work: Callable[[], object], *, device: str = "cpu") -> int:
         work()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
-    # Otherwise the profiler announces itself on standard error.
+    # Silence the profiler's messages on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with profile(profile_memory=True) as record:
         held = work()

@@ -1,8 +1,8 @@
-"""Comparing the time of functions on a machine that others use too.
+"""Compare the time of functions on a shared machine.
 
-Wall time of several threads says little where others run: every parallel region waits for the scheduler. Repeatable
-numbers are the CPU time of one thread, with candidates that take turns in every round, and the ratio of two of them
-within a round. On a GPU the time between two events replaces CPU time.
+On a shared machine, wall time of several threads is unreliable, because every parallel region waits for the scheduler.
+Repeatable numbers are the CPU time of one thread, with candidates taking turns in every round, and the ratio of two
+candidates within a round. On a GPU the time between two events replaces CPU time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import torch
 
 Work = Callable[[], object]
 
-# Shorter measurements include the clock and the loop around the work.
+# In shorter measurements the overhead of clock and loop is visible.
 MIN_SECONDS = 0.005
-# Fewer rounds have no meaningful quartiles.
+# Quartiles of fewer rounds are meaningless.
 MIN_ROUNDS = 5
 
 
@@ -38,7 +38,7 @@ class Quartiles(NamedTuple):
 
 
 def quartiles(values: Sequence[float]) -> Quartiles:
-    """Median and quartiles.
+    """Return the median and the quartiles.
 
     Example:
         >>> str(quartiles([1.0, 2.0, 3.0, 4.0, 9.0]))
@@ -51,7 +51,7 @@ def quartiles(values: Sequence[float]) -> Quartiles:
 
 
 def time_ratio(times: Mapping[str, Sequence[float]], name: str, baseline: str) -> Quartiles:
-    """Time of one candidate divided by that of another in the same round.
+    """Return the quartiles of the time of one candidate divided by that of another in the same round.
 
     Example:
         >>> time_ratio({"ours": [1.0, 2.0, 3.0], "theirs": [2.0, 4.0, 3.0]}, "ours", "theirs").median
@@ -62,7 +62,7 @@ def time_ratio(times: Mapping[str, Sequence[float]], name: str, baseline: str) -
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch; the thread's CPU time is then the whole of the work."""
+    """Limit torch to one thread, so that the thread's CPU time covers all of the work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -79,16 +79,16 @@ def interleaved_times(
     min_seconds: float = MIN_SECONDS,
     device: str = "cpu",
 ) -> dict[str, list[float]]:
-    """Seconds per call of every candidate, one number for each round.
+    """Return the seconds per call of every candidate, one number per round.
 
-    Each is called once before anything is timed, so that one-time compilation and allocation stay out.
+    Each candidate is called once before timing, so that compilation and first allocations do not count.
 
     Args:
-        candidates: What to time, by name.
-        rounds: Every candidate takes one turn in each.
-        budget: Seconds after which no further round begins, once there are ``MIN_ROUNDS``.
-        min_seconds: A quick candidate is repeated until a measurement lasts this long.
-        device: ``"cpu"``, for CPU time of the calling thread (all of it under :func:`one_thread`), or ``"cuda"``.
+        candidates: Functions to time, by name.
+        rounds: Number of rounds; every candidate takes one turn in each.
+        budget: Seconds after which no further round starts, once there are ``MIN_ROUNDS``.
+        min_seconds: Shortest measurement; a quick candidate is repeated until it lasts this long.
+        device: ``"cpu"`` for CPU time of the calling thread (use :func:`one_thread`), or ``"cuda"``.
     """
     seconds = _device_seconds if device == "cuda" else _thread_seconds
     repetitions = {name: _repetitions(work, min_seconds, seconds) for name, work in candidates.items()}
@@ -102,7 +102,7 @@ def interleaved_times(
         for turn in range(rounds):
             if turn >= MIN_ROUNDS and spent > budget:
                 break
-            # So that no candidate always runs on the caches that the same other one left behind.
+            # Shuffle, so that no candidate always finds the caches of the same predecessor.
             shuffler.shuffle(order)
             for name in order:
                 taken = seconds(candidates[name], repetitions[name])

@@ -1,4 +1,4 @@
-"""All figures of the laboratory: functions that turn plain numbers into pictures, and the style they share.
+"""Draw the figures of the laboratory from plain numbers, in one common style.
 
-Nothing here knows about runs, studies or pages; matplotlib is imported when something is drawn.
+Nothing here depends on runs, studies or pages. Matplotlib is imported when something is drawn.
 """

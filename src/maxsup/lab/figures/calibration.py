@@ -1,4 +1,4 @@
-"""Is confidence as high as accuracy, and does it tell right from wrong?"""
+"""Figures of calibration, selective classification and confidence."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Sequence[float]]
 
-_FEW = 10  # the accuracy of fewer samples is drawn hollow: it says little
+_FEW = 10  # bins with fewer samples are drawn hollow
 # Title and factor of each number that a repair changes.
 _REPAIRED = {"nll": ("NLL (nats)", 1.0), "ece": ("ECE", 1.0), "aurc": (r"AURC $\times 10^3$", 1000.0)}
 _RIGHT, _WRONG = "#0072B2", "#D55E00"
 
 
 def calibration_figures(results: Results) -> dict[str, Figure]:
-    """Reliability diagram with the distribution of confidence under it; risk against coverage."""
+    """Draw the reliability diagram with a histogram of confidence, and the risk-coverage curve."""
     looks = result_looks(results)
     bins, curves = (
         {label: result["data"][part] for label, result in results.items()} for part in ("reliability", "risk_coverage")
@@ -31,7 +31,7 @@ def calibration_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def reliability_figure(bins: Mapping[str, Columns], looks: Mapping[str, Look], *, width: float = COLUMN) -> Figure:
-    """Accuracy by confidence, and below it the share of predictions in each bin.
+    """Draw accuracy by confidence, and below it the share of predictions in each bin.
 
     ``bins`` hold ``edges``, ``count``, ``confidence`` and ``accuracy`` by label.
     """
@@ -57,7 +57,7 @@ def reliability_figure(bins: Mapping[str, Columns], looks: Mapping[str, Look], *
 
 @styled()
 def risk_figure(curves: Mapping[str, Columns], looks: Mapping[str, Look], *, width: float = COLUMN) -> Figure:
-    """Errors among the predictions that are kept (``risk``) against the share that is kept (``coverage``)."""
+    """Draw the error rate of accepted predictions (``risk``) against their share (``coverage``)."""
     figure, [[axes]] = panels(height=2.2, width=width)
     for label, curve in curves.items():
         look, risks = looks[label], [100 * risk for risk in curve["risk"]]
@@ -72,7 +72,7 @@ def risk_figure(curves: Mapping[str, Columns], looks: Mapping[str, Look], *, wid
 
 @styled()
 def repair_figures(results: Results) -> dict[str, Figure]:
-    """A row per run: NLL, ECE and AURC before and after the repair."""
+    """Draw NLL, ECE and AURC before and after the repair, one row per run."""
     from matplotlib.lines import Line2D
 
     figure, [row] = panels(1, len(_REPAIRED), height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
@@ -92,7 +92,7 @@ def repair_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def confidence_figure(edges: Sequence[float], shares: Columns, means: Mapping[str, float], *, width: float) -> Figure:
-    """Confidence of ``right`` and ``wrong`` predictions with their means, which are ``nan`` if there are none."""
+    """Draw histograms of the confidence of ``right`` and ``wrong`` predictions, with finite means as lines."""
     figure, [[axes]] = panels(height=2.1, width=width)
     for name, color in (("right", _RIGHT), ("wrong", _WRONG)):
         axes.stairs(shares[name], edges, fill=True, color=color, alpha=0.45)

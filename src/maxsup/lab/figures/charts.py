@@ -1,4 +1,4 @@
-"""Parts that several figures share."""
+"""Parts shared by several figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def value(result: Mapping[str, Any], name: str) -> float:
-    """A number of a result; ``nan`` if it is undefined or missing."""
+    """Return a number of a result, ``nan`` if it is undefined or missing."""
     stored = result["numbers"].get(name, {}).get("value")
     return math.nan if stored is None else float(stored)
 
 
 def flat_panels(count: int, *, per_row: int = 3, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of ``count`` panels, row by row; ``height`` is that of one row."""
+    """Create a figure of ``count`` panels, row by row. ``height`` is that of one row."""
     num_rows = math.ceil(count / per_row)
     figure, grid = panels(num_rows, min(per_row, count), height=height * num_rows, **options)
     flat = [axes for row in grid for axes in row]
@@ -30,7 +30,7 @@ def flat_panels(count: int, *, per_row: int = 3, height: float, **options: Any) 
 
 
 def name_rows(row: Sequence[Axes], names: Sequence[str]) -> None:
-    """Name the rows of panels that share their vertical axis, from top to bottom, without ticks."""
+    """Label the rows of panels that share their vertical axis, from top to bottom, without ticks."""
     row[0].set_yticks(range(len(names)), list(names))
     row[0].set_ylim(len(names) - 0.5, -0.5)
     for axes in row:
@@ -38,7 +38,7 @@ def name_rows(row: Sequence[Axes], names: Sequence[str]) -> None:
 
 
 def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float) -> None:
-    """A row per run with one of its numbers, or with two joined by a line: the first filled, the second hollow."""
+    """Draw a row per run with one number, or with two joined by a line, the first filled and the second hollow."""
     for place, (label, look) in enumerate(result_looks(results).items()):
         row = [factor * value(results[label], name) for name in names]
         if len(row) > 1:
@@ -49,7 +49,7 @@ def draw_runs(axes: Axes, results: Results, names: Sequence[str], factor: float)
 
 
 def widen(axes: Axes) -> None:
-    """Show at least a fifth of the largest value, with two ticks: a small difference should not look large."""
+    """Widen the axis to a fifth of its largest value, with two ticks, so that a small difference looks small."""
     low, high = axes.get_xlim()
     missing = 0.2 * max(abs(low), abs(high)) - (high - low)
     if missing > 0:
@@ -58,7 +58,7 @@ def widen(axes: Axes) -> None:
 
 
 def grouped(results: Results, key: Callable[[Mapping[str, Any]], Hashable]) -> list[tuple[str, Results]]:
-    """Results with the same key together, each group with the ending of its figures' names: nothing, ``-2``, ``-3``."""
+    """Group results by key, each group with a suffix for the names of its figures: empty, ``-2``, ``-3``."""
     groups: dict[Hashable, dict[str, Mapping[str, Any]]] = {}
     for label, result in results.items():
         groups.setdefault(key(result), {})[label] = result
@@ -66,7 +66,7 @@ def grouped(results: Results, key: Callable[[Mapping[str, Any]], Hashable]) -> l
 
 
 def thinned(points: Sequence[float], count: int) -> list[int]:
-    """Positions of at most ``count`` evenly spread points; the last one is kept.
+    """Return the indices of at most ``count`` evenly spread points, the last one included.
 
     Example:
         >>> thinned(range(10), 4)

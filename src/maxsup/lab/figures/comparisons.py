@@ -23,7 +23,7 @@ _DASHES: Any = (0, (3, 2))
 
 
 class Difference(NamedTuple):
-    """A mean difference to the baseline, the ends of its interval, and whether it is conclusive."""
+    """A mean difference from the baseline with its interval, conclusive or not."""
 
     mean: float
     low: float
@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A published number, ours, and our standard deviation (``nan`` for one seed); grey without a look."""
+    """A published number, our mean and our standard deviation (``nan`` for one seed), grey without a look."""
 
     look: Look | None
     published: float
@@ -42,9 +42,9 @@ class Point(NamedTuple):
 
 @styled()
 def seeds_figure(metrics: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]], looks: Mapping[str, Look]) -> Figure:
-    """One panel per metric: a dot for every run, a bar for the mean, lines between runs with the same seed.
+    """Draw a panel per metric: a dot for every run, a bar for the mean, lines between runs with the same seed.
 
-    ``metrics`` hold the title of a panel and its values by loss and seed; every loss of ``looks`` has a row.
+    ``metrics`` hold the title of a panel and its values by loss and seed. Every loss of ``looks`` has a row.
     """
     figure, grid = _rows_of_losses(len(metrics), looks)
     for axes, (title, found) in zip(grid, metrics, strict=True):
@@ -65,7 +65,7 @@ def seeds_figure(metrics: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]
 def differences_figure(
     metrics: Sequence[tuple[str, str, Mapping[str, Difference]]], looks: Mapping[str, Look]
 ) -> Figure:
-    """One panel per metric: paired differences with their intervals, hollow where nothing can be concluded.
+    """Draw a panel per metric with paired differences and their intervals. Hollow marks are inconclusive.
 
     ``metrics`` hold the title of a panel, the note below it, and differences by loss.
     """
@@ -81,7 +81,7 @@ def differences_figure(
             axes.plot([mean], [place], markersize=4.5, **(look.filled_marks if is_conclusive else look.hollow_marks))
         _name_panel(axes, title)
         axes.set_xlabel(note, color=SOFT, fontsize=6)
-        # Zero stays away from the edge: the panel is about which side of it a difference is on.
+        # Keep zero away from the edge, so that both sides of it are visible.
         low, high = axes.get_xlim()
         reach = max(abs(low), abs(high)) * 0.12
         axes.set_xlim(min(low, -reach), max(high, reach))
@@ -90,7 +90,7 @@ def differences_figure(
 
 @styled()
 def published_figure(metrics: Mapping[str, Sequence[Point]]) -> Figure:
-    """One panel per metric: our means against those of the paper, and the line on which both are equal."""
+    """Draw a panel per metric: our means against those of the paper, with the identity line."""
     figure, grid = flat_panels(len(metrics), height=2.6, width=2.3 * min(_PER_ROW, len(metrics)) + 0.9)
     for axes, (title, points) in zip(grid, metrics.items(), strict=True):
         for look, published, measured, std in points:
@@ -112,7 +112,7 @@ def published_figure(metrics: Mapping[str, Sequence[Point]]) -> Figure:
 
 @styled()
 def training_figure(curves: Mapping[str, Mapping[str, Curve]], looks: Mapping[str, Look]) -> Figure:
-    """One panel per quantity: the mean over seeds of each label, and a band from the lowest to the highest."""
+    """Draw a panel per quantity: the mean over seeds of each label, and a band from minimum to maximum."""
     figure, grid = flat_panels(len(curves), per_row=_PER_ROW, height=1.9, width=WIDE, sharex=True)
     for axes, (title, found) in zip(grid, curves.items(), strict=True):
         for label, curve in found.items():
@@ -134,7 +134,7 @@ def training_figure(curves: Mapping[str, Mapping[str, Curve]], looks: Mapping[st
 def sweep_figure(
     metrics: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], looks: Mapping[str, Look]
 ) -> Figure:
-    """One panel per metric: a dot for every run by loss and strength, and lines through the means."""
+    """Draw a panel per metric: a dot for every run by loss and strength, and lines through the means."""
     figure, grid = flat_panels(len(metrics), per_row=len(metrics), height=2.0, width=WIDE)
     for axes, (title, found) in zip(grid, metrics.items(), strict=True):
         for loss, values in found.items():
@@ -151,7 +151,7 @@ def sweep_figure(
 
 
 def _rows_of_losses(count: int, looks: Mapping[str, Look]) -> tuple[Figure, list[Axes]]:
-    """Panels that share their rows, one for each loss."""
+    """Create panels that share their rows, one row per loss."""
     width = WIDE if count >= _PER_ROW else max(3.0, 0.6 + (WIDE - 0.6) * count / _PER_ROW)
     figure, grid = flat_panels(count, per_row=_PER_ROW, height=0.62 + 0.19 * len(looks), width=width, sharey=True)
     name_rows(grid, [look.label for look in looks.values()])

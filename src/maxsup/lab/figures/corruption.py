@@ -18,18 +18,18 @@ Errors = Mapping[str, Mapping[tuple[str, int], float]]
 """Error in percent by label, then by kind and severity of corruption."""
 
 _METRICS = ("error", "nll", "ece")
-# Not black and white, which a page replaces with its own colours.
+# Not pure black and white, which a page replaces with its own colours.
 _ON_DARK, _ON_LIGHT = "#fff8e7", "#22102a"
 
 
 def corruption_figures(results: Results) -> dict[str, Figure]:
-    """Metrics by severity, mean over kinds; and the error of every kind at every severity."""
+    """Draw metrics by severity, averaged over kinds, and a map of the error by kind and severity."""
     errors = mean_errors([(label, result["data"]["cells"]) for label, result in results.items()])
     return {"corruption": severity_figure(results), "corruption_map": corruption_map(errors)}
 
 
 def mean_errors(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> dict[str, dict[tuple[str, int], float]]:
-    """Error in percent by label, kind and severity, averaged over runs with the same label.
+    """Return the error in percent by label, kind and severity, averaged over runs with the same label.
 
     Example:
         >>> cell = {"corruption": "fog", "severity": 1}
@@ -47,7 +47,7 @@ def mean_errors(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> dict
 
 @styled()
 def severity_figure(results: Results) -> Figure:
-    """Error, likelihood and calibration against severity, mean over kinds."""
+    """Draw error, likelihood and calibration against severity, averaged over kinds."""
     looks = result_looks(results)
     figure, [row] = panels(1, len(_METRICS), height=1.7)
     for axes, metric in zip(row, _METRICS, strict=True):
@@ -68,7 +68,7 @@ def severity_figure(results: Results) -> Figure:
 
 @styled()
 def corruption_map(errors: Errors) -> Figure:
-    """Error by kind and severity: a map for each label, all with the same colour scale."""
+    """Draw a map of the error by kind and severity for each label, all with the same colour scale."""
     kinds = list(dict.fromkeys(kind for own in errors.values() for kind, _ in own))
     severities = sorted({severity for own in errors.values() for _, severity in own})
     top = max(value for own in errors.values() for value in own.values())

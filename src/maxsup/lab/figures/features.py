@@ -1,4 +1,4 @@
-"""Where features lie: the plane of collapse, and three classes seen from the front."""
+"""Figures of features: the collapse plane, and three classes projected on a plane."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Points = Sequence[tuple[str, float, float]]
 # Colour and marker of the three classes of a projection.
 _CLASS_LOOKS = (("#0072B2", "o"), ("#E69F00", "^"), ("#882255", "s"))
 
-# Where the name of a dot may stand, in points from it: beside it, then further above or below.
+# Offsets in points of the name of a dot, in order of preference: beside it, then further above or below.
 _BESIDE = tuple((side, up) for up in (3, -8, 11, -16, 19, -24, 27, -32) for side in (5, -5))
 
 
 def collapse_figures(results: Results) -> dict[str, Figure]:
-    """The collapse plane of training images and of held-out images."""
+    """Draw the collapse plane of training images and of held-out images."""
     split = next(iter(results.values()))["facts"]["split"]
-    # A run that was analysed on its training split is drawn with its validation split beside it.
+    # Results on the training split are drawn next to those on the validation split.
     splits = ("train", "val" if split == "train" else split)
     points = {
         f"{name} images": [
@@ -51,9 +51,9 @@ def collapse_figures(results: Results) -> dict[str, Figure]:
 def collapse_figure(
     points: Mapping[str, Points], looks: Mapping[str, Look], *, width: float = WIDE, names_dots: bool = False
 ) -> Figure:
-    """The plane of ``within`` and ``r_squared``, a panel for each set of images; upper left is collapse.
+    """Draw the plane of ``within`` and ``r_squared``, one panel per set of images. Upper left is collapse.
 
-    ``names_dots`` writes names beside the dots, if there are few, and leaves out the legend.
+    ``names_dots`` names each dot, if there are few, instead of a legend.
     """
     figure, [row] = panels(1, len(points), height=2.5, width=width)
     for axes, (title, dots) in zip(row, points.items(), strict=True):
@@ -78,7 +78,7 @@ def collapse_figure(
 
 
 def projection_figures(results: Results) -> dict[str, Figure]:
-    """Samples of three classes on a plane: a figure for each three classes."""
+    """Draw samples of three classes on a plane, one figure per choice of classes."""
     groups = grouped(results, lambda result: tuple(result["data"]["classes"]))
     return {
         f"projection{ending}": projection_figure({label: result["data"] for label, result in group.items()})
@@ -88,16 +88,16 @@ def projection_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """A column per run, a row per split, the same axes everywhere.
+    """Draw a column per run and a row per split, all with the same axes.
 
-    ``planes`` hold ``classes``, ``basis``, and ``points`` by split and class, two coordinates each.
+    ``planes`` hold ``classes``, ``basis``, and ``points`` by split and class, with two coordinates each.
     """
     from matplotlib.lines import Line2D
 
     first = next(iter(planes.values()))
     splits = list(first["points"])
     (left, right), (bottom, top) = (_limits(planes, axis) for axis in (0, 1))
-    # Equal units set the height of a panel; at most three panels fit the width of a column.
+    # The equal aspect determines the height of a panel; at most three panels fit the width of a column.
     side = (COLUMN - 0.45) / max(2, min(3, len(planes)))
     tall = side * min(2.0, (top - bottom) / (right - left))
     figure, grid = panels(
@@ -131,7 +131,7 @@ def projection_figure(planes: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def _limits(planes: Mapping[str, Mapping[str, Any]], axis: int) -> tuple[float, float]:
-    """The range that holds the samples of all runs, and a little more."""
+    """Return the range of the samples of all runs, with a margin."""
     splits = [groups for plane in planes.values() for groups in plane["points"].values()]
     spots = [point[axis] for groups in splits for group in groups for point in group]
     low, high = min(spots), max(spots)

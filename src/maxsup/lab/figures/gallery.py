@@ -1,4 +1,4 @@
-"""Images inside results: their form in JSON, and the Grad-CAM gallery."""
+"""Images in results: their encoding in JSON, and the Grad-CAM gallery."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_SIDE = 112
-"""Larger images are scaled down to this side before they are stored: a cell of the gallery is half an inch wide."""
+"""Largest side of a stored image; larger ones are scaled down, as a cell of the gallery is half an inch wide."""
 
 _COLORMAP = "inferno"
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
-    """Grey or RGB pixels ``(H, W, C)`` as a PNG file in base64, for JSON.
+    """Encode grey or RGB pixels ``(H, W, C)`` as a base64 PNG for JSON.
 
     Example:
         >>> decoded(encoded(np.full((2, 3, 1), 7, dtype=np.uint8)))[0].tolist()
@@ -43,7 +43,7 @@ def encoded(pixels: NDArray[np.uint8]) -> str:
 
 
 def decoded(text: str) -> NDArray[np.uint8]:
-    """The pixels of :func:`encoded`, ``(H, W)`` or ``(H, W, 3)``."""
+    """Decode the pixels of :func:`encoded`, ``(H, W)`` or ``(H, W, 3)``."""
     from PIL import Image
 
     try:
@@ -56,14 +56,14 @@ def decoded(text: str) -> NDArray[np.uint8]:
 
 
 def gradcam_figures(results: Results) -> dict[str, Figure]:
-    """A gallery for each set of images."""
+    """Draw a gallery for each set of images."""
     groups = grouped(results, lambda result: (result["facts"]["dataset"], *result["data"]["indices"]))
     return {f"gradcam{ending}": gallery_figure(group) for ending, group in groups}
 
 
 @styled()
 def gallery_figure(results: Results) -> Figure:
-    """The images, and below them a row of maps per run; a frame and a name mark a wrong prediction."""
+    """Draw images with a row of maps per run. A frame and the predicted class mark a wrong prediction."""
     from matplotlib import cm
     from matplotlib.colors import Normalize
 
@@ -95,7 +95,7 @@ def gallery_figure(results: Results) -> Figure:
 
 
 def show_pixels(axes: Axes, pixels: NDArray[np.uint8]) -> None:
-    """An image without axes around it."""
+    """Draw an image without axes."""
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -103,7 +103,7 @@ def show_pixels(axes: Axes, pixels: NDArray[np.uint8]) -> None:
 
 def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
     pixels = decoded(cell["image"])
-    # Grey under the map: two scales of colour could not be told apart.
+    # Grey below the map, because two colour scales could not be told apart.
     grey = pixels if pixels.ndim == 2 else pixels @ np.array([0.299, 0.587, 0.114])
     show_pixels(axes, grey.astype(np.uint8))
     heat = decoded(cell["map"]) / 255
@@ -116,7 +116,7 @@ def _show_map(axes: Axes, cell: Mapping[str, Any], num_characters: int) -> None:
 
 
 def _title(name: str, num_characters: int) -> str:
-    """A name in at most two lines that are as wide as an image."""
+    """Wrap a name to at most two lines of the width of an image."""
     whole = name.replace("_", " ")
     first, _, second = whole.partition(" ")
     if not second or len(whole) <= num_characters:

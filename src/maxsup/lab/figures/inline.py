@@ -1,7 +1,7 @@
-"""Matplotlib figures inside a page: SVG that follows the page's colours and its security policy, or PNG.
+"""Embed Matplotlib figures in a page, as SVG that follows its colours and its security policy, or as PNG.
 
-Styles become attributes, because the policy allows no inline style. Black, white and greys become the text and
-background colours of the page, so that a figure is readable in light and in dark. Same figure, same bytes.
+Styles become attributes, because the policy forbids inline styles. Black, white and greys become the text and
+background colours of the page, so a figure is readable in light and dark mode. The same figure gives the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "script", "foreignObject", "image")}
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT_SIZE = re.compile(r"([\d.]+)px")
-_PIXELS = 1.85  # of the page per point of the figure: text of 7 points becomes as large as a caption
+_PIXELS = 1.85  # page pixels per point of the figure: text of 7 points gets the size of a caption
 _DARK_PAPER, _DARK_INK = "#1c1f25", "#e8e8e4"  # --card and --ink of page.css
 _PNG_DPI = 200
 _MIN_CONTRAST = 4.0
@@ -35,7 +35,7 @@ ElementTree.register_namespace("xlink", _XLINK)
 
 
 def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> str:
-    """A figure as an ``<svg>`` element; its ids start with ``name``, title and description are for screen readers."""
+    """Return a figure as an ``<svg>`` element, with ids prefixed by ``name`` and texts for screen readers."""
     import matplotlib
 
     stream = io.StringIO()
@@ -65,7 +65,7 @@ def inline_svg(figure: Figure, name: str, *, title: str, description: str) -> st
 
 
 class InlinePng(NamedTuple):
-    """A figure as PNG in base64, for light and for dark pages, and its size on the page."""
+    """A figure as base64 PNG for light and dark pages, with its size on the page."""
 
     light: str
     dark: str
@@ -74,11 +74,11 @@ class InlinePng(NamedTuple):
 
 
 def inline_png(figure: Figure) -> InlinePng:
-    """A figure of photographs or maps, whose pixels cannot take the colours of a page."""
+    """Render a figure of photographs or maps, whose pixels cannot follow the colours of a page."""
     from matplotlib.text import Text
 
     light = _png(figure, "white")
-    figure.set_layout_engine("none")  # the first drawing has put everything in its place
+    figure.set_layout_engine("none")  # the layout is fixed by the first drawing
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text.get_bbox_patch() is None and text.get_color() in ("black", "#000000"):
             text.set_color(_DARK_INK)
@@ -89,7 +89,7 @@ def inline_png(figure: Figure) -> InlinePng:
 
 
 def dark_rules(html: str) -> str:
-    """CSS for dark pages: lines and areas that would hardly be visible get a lighter tone of their colour.
+    """Return CSS for dark pages that lightens lines and areas with too little contrast.
 
     Example:
         >>> print(dark_rules('<path stroke="#56138e"/><path fill="#56b4e9"/>'))
@@ -116,7 +116,7 @@ def _png(figure: Figure, paper: str) -> str:
 
 
 def _readable_on_dark(color: str) -> str:
-    """The colour, mixed with as much white as it needs to stand out."""
+    """Mix a colour with as much white as the contrast on dark needs."""
     own, mixed = bytes.fromhex(color[1:]), color
     for step in range(_STEPS):
         mixed = f"#{bytes(round(value + (255 - value) * step / _STEPS) for value in own).hex()}"
@@ -126,7 +126,7 @@ def _readable_on_dark(color: str) -> str:
 
 
 def _luminance(color: str) -> float:
-    """Relative luminance as WCAG defines it."""
+    """Return the relative luminance as defined by WCAG."""
     shares = [value / 255 for value in bytes.fromhex(color[1:])]
     red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -145,7 +145,7 @@ def _rewrite(element: ElementTree.Element, name: str) -> None:
     attributes = element.attrib
     for pair in attributes.pop("style", "").split(";"):
         key, _, value = (part.strip() for part in pair.partition(":"))
-        if key == "font":  # how older versions of matplotlib write it
+        if key == "font":  # older versions of matplotlib
             size = _FONT_SIZE.search(value)
             attributes["font-size"] = size[1] if size else "10"
             if "bold" in value or re.search(r"\b[67]00\b", value):
@@ -166,7 +166,7 @@ def _rewrite(element: ElementTree.Element, name: str) -> None:
 
 
 def _neutral(attributes: dict[str, str], paint: str) -> None:
-    """Turn a grey into translucent text colour, and white into the background colour."""
+    """Turn grey into translucent text colour, and white into the background colour."""
     match = _HEX.match(attributes.get(paint, "").lower())
     if match is None or max(channels := bytes.fromhex(match[1])) - min(channels) > 4:
         return

@@ -1,4 +1,4 @@
-"""Logits: their distribution, the confidence they give, and the traces of label smoothing."""
+"""Figures of logits: distribution, confidence and the traces of label smoothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONFIDENCES = {"right": "confidence_correct", "wrong": "confidence_wrong"}
-"""What the confidence of right and of wrong predictions is called in results."""
+"""Names in results of the confidence of correct and of wrong predictions."""
 
 _DATA, _ESTIMATE = "#0072B2", "#D55E00"
 
 
 @styled()
 def logit_figures(results: Results) -> dict[str, Figure]:
-    """Densities of raw and mean-centred logits; cumulative top-1 confidence of right and wrong predictions."""
+    """Draw densities of raw and mean-centred logits, and cumulative confidence of correct and wrong predictions."""
     looks = list(result_looks(results).values())
     densities, [row] = panels(1, 2, height=1.9, sharey=True)
     titles = {"raw": "logit", "centred": "logit \u2212 mean of the sample"}
@@ -38,7 +38,7 @@ def logit_figures(results: Results) -> dict[str, Figure]:
                 continue
             percents = [100 * share for share in shares]
             axes.plot([step / (len(shares) - 1) for step in range(len(shares))], percents, **look.stroke)
-            # The mean, as a mark on the curve.
+            # Mark the mean on the curve.
             axes.plot([mean], [percents[round(mean * (len(shares) - 1))]], **look.marks, zorder=3)
         axes.set(xlim=(0, 1), ylim=(0, 103), xlabel=f"confidence where {kind}")
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -58,14 +58,14 @@ def smoothing_figure(
     level: float | None,
     width: float,
 ) -> Figure:
-    """Gap of the top logit of right predictions, and how the remaining probability is shared.
+    """Draw the gap of the top logit of correct predictions, and the distribution of the leftover probability.
 
     Args:
         gaps: Edges and counts of a histogram.
         left_over: Shares of pairs of classes, and the mean probability of the other class.
-        plateaus: The gap that each strength of smoothing aims at, as guides.
+        plateaus: The target gap of each strength of smoothing, drawn as guides.
         estimate: The gap of the estimated strength and the ends of its interval.
-        level: The probability that the estimated strength leaves to each class.
+        level: The probability that the estimated strength gives to each class.
         width: In inches.
     """
     edges, counts = gaps

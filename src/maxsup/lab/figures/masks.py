@@ -1,4 +1,4 @@
-"""Masks: image, truth, prediction and errors of the compared runs, and their IoU by class."""
+"""Figures of segmentation: images, masks, predictions and errors of compared runs, and IoU by class."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _IGNORED_LABEL = 255  # of pixels without a class
 _MAX_LEGEND, _MAX_ROWS = 12, 30
 _GOLDEN = 0.618033988749895
 
-# Okabe and Ito's colours and a dark brown; further classes get hues that are as far apart as possible.
+# Okabe and Ito's colours and a dark brown; further classes get evenly spread hues.
 _FIRST_COLORS = (
     (86, 180, 233), (230, 159, 0), (0, 158, 115), (204, 121, 167), (240, 228, 66), (0, 114, 178), (92, 64, 51),
 )  # fmt: skip
 
 
 def class_colors(num_classes: int) -> NDArray[np.uint8]:
-    """A colour for each class, ``(K, 3)``; the same in every figure of a data set.
+    """Return a colour for each class, ``(K, 3)``, the same in every figure of a data set.
 
     Example:
         >>> class_colors(3).tolist()
@@ -44,7 +44,7 @@ def class_colors(num_classes: int) -> NDArray[np.uint8]:
 
 
 def segmentation_figures(results: Results) -> dict[str, Figure]:
-    """Masks of the runs side by side, and their IoU by class; a figure for each set of images and views."""
+    """Draw masks of the runs side by side, and their IoU by class, one figure per set of images and views."""
 
     def shown(result: Mapping[str, Any]) -> tuple[Any, ...]:
         data = result["data"]
@@ -63,7 +63,7 @@ def segmentation_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def masks_figure(results: Results) -> Figure:
-    """A row per image: the image, its mask, and the prediction and errors of every run."""
+    """Draw a row per image with the image, its mask, and the prediction and errors of every run."""
     first = next(iter(results.values()))["data"]
     colors = class_colors(len(first["class_names"]))
     num_rows, num_columns = len(first["cells"]), 2 + 2 * len(results)
@@ -80,7 +80,7 @@ def masks_figure(results: Results) -> Figure:
             show_pixels(row[2 + 2 * number], _painted(predicted, colors))
             show_pixels(row[3 + 2 * number], _errors(truth, predicted))
         row[0].set_ylabel(f"image {first['indices'][place]}", fontsize=6)
-    # A run's name stands over both of its pictures; what they show stands below them.
+    # The run's name is above its two pictures, their content below.
     for number, title in enumerate(["image", "truth", *results]):
         grid[0][max(number, 2 * number - 2)].set_title(title, fontsize=6.5, pad=2, loc="left")
     for number in range(len(results)):
@@ -100,9 +100,9 @@ def masks_figure(results: Results) -> Figure:
 def class_iou_figure(
     names: Sequence[str], values: Mapping[str, Sequence[float | None]], looks: Mapping[str, Look], views: str
 ) -> Figure:
-    """IoU of each class, a mark per run; if there are many classes, of those with the largest spread.
+    """Draw the IoU of each class, one mark per run. Of many classes, draw those with the largest spread.
 
-    A value is None if the class has no pixels; ``views`` describes the views of an image.
+    A value is None if the class has no pixels. ``views`` describes the views of an image.
     """
     table = np.array([[math.nan if found is None else found for found in row] for row in values.values()], dtype=float)
     spread = np.ptp(np.nan_to_num(table), axis=0)
@@ -121,7 +121,7 @@ def class_iou_figure(
 
 
 def _views(data: Mapping[str, Any]) -> str:
-    """Number or scale of the views that a prediction is made from.
+    """Describe the number or the scale of the views behind a prediction.
 
     Example:
         >>> _views({"num_views": 1, "scales": [1.0]}), _views({"num_views": 4, "scales": [0.5, 1.0]})
@@ -147,7 +147,7 @@ def _errors(truth: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> NDArray[n
 
 
 def _patches(names: Sequence[str], colors: NDArray[np.uint8], masks: Sequence[NDArray[np.uint8]]) -> list[Any]:
-    """Legend entries of the most common classes and of errors."""
+    """Return legend entries of the most frequent classes and of errors."""
     from matplotlib.patches import Patch
 
     counts = np.bincount(np.concatenate([mask.ravel() for mask in masks]), minlength=256)[: len(names)]

@@ -1,4 +1,4 @@
-"""What the accuracy on all test images hides: the value of features, of a teacher, and rare classes."""
+"""Figures of probes, distillation and long tails."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _GROUPS = ("many", "medium", "low")
-_MAX_MARKED = 20  # a curve of more classes has no markers
+_MAX_MARKED = 20  # curves of more classes have no markers
 _OF_STUDENTS = ("student_accuracy", "agreement", "kl", "wrong_class_information")
 
 
 def probe_figures(results: Results) -> dict[str, Figure]:
-    """Validation accuracy along the path of strengths, accuracy on test; known factors if there are any."""
+    """Draw validation accuracy by strength, test accuracy and, if there are any, known factors."""
     figures = {"probe": probe_figure(results)}
     factors = list(dict.fromkeys(name for result in results.values() for name in result["data"]["factors"]))
     if factors:
@@ -29,7 +29,7 @@ def probe_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def probe_figure(results: Results) -> Figure:
-    """Validation accuracy by the strength of the penalty; below, both probes on test images."""
+    """Draw validation accuracy by the strength of the penalty, and below it the test accuracy of both probes."""
     looks = result_looks(results)
     low = 0.17 * len(results)
     figure, [[path], [dots]] = panels(2, 1, height=2.25 + low, height_ratios=[1.3, low])
@@ -52,7 +52,7 @@ def probe_figure(results: Results) -> Figure:
 
 @styled()
 def factors_figure(results: Results, factors: Sequence[str]) -> Figure:
-    """How much of each known factor a linear probe finds, a mark for each run."""
+    """Draw the R^2 of a linear probe of each known factor, one mark per run."""
     looks = result_looks(results)
     figure, [[axes]] = panels(height=0.75 + 0.22 * len(factors))
     for place, (label, result) in enumerate(results.items()):
@@ -69,7 +69,7 @@ def factors_figure(results: Results, factors: Sequence[str]) -> Figure:
 
 @styled()
 def distillation_figures(results: Results) -> dict[str, Figure]:
-    """A row per teacher: its student's accuracy, their agreement and divergence, its information on wrong classes."""
+    """Draw a row per teacher: student accuracy, agreement, divergence, information on wrong classes."""
     figure, grid = flat_panels(len(_OF_STUDENTS), per_row=2, height=0.75 + 0.2 * len(results), pad=0.05, sharey=True)
     for axes, name in zip(grid, _OF_STUDENTS, strict=True):
         draw_runs(axes, results, (name,), fact(name).factor)
@@ -81,7 +81,7 @@ def distillation_figures(results: Results) -> dict[str, Figure]:
 
 @styled()
 def longtail_figures(results: Results) -> dict[str, Figure]:
-    """Accuracy of each class from the largest to the smallest, and of the groups."""
+    """Draw the accuracy of each class from the largest to the smallest, and of the groups."""
     looks = result_looks(results)
     figure, [[classes, groups]] = panels(1, 2, height=2.1, width_ratios=[2, 1], sharey=True)
     present = [name for name in _GROUPS if any(name in result["data"]["groups"] for result in results.values())]

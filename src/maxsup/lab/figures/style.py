@@ -1,6 +1,6 @@
-"""How every figure looks: a colour and a marker for each loss, sizes that fit a column, files equal to the byte.
+"""The style of all figures: a colour and a marker for each loss, column widths, reproducible files.
 
-Figures are made without pyplot, so nothing depends on a display or on settings of other code.
+Figures are made without pyplot, so nothing depends on a display or on the settings of other code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Results = Mapping[str, Mapping[str, Any]]
 """Results of an analysis by label of the run: ``facts`` (with ``loss``), ``numbers`` and ``data``, as stored."""
 
-# Widths in inches: of a column, and of a figure that takes the whole page.
+# Widths in inches of a column and of a page.
 COLUMN, WIDE = 3.4, 6.6
 DPI = 200
 INK, SOFT, GREY = "#000000", "#5a5a5a", "#8A8A8A"
@@ -36,14 +36,14 @@ _SETTINGS: dict[str, Any] = {
     "axes.titlepad": 4.0, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5,
     "ytick.major.size": 2.5, "grid.color": "#E4E4E4", "grid.linewidth": 0.5, "lines.linewidth": 1.2,
     "lines.markersize": 4.0, "savefig.dpi": DPI, "svg.hashsalt": "maxsup",
-    # Outlines: the width of text would depend on the fonts of the reader.
+    # Outlines, because the width of text would depend on the reader's fonts.
     "svg.fonttype": "path",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one run is drawn: its name in a legend, colour, marker, line, and how its markers are filled."""
+    """The look of one run: name in a legend, colour, marker, line and marker filling."""
 
     label: str
     color: str
@@ -59,12 +59,12 @@ class Look:
 
     @property
     def filled_marks(self) -> dict[str, Any]:
-        """The same for a figure that names its runs elsewhere: filled whatever ``fill`` is."""
+        """Options of ``plot`` for filled markers, whatever ``fill`` is."""
         return self.marks | {"fillstyle": "full"}
 
     @property
     def hollow_marks(self) -> dict[str, Any]:
-        """The same, filled with white."""
+        """Options of ``plot`` for markers filled with white."""
         return self.filled_marks | {"markerfacecolor": "white"}
 
     @property
@@ -73,8 +73,8 @@ class Look:
         return {"color": self.color, "linestyle": self.line}
 
 
-# The most common losses have colours of Okabe and Ito, one of them a grey; the others come from a search. Any two
-# differ by at least 15 (CIE 1976) with normal sight and with each of the three colour deficiencies.
+# The most common losses have colours of Okabe and Ito, with a grey; the others were found by a search. Any two differ
+# by at least 15 (CIE 1976) for normal vision and for each of the three colour deficiencies.
 LOOKS: dict[str, Look] = {
     "ce": Look("CE", "#4D4D4D", "o"),
     "ls": Look("LS", "#D55E00", "s"),
@@ -103,7 +103,7 @@ _LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (
 
 
 def loss_look(loss: str) -> Look:
-    """The look of a loss; a loss from elsewhere is grey and keeps its own name.
+    """Return the look of a loss. A loss of another package is grey and keeps its name.
 
     Example:
         >>> loss_look("maxsup").color, loss_look("mine").label
@@ -113,9 +113,9 @@ def loss_look(loss: str) -> Look:
 
 
 def run_looks(losses: Mapping[str, str], titles: Mapping[str, str] | None = None) -> dict[str, Look]:
-    """A look for each label: the colour of its loss, with another line and filling for each further run of that loss.
+    """Return a look for each label: the colour of its loss, with another line and filling for each run of that loss.
 
-    ``titles`` are the names in legends, where they differ from the labels.
+    ``titles`` are names in legends that differ from the labels.
 
     Example:
         >>> looks = run_looks({"LS 0.1": "ls", "LS 0.2": "ls"})
@@ -132,12 +132,12 @@ def run_looks(losses: Mapping[str, str], titles: Mapping[str, str] | None = None
 
 
 def result_looks(results: Results) -> dict[str, Look]:
-    """A look for each labelled result."""
+    """Return a look for each labelled result."""
     return run_looks({label: str(result["facts"]["loss"]) for label, result in results.items()})
 
 
 def short_text(text: str, limit: int = 28) -> str:
-    r"""Text for a figure: cut to a length, and never read as a formula.
+    r"""Shorten text for a figure, and escape it so that it is never read as a formula.
 
     Example:
         >>> short_text("$x$ and a long rest", 10)
@@ -149,11 +149,11 @@ def short_text(text: str, limit: int = 28) -> str:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw with our settings; those of the caller come back afterwards."""
+    """Draw with our settings, and restore the caller's afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
-        # Settings files of users do not count either: the same input must give the same picture.
+        # Ignore matplotlibrc files too: the same input must give the same picture.
         matplotlib.rcdefaults()
         parameters: Any = matplotlib.rcParams
         parameters.update(_SETTINGS)
@@ -170,9 +170,9 @@ def panels(
     is_square: bool = False,
     **options: Any,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure and its axes by row and column, lengths in inches; call it inside :func:`styled`.
+    """Create a figure and its axes by row and column, with lengths in inches. Call it inside :func:`styled`.
 
-    ``is_square`` packs axes whose aspect ratio is fixed; ``options`` are those of ``Figure.subplots``.
+    ``is_square`` packs axes with a fixed aspect ratio. ``options`` are those of ``Figure.subplots``.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -181,7 +181,7 @@ def panels(
     figure = Figure(figsize=(width, height), layout=layout)
     grid = figure.subplots(num_rows, num_columns, squeeze=False, **options)
     for axes in grid.flat:
-        # The number of ticks must not depend on the size of the axes, else the layout is made for other labels.
+        # The number of ticks must not depend on the size of the axes, or the layout is computed for other labels.
         axes.locator_params(nbins=5)
     return figure, [list(row) for row in grid]
 
@@ -189,7 +189,7 @@ def panels(
 def legend_above(
     figure: Figure, looks: Iterable[Look], *, has_lines: bool = True, others: Sequence[Line2D] = ()
 ) -> None:
-    """One legend above all axes, in as many rows as it needs: the runs as lines or markers, then ``others``."""
+    """Put one legend above all axes, in as many rows as needed: the runs as lines or markers, then ``others``."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -197,7 +197,7 @@ def legend_above(
         for look in looks
     ]
     handles += others
-    # A character of the legend is about 0.055 inches wide, a handle with its gaps 0.42.
+    # A character of the legend is about 0.055 inches wide, a handle with its gaps 0.42 inches.
     widest = max(0.055 * len(str(handle.get_label())) + 0.42 for handle in handles)
     num_columns = max(1, min(len(handles), int(figure.get_figwidth() / widest)))
     figure.legend(handles=handles, loc="outside upper center", ncols=num_columns)
@@ -210,7 +210,7 @@ def spread_labels(
     *,
     dots: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """Move each label to the first of ``offsets``, in points, where it covers no dot and no label before it."""
+    """Move each label to the first of ``offsets``, in points, at which it covers no dot and no earlier label."""
     for place, label in enumerate(labels):
         assert label.axes is not None
         for across, up in offsets:
@@ -218,7 +218,7 @@ def spread_labels(
             label.set_horizontalalignment("center" if across == 0 else "left" if across > 0 else "right")
             figure.draw_without_rendering()
             box = label.get_window_extent()
-            # A marker reaches about two points beyond its middle.
+            # A marker extends about two points from its centre.
             around = box.padded(2 * figure.dpi / 72)
             is_clear = not any(around.contains(*label.axes.transData.transform(dot)) for dot in dots)
             if is_clear and not any(box.overlaps(other.get_window_extent()) for other in labels[:place]):
@@ -226,7 +226,7 @@ def spread_labels(
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as ``NAME.png`` and ``NAME.svg``; the same figure gives the same bytes."""
+    """Write a figure as ``NAME.png`` and ``NAME.svg``. The same figure gives the same bytes."""
     from io import BytesIO
 
     make_folder(folder)

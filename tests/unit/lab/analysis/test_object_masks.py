@@ -119,9 +119,9 @@ def test_data_without_masks_has_none(digit_runs: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("image,left\n", "must begin with image,x0,y0,x1,y1"),
-        ("image,x0,y0,x1,y1\n7,1,2\n", "must hold one box a line; got 2 numbers in a line"),
-        ("image,x0,y0,x1,y1\n7,1,2,a,b\n", "must hold one box a line; got could not convert"),
+        ("image,left\n", "must start with image,x0,y0,x1,y1"),
+        ("image,x0,y0,x1,y1\n7,1,2\n", "must hold one box per line; got 2 numbers in a line"),
+        ("image,x0,y0,x1,y1\n7,1,2,a,b\n", "must hold one box per line; got could not convert"),
     ],
 )
 def test_a_table_that_is_none_is_refused(digit_runs: list[Path], tmp_path: Path, content: str, sentence: str) -> None:

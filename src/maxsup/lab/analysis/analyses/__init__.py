@@ -1,1 +1,1 @@
-"""The analyses, one module each; each registers itself."""
+"""The analyses, one self-registering module each."""

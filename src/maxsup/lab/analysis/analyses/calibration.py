@@ -1,4 +1,4 @@
-"""Calibration and selective classification: is confidence as high as accuracy, and does it tell right from wrong?"""
+"""Calibration and selective classification: does confidence match accuracy, and does it rank errors?"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NUM_POINTS = 200
 
 
 def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: int = 200) -> Result:
-    """Every metric of predictions with its interval, a reliability diagram and a risk-coverage curve.
+    """Compute every prediction metric with its interval, a reliability diagram and a risk-coverage curve.
 
     Options:
-        num_bins: Bins of the reliability diagram; calibration errors always have 15.
-        num_resamples: Bootstrap samples behind the intervals.
+        num_bins: Number of bins of the reliability diagram; calibration errors always use 15.
+        num_resamples: Number of bootstrap resamples for the intervals.
     """
     outputs = run.split(split)
     samples = outputs.logits, outputs.labels

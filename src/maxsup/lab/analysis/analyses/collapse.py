@@ -1,12 +1,12 @@
-"""Collapse of representations: how far samples of a class lie from one another, and from everything.
+"""Collapse of representations: class separation and neural collapse of features.
 
-``within`` and ``total`` are mean cosine distances between features of one class and of all, ``r_squared`` is
-``1 - within / total`` (Kornblith et al. 2021), where every class counts the same and pairs of a sample with itself are
-included. ``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 where collapse is complete.
-``accuracy`` is that of the final weights on images without augmentation.
+``within`` and ``total`` are mean cosine distances between features of one class and of all classes, and ``r_squared``
+is ``1 - within / total`` (Kornblith et al. 2021). Every class has the same weight, and a sample is also paired with
+itself. ``nc1`` to ``nc4`` are the properties of neural collapse (Papyan et al. 2020), 0 at full collapse. ``accuracy``
+is that of the final weights on images without augmentation.
 
-No number here has a direction: the paper's tables want both ``within`` and ``r_squared`` high, although one falls as
-the other rises at a constant ``total``, and features with a high ``r_squared`` are known to transfer worse.
+No number here has a direction: in the paper's tables high is good for both ``within`` and ``r_squared``, although one
+falls as the other rises at constant ``total``, and features with a high ``r_squared`` are known to transfer worse.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from maxsup.metrics.facts import numbers
 
 
 def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
-    """Class separation and neural collapse of the training, the validation and the given split.
+    """Compute class separation and neural collapse of the training, the validation and the given split.
 
     Options:
-        num_resamples: Bootstrap samples behind the intervals.
+        num_resamples: Number of bootstrap resamples for the intervals.
     """
     found: dict[str, float | Interval] = {}
     sizes = {}
@@ -30,7 +30,7 @@ def compute(run: RunOutputs, *, split: str, num_resamples: int = 200) -> Result:
         samples = run.features(name)
         separation = bootstrap_interval("class_separation", *samples, num_resamples=num_resamples)
         measured = separation._asdict() | neural_collapse(*samples, run.weight, run.bias)._asdict()
-        # Losses of the family differ on wrong predictions only, so how many there are belongs beside the rest.
+        # Losses of this family differ only on wrong predictions, so report their share too.
         measured["accuracy"] = accuracy(run.split(name).logits, samples[1])
         found |= {f"{name}_{field}": value for field, value in measured.items()}
         sizes[name] = len(samples[1])

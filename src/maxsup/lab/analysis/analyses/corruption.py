@@ -1,11 +1,10 @@
 """Corrupted images: error, likelihood and calibration by kind and severity, and their mean over all cells.
 
-Data whose test split is corrupted (``cifar10_c``) is taken as it is; other images in memory are corrupted here.
+A test split that is already corrupted (``cifar10_c``) is used as it is; other images in memory are corrupted here.
 
-The paper computed its table in another way, which names that begin with ``published`` reproduce, so that its numbers
-can be matched: calibration error is the mean over batches of 100 images (a perfectly calibrated model scores about 0.1
-this way), and "NLL" is each method's own training objective at its final strength, which cannot be compared across
-methods.
+Numbers named ``published...`` are computed as in the paper's table, so that they can be compared with it: the
+calibration error is the mean over batches of 100 images (a perfectly calibrated model scores about 0.1 this way), and
+"NLL" is each method's own training objective at its final strength, which cannot be compared across methods.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _AVERAGED = ("error", "nll", "ece", "confidence_wrong", "published_ece", "publis
 
 
 class Cells(NamedTuple):
-    """Predictions on corrupted versions of the same images; a cell is one kind of corruption at one severity."""
+    """Predictions on corrupted versions of the same images, one cell for each kind of corruption and severity."""
 
     names: list[str]
     severities: list[int]
@@ -46,7 +45,7 @@ class Cells(NamedTuple):
 
 
 def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
-    """Corruptions are made of images in memory."""
+    """Refuse images that are not in memory, or neither grey nor RGB."""
     images = getattr(run.bundle, split)
     if not isinstance(images, MemorySplit):
         return "images must be in memory to be corrupted, and these are in files"
@@ -54,7 +53,7 @@ def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
 
 
 def share(runs: Sequence[RunOutputs], *, split: str, num_images: int | None = _NUM_IMAGES) -> None:
-    """Compute and keep missing predictions; runs on the same images share each corrupted version of them."""
+    """Compute and cache missing predictions. Runs on the same images share each corrupted version."""
     missing: dict[str, list[RunOutputs]] = {}
     for run in runs:
         if read_kept(*_file_and_key(run, split, num_images)) is None:
@@ -64,10 +63,10 @@ def share(runs: Sequence[RunOutputs], *, split: str, num_images: int | None = _N
 
 
 def compute(run: RunOutputs, *, split: str, num_images: int | None = _NUM_IMAGES) -> Result:
-    """Every metric of every cell, means over cells, and the same in the published way.
+    """Compute the metrics of every cell and their means over cells, also computed as in the paper.
 
     Options:
-        num_images: At most so many of each cell, the same share of every class; all where None (``null``).
+        num_images: Largest number of images of each cell, the same share of every class; None (``null``) for all.
     """
     cells = read_cells(run, split, num_images)
     objective = final_objective(run)
@@ -95,7 +94,7 @@ def compute(run: RunOutputs, *, split: str, num_images: int | None = _NUM_IMAGES
 
 
 def batch_calibration_error(logits: Tensor, labels: Tensor) -> float:
-    """Mean of the calibration errors of batches: not a calibration error of the set, but what was published.
+    """Return the mean of the calibration errors of batches, as published. It exceeds the error of the whole set.
 
     Example:
         >>> logits, labels = torch.zeros(200, 2), torch.arange(200) // 100
@@ -107,7 +106,7 @@ def batch_calibration_error(logits: Tensor, labels: Tensor) -> float:
 
 
 def final_objective(run: RunOutputs) -> RegularizedLoss | None:
-    """The training objective at the strength of the last epoch; None where it is no function of logits and labels."""
+    """Return the training objective at its last strength, or None if it needs more than logits and labels."""
     criterion = build_loss(run.recipe.loss).train()
     if criterion.needs or run.loss == "ols":
         # Teachers, positions and running averages of the training set are not available here.
@@ -117,7 +116,7 @@ def final_objective(run: RunOutputs) -> RegularizedLoss | None:
 
 
 def read_cells(run: RunOutputs, split: str, num_images: int | None = None) -> Cells:
-    """Predictions on every corruption at every severity, on the same ``num_images`` images (all where None)."""
+    """Return predictions on every corruption at every severity, on the same ``num_images`` images (None for all)."""
     share([run], split=split, num_images=num_images)
     kept = read_kept(*_file_and_key(run, split, num_images))
     assert kept is not None
@@ -132,7 +131,7 @@ def _fill(runs: Sequence[RunOutputs], split: str, num_images: int | None) -> Non
     if "severity" in images.factors:
         num_cells = torch.stack([images.factors["corruption"], images.factors["severity"]]).unique(dim=1).shape[1]
     else:
-        # Limited before, so that no more images are corrupted than are used; corrupted ones are limited cell by cell.
+        # Limit first, so that no image is corrupted in vain. Splits that come corrupted are limited cell by cell.
         images = limited(images, num_images)
     first.progress.start(f"{', '.join(run.label for run in runs)}: corrupted images", num_cells)
     names, severities = [], []
@@ -172,6 +171,6 @@ def _file_and_key(run: RunOutputs, split: str, num_images: int | None) -> tuple[
 
 ANALYSES.register(
     "corruption",
-    summary="error, NLL and ECE by corruption and severity, mean of all cells; also in the published way",
+    summary="error, NLL and ECE by corruption and severity, and their mean; also computed as in the paper",
     paper="tab:corrupted",
 )(Analysis(compute, corruption_figures, obstacle, share=share, counts=("num_images",)))

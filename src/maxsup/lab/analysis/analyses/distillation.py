@@ -1,15 +1,15 @@
-"""Distillation: what a student learns from a run as its teacher, and what the teacher has to say beside the label.
+"""Distillation: train a student of a run, and measure what the teacher knows about wrong classes.
 
-The student is trained with the loss ``distillation`` in ``RUN/distillation/`` (where it continues after an
-interruption): the run's own recipe and seed with ``overrides``, for instance of a smaller network. On the split:
+The student is trained with the loss ``distillation`` in ``RUN/distillation/``, where it resumes after an interruption.
+It uses the run's own recipe and seed with ``overrides``, for instance a smaller network. On the split:
 
-- **student_accuracy**, **student_nll**: of the student's own predictions;
+- **student_accuracy**, **student_nll**: metrics of the student's predictions;
 - **agreement**, **kl**: how often student and teacher predict the same class, and ``KL(teacher || student)`` in nats;
-- **wrong_class_information**: how far the teacher, softened by ``temperature``, is from calling all wrong classes
-  alike: ``log(K - 1)`` minus the entropy of its prediction without the true class, in nats, mean over images. Label
-  smoothing is known to erase it (Mueller et al. 2019);
-- **similarity_symmetry**: whether what it says of wrong classes is a similarity: the correlation, over pairs of
-  classes a and b, of the mean centred logit for b on images of a with that for a on images of b.
+- **wrong_class_information**: information of the teacher, softened by ``temperature``, about wrong classes:
+  ``log(K - 1)`` minus the entropy of its prediction without the true class, in nats, mean over images. Label smoothing
+  is known to erase it (Mueller et al. 2019);
+- **similarity_symmetry**: symmetry of the teacher's ranking of wrong classes: the correlation, over pairs of classes a
+  and b, of the mean centred logit for b on images of a with that for a on images of b.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from maxsup.metrics.facts import numbers
 def compute(
     run: RunOutputs, *, split: str, overrides: Sequence[str] = (), alpha: float = 0.9, temperature: float = 4.0
 ) -> Result:
-    """Numbers of a student that learns from the run, and of the run as a teacher.
+    """Train a student of the run, and measure the student and its teacher.
 
     Options:
-        overrides: ``key.sub=value`` each, for the student's recipe, which is the teacher's without them.
-        alpha: Share of the teacher in the student's loss.
-        temperature: What both predictions are softened by.
+        overrides: Changes ``key.sub=value`` of the student's recipe, which is otherwise the teacher's.
+        alpha: Weight of the teacher in the student's loss.
+        temperature: Temperature of both predictions.
     """
     plan = student_recipe(run, overrides, alpha, temperature)
-    # Named by what is trained, not by where the teacher is: the folder of a run may move.
+    # The name does not depend on the path of the teacher: the folder of a run may move.
     name = f"{run.weights}-{recipe_digest(plan.changed(teacher=None))}"
     student = run.trained(plan, run.run.path / "distillation" / name, name="distillation", what="training a student")
     told, learnt = run.split(split), student.split(split)
@@ -60,14 +60,14 @@ def compute(
 
 
 def student_recipe(run: RunOutputs, overrides: Sequence[str], alpha: float, temperature: float) -> Recipe:
-    """The recipe of the student: that of its teacher, with another loss and what ``overrides`` say."""
+    """Return the recipe of the student: its teacher's, with the distillation loss and ``overrides``."""
     words = ["loss.name=distillation", f"loss.alpha={alpha}", f"loss.temperature={temperature}", *overrides]
     recipe = parse_recipe(run.recipe.model_dump(mode="json"), words, source="student")
     return recipe.changed(teacher=str(run.run.path.resolve()))
 
 
 def wrong_class_information(logits: Tensor, labels: Tensor, temperature: float = 1.0) -> float:
-    """``log(K - 1)`` minus the entropy over the wrong classes, in nats, mean over samples.
+    """Return ``log(K - 1)`` minus the entropy over the wrong classes, in nats, mean over samples.
 
     Example:
         >>> labels = torch.tensor([0])
@@ -83,7 +83,9 @@ def wrong_class_information(logits: Tensor, labels: Tensor, temperature: float =
 
 
 def similarity_symmetry(logits: Tensor, labels: Tensor) -> float:
-    """Correlation of ``M[a, b]`` with ``M[b, a]``: M holds the mean logits of each class, centred over the wrong ones.
+    """Return the correlation of ``M[a, b]`` with ``M[b, a]``.
+
+    Row ``a`` of ``M`` holds the mean logits of samples of class ``a``, centred over the wrong classes.
 
     Example:
         >>> logits = torch.tensor([[9.0, 3.0, 1.0], [4.0, 9.0, 0.0], [0.0, 1.0, 9.0]])
@@ -92,23 +94,23 @@ def similarity_symmetry(logits: Tensor, labels: Tensor) -> float:
     """
     size = logits.shape[1]
     member = torch.nn.functional.one_hot(labels, size).to(logits)
-    # Only differences between wrong classes count, so their mean is subtracted.
+    # Only differences between wrong classes matter, so subtract their mean.
     wrong = (logits * (1 - member)).sum(dim=1, keepdim=True) / max(size - 1, 1)
     means = member.t() @ (logits - wrong) / member.sum(dim=0).unsqueeze(1)
     upper = torch.triu_indices(size, size, 1)
     pairs = torch.stack([means[upper[0], upper[1]], means[upper[1], upper[0]]])
     pairs = pairs[:, pairs.isfinite().all(dim=0)]  # classes without a sample have no mean
-    both = torch.cat([pairs, pairs.flip(0)], dim=1)  # which of the two is the first does not matter
+    both = torch.cat([pairs, pairs.flip(0)], dim=1)  # pairs are unordered
     return float(torch.corrcoef(both)[0, 1]) if pairs.shape[1] > 1 else math.nan
 
 
 def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
-    """Why a run cannot be a teacher."""
-    return None if run.weights == "last" else "only the last weights of a run are asked as a teacher; use weights=last"
+    """Refuse weights other than the last, because a teacher is loaded from them."""
+    return None if run.weights == "last" else "only the last weights of a run can be a teacher; use weights=last"
 
 
 ANALYSES.register(
     "distillation",
-    summary="a student of the run: accuracy, agreement with its teacher, what the teacher says of wrong classes",
+    summary="a student of the run: accuracy, agreement with its teacher, the teacher's information on wrong classes",
     paper="-",
 )(Analysis(compute, distillation_figures, obstacle=obstacle, trains=True, is_on_request=True))

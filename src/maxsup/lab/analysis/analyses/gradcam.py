@@ -1,14 +1,14 @@
-"""Grad-CAM: which parts of an image speak for its class.
+"""Grad-CAM: show which parts of an image support its class.
 
-A map sums the activations of the layer that the model names (``cam_layer``), each channel weighted by its mean
-gradient, without class and register tokens and with images normalised as in training. It is that of the true class, or
-of the predicted one with ``target=top``. Maps are scored against masks where these exist (``object_masks.py``):
+A map sums the activations of the model's ``cam_layer``, each channel weighted by its mean gradient. Class and register
+tokens are left out, and images are normalised as in training. Maps are of the true class, or of the predicted one with
+``target=top``. They are scored against masks if there are any (``object_masks.py``):
 
-- **precision**, **recall** of the region where the map is at least 0.5, and at least Otsu's threshold of that map;
-- **pointing game**: whether the highest point lies on the object;
+- **precision**, **recall** of the region where the map is at least 0.5, or at least Otsu's threshold of that map;
+- **pointing game**: 1 if the maximum lies on the object;
 - **energy**: share of the map's sum that lies on the object.
 
-``object_share`` is what a map without knowledge gets as precision, pointing game and energy.
+``object_share`` is the precision, pointing game and energy of an uninformative map.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def compute(
     target: str = "label",
     masks: str | None = None,
 ) -> Result:
-    """Maps for a gallery, and their overlap with masks where there are any.
+    """Compute maps for a gallery, and their overlap with masks if there are any.
 
     Options:
-        num_images: Images in the gallery, from classes spread over all of them.
-        num_scored: At most so many images are scored against masks, the same share of every class.
-        target: Speak for the true class (``label``) or the predicted one (``top``).
-        masks: A folder of masks or a .csv file of boxes; those of the data set if None.
+        num_images: Number of images in the gallery, with classes spread evenly.
+        num_scored: Largest number of images to score against masks, the same share of every class.
+        target: Map the true class (``label``) or the predicted one (``top``).
+        masks: A folder of masks or a .csv file of boxes; by default those of the data set.
     """
     check_choice("target", target, TARGETS)
     images = getattr(run.bundle, split)
@@ -83,7 +83,7 @@ def compute(
 
 
 def overlap(heat: Map, mask: NDArray[np.uint8]) -> dict[str, float]:
-    """How well a map from 0 to 1 covers the object of a mask of the same size; ``nan`` where something is empty.
+    """Score how well a map from 0 to 1 covers the object of a mask of the same size. Empty parts give ``nan``.
 
     Example:
         >>> heat = np.array([[1.0, 0.6], [0.0, 0.0]], dtype=np.float32)
@@ -109,7 +109,7 @@ def overlap(heat: Map, mask: NDArray[np.uint8]) -> dict[str, float]:
 
 
 def otsu_threshold(heat: Map) -> float:
-    """The threshold that splits values from 0 to 1 into the two groups that differ most, on a grid of 256 levels.
+    """Return Otsu's threshold of values from 0 to 1, on a grid of 256 levels.
 
     Example:
         >>> 0.1 < otsu_threshold(np.array([0.0, 0.1, 0.9, 1.0], dtype=np.float32)) <= 0.9
@@ -122,17 +122,17 @@ def otsu_threshold(heat: Map) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = sums / below - (sums[-1] - sums) / above
     between = np.nan_to_num(below * above * gap**2)
-    # Values above the best level are the upper group; half a level keeps rounding out of the comparison.
+    # Values above the best level are the upper group; half a level avoids rounding errors in the comparison.
     return (float(between.argmax()) + 0.5) / (_NUM_LEVELS - 1)
 
 
 def maps_of(model: Classifier, images: Tensor, classes: Sequence[int] | None) -> tuple[Map, Tensor]:
-    """Maps from 0 to 1, ``(B, H, W)``, and logits of normalised images; without ``classes``, of the predicted ones."""
+    """Return maps from 0 to 1, ``(B, H, W)``, and logits of normalised images. Default: the predicted classes."""
     kept: list[Tensor] = []
     hook = model.cam_layer().register_forward_hook(lambda module, inputs, output: kept.append(output))
     try:
         with torch.enable_grad():
-            # The input needs a gradient, so that a layer with frozen weights has one at its output too.
+            # The input requires a gradient, so that the output of a layer with frozen weights has one too.
             logits = model(images.to(next(model.parameters()).device).requires_grad_())
             wanted = logits.argmax(1) if classes is None else torch.as_tensor(classes, device=logits.device)
             (gradient,) = torch.autograd.grad(logits.gather(1, wanted[:, None]).sum(), kept[0])
@@ -140,12 +140,12 @@ def maps_of(model: Classifier, images: Tensor, classes: Sequence[int] | None) ->
         hook.remove()
     activations, gradient = (model.to_map(value.detach()).float() for value in (kept[0], gradient))
     heat = (gradient.mean((2, 3), keepdim=True) * activations).sum(1, keepdim=True).relu()
-    heat = F.interpolate(_scaled(heat), images.shape[-2:], mode="bilinear", align_corners=False)
-    return _scaled(heat)[:, 0].cpu().numpy(), logits.detach().float().cpu()
+    heat = F.interpolate(_scale(heat), images.shape[-2:], mode="bilinear", align_corners=False)
+    return _scale(heat)[:, 0].cpu().numpy(), logits.detach().float().cpu()
 
 
-def _scaled(heat: Tensor) -> Tensor:
-    """Each map from 0 to 1; a map that is 0 everywhere stays so."""
+def _scale(heat: Tensor) -> Tensor:
+    """Scale each map to 0 to 1. A map of zeros stays 0."""
     heat = heat - heat.amin((2, 3), keepdim=True)
     return heat / (heat.amax((2, 3), keepdim=True) + 1e-7)
 
@@ -176,7 +176,7 @@ def _cell(run: RunOutputs, pixels: Tensor, label: int, logits: Tensor, heat: Map
 
 
 def _gallery(labels: Tensor, count: int) -> list[int]:
-    """The first image of each of ``count`` classes that are spread over all; more of them where classes are few."""
+    """Pick the first image of each of ``count`` evenly spread classes, or more images of each if classes are few."""
     classes = labels.unique().tolist()
     taken: list[int] = []
     for place in range(count):
@@ -195,7 +195,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
-    """A map takes a layer that keeps positions."""
+    """Refuse networks without a known layer that keeps positions."""
     if isinstance(run.model, CutClassifier):
         return f"a map needs a layer with positions, and none is known of {type(run.model.body).__name__}"
     return None
@@ -203,6 +203,6 @@ def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
 
 ANALYSES.register(
     "gradcam",
-    summary="maps of what speaks for the class; precision, recall, pointing game, energy where masks exist",
+    summary="maps of the evidence for a class; precision, recall, pointing game and energy if there are masks",
     paper="fig:gradcam",
 )(Analysis(compute, gradcam_figures, obstacle, counts=("num_images", "num_scored")))

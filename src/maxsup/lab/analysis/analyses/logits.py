@@ -1,7 +1,7 @@
-"""What a loss does to logits: their distribution, raw and mean-centred, and how sure right and wrong answers are.
+"""Distribution of logits, raw and mean-centred, and confidence of correct and wrong predictions.
 
-Most losses do not change when a constant is added to all logits of a sample and leave that constant to chance; others
-(logit penalty) pin it. So raw logits of different losses are comparable only after subtracting the mean of each sample.
+Most losses are invariant to a constant added to all logits of a sample, so that constant is arbitrary; others (logit
+penalty) fix it. Compare the logits of different losses only after subtracting the mean of each sample.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from maxsup.metrics.facts import numbers
 
 _NUM_BINS = 80
 _NUM_POINTS = 201
-# Share of all logits that lies outside the drawn range on either side.
+# Share of all logits outside the drawn range, on each side.
 _TAIL = 0.0005
-# Enough to place a quantile; torch.quantile takes no more values.
+# Enough for a quantile; torch.quantile takes no more values.
 _MAX_SORTED = 1 << 23
 
 
 def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
-    """Histograms of logits, shares near zero, gaps and confidence of right and wrong predictions.
+    """Compute histograms of logits, shares near zero, and gaps and confidence of correct and wrong predictions.
 
     Options:
-        near_zero: A logit below this, in absolute value, counts as near zero.
+        near_zero: Absolute value below which a logit counts as near zero.
     """
     check_number("logits.near_zero", near_zero, above=True)
     outputs = run.split(split)
@@ -64,7 +64,7 @@ def compute(run: RunOutputs, *, split: str, near_zero: float = 0.01) -> Result:
 
 
 def _histogram(values: Tensor) -> dict[str, Any]:
-    """Density over the range that holds nearly all values."""
+    """Return the density over the range of nearly all values."""
     flat = values.flatten()
     sampled = flat[:: len(flat) // _MAX_SORTED + 1]
     low, high = sampled.quantile(torch.tensor([_TAIL, 1 - _TAIL], dtype=flat.dtype)).tolist()
@@ -76,7 +76,7 @@ def _histogram(values: Tensor) -> dict[str, Any]:
 
 
 def _cumulative(confidence: Tensor) -> list[float]:
-    """Share of values up to each point of an even grid from 0 to 1."""
+    """Return the share of values up to each point of an even grid from 0 to 1."""
     grid = torch.linspace(0, 1, _NUM_POINTS, dtype=confidence.dtype)
     places = torch.searchsorted(confidence.sort().values, grid, right=True)
     return (places / max(1, len(confidence))).tolist()
@@ -84,6 +84,6 @@ def _cumulative(confidence: Tensor) -> list[float]:
 
 ANALYSES.register(
     "logits",
-    summary="histograms of raw and mean-centred logits, share near zero, confidence right and wrong",
+    summary="histograms of raw and mean-centred logits, share near zero, confidence of correct and wrong predictions",
     paper="fig:logit-analysis",
 )(Analysis(compute, logit_figures))

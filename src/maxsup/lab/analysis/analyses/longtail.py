@@ -1,7 +1,7 @@
-"""Long tails: accuracy by how many training images a class has.
+"""Long tails: accuracy of classes by their number of training images.
 
-Groups are the usual ones (many: above 100 images, low: below 20, medium between), each class counting the same in its
-group. A group without classes has no accuracy; published tables print 0 for it.
+Groups are the usual ones (many: above 100 images, low: below 20, medium: between), and every class has the same weight
+in its group. A group without classes has no accuracy; published tables print 0 for it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from maxsup.lab.figures.probes import longtail_figures
 from maxsup.lab.tasks.classification import class_sizes
 from maxsup.metrics.facts import numbers
 
-# If the largest class has fewer than twice the images of the smallest, there is no long tail.
+# A tail is long if the largest class has at least twice the images of the smallest.
 _MIN_RATIO = 2.0
 
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:
-    """Classes must differ in size."""
+    """Refuse data whose classes have about the same size."""
     counts = class_sizes(run.bundle)
     if max(counts) < _MIN_RATIO * max(1, min(counts)):
         return f"all classes have about equally many training images ({min(counts)} to {max(counts)})"
@@ -28,7 +28,7 @@ def obstacle(run: RunOutputs, *, split: str) -> str | None:
 
 
 def compute(run: RunOutputs, *, split: str) -> Result:
-    """Accuracy over all samples, of each group and of each class."""
+    """Compute the accuracy of all samples, of each group and of each class."""
     outputs = run.split(split)
     counts = class_sizes(run.bundle)
     is_right = (outputs.logits.argmax(dim=1) == outputs.labels).double()

@@ -1,9 +1,9 @@
-"""Linear and nearest-neighbour probes: what frozen features are worth, here and on data the model never saw.
+"""Linear and nearest-neighbour probes of frozen features, on the run's own data or on other data.
 
-Multinomial logistic regression on features without augmentation, its strength chosen on validation data from 45 values
-(:func:`maxsup.diagnosis.fit_probe`), then fitted on both and judged on the test split, beside a vote of the 20 nearest
-neighbours by cosine. On data whose within-class factors are known (``synthetic``) each of them is probed as well: a
-loss that collapses classes loses them.
+The linear probe is multinomial logistic regression on features without augmentation. Its strength is chosen on
+validation data from 45 values (:func:`maxsup.diagnosis.fit_probe`); it is refitted on both splits and evaluated on the
+test split. The other probe is a vote of the 20 nearest neighbours by cosine. If within-class factors are known
+(``synthetic``), each of them is probed too: a loss that collapses classes loses them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from maxsup.metrics import accuracy
 from maxsup.metrics.facts import numbers
 
 RIDGE_STRENGTHS = tuple(10 ** (step / 2) for step in range(-12, 11))
-"""Of the penalty, in units of the mean variance of a feature times the number of samples."""
+"""Penalties of the ridge regression, in units of the mean variance of a feature times the number of samples."""
 
 CIRCULAR = {"hue": 1.0}
-"""Factors that end where they begin, and their period."""
+"""Circular factors with their period."""
 
 Samples = tuple[Tensor, Tensor]
 """Features ``(N, D)`` with labels or a factor ``(N,)``."""
@@ -35,18 +35,18 @@ _HELD_OUT = 0.1
 
 
 def obstacle(run: RunOutputs, *, split: str, **options: Any) -> str | None:
-    """What is fitted must not be judged."""
+    """Refuse splits other than test, because the probes are fitted on the others."""
     if split != "test":
-        return f"it fits on the training and validation splits and must be judged on the test split, not on {split}"
+        return f"it fits on the training and validation splits and must be evaluated on the test split, not on {split}"
     return None
 
 
 def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neighbours: int = 20) -> Result:
-    """Accuracy of both probes, and what is left of known factors.
+    """Compute the accuracy of both probes and, for known factors, the variance explained by the features.
 
     Options:
-        target: A registered data set to probe on; the run's own if None.
-        num_neighbours: How many neighbours vote.
+        target: A registered data set to probe on; by default the run's own.
+        num_neighbours: Number of neighbours that vote.
     """
     train, test = run.features("train", target), run.features(split, target)
     if target is not None or run.has_val:
@@ -56,7 +56,7 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
         train, val = ((train[0][members], train[1][members]) for members in (fitted, held_out))
     run.progress.start(f"{run.label}: probe on {target or run.recipe.data.name}", len(DEFAULT_STRENGTHS))
     probe = fit_probe(*train, *val, on_step=lambda done, total: run.progress.advance())
-    both = _joined(train, val)
+    both = _join(train, val)
     found = {
         "accuracy": probe.accuracy(*test),
         "knn_accuracy": knn_accuracy(*both, *test, k=min(num_neighbours, len(both[1]))),
@@ -79,10 +79,10 @@ def compute(run: RunOutputs, *, split: str, target: str | None = None, num_neigh
 
 
 def factor_r_squared(name: str, train: Samples, val: Samples, test: Samples) -> float:
-    """Share of a factor's variance that a linear map of the features explains on ``test``; below 0 if it misleads.
+    """Return the share of a factor's variance on ``test`` that a linear map of the features explains.
 
-    The strength of the ridge regression is chosen on ``val``, then it is fitted on both. A circular factor (``hue``) is
-    regressed as a point on a circle.
+    The share is negative if the map is worse than the mean. The strength of the ridge regression is chosen on ``val``,
+    and the map is refitted on ``train`` and ``val``. A circular factor (``hue``) is regressed as a point on a circle.
 
     Example:
         >>> features = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
@@ -93,15 +93,15 @@ def factor_r_squared(name: str, train: Samples, val: Samples, test: Samples) -> 
     train, val, test = ((features.double(), _points(name, factor)) for features, factor in (train, val, test))
     scores = [_explained(fit, *val) for fit in _ridge_path(*train)]
     best = RIDGE_STRENGTHS[scores.index(max(scores))]
-    return _explained(_ridge_path(*_joined(train, val), (best,))[0], *test)
+    return _explained(_ridge_path(*_join(train, val), (best,))[0], *test)
 
 
-def _joined(one: Samples, other: Samples) -> Samples:
+def _join(one: Samples, other: Samples) -> Samples:
     return torch.cat([one[0], other[0]]), torch.cat([one[1], other[1]])
 
 
 def _factors(run: RunOutputs, target: str | None) -> dict[str, float]:
-    """What features hold of each factor that is known and continuous in all three splits."""
+    """Return the explained variance of each factor that is known and continuous in all three splits."""
     if target is None and not run.has_val:
         return {}
     bundle = run.data(target)
@@ -127,7 +127,7 @@ def _points(name: str, factor: Tensor) -> Tensor:
 
 
 def _ridge_path(features: Tensor, targets: Tensor, strengths: tuple[float, ...] = RIDGE_STRENGTHS) -> list[Samples]:
-    """Weight and offset for each strength, from one decomposition."""
+    """Return weight and offset for each strength, from one eigendecomposition."""
     centre, level = features.mean(dim=0), targets.mean(dim=0)
     centred = features - centre
     variances, axes = torch.linalg.eigh(centred.T @ centred)
@@ -147,6 +147,6 @@ def _explained(fit: tuple[Tensor, Tensor], features: Tensor, targets: Tensor) ->
 
 ANALYSES.register(
     "probe",
-    summary="linear and k-NN probe on own or other data; what features hold of known factors",
+    summary="linear and k-NN probe on own or other data; variance of known factors explained by features",
     paper="tab:extended_feature",
 )(Analysis(compute, probe_figures, obstacle, counts=("num_neighbours",)))

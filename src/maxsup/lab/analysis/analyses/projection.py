@@ -1,12 +1,12 @@
-"""Three classes seen from the front: samples on the plane through their class templates.
+"""Project samples of three classes on the plane through their class templates.
 
-**Templates** (Mueller et al. 2019): the rows of the last layer with the bias as one more coordinate, and features with
-a 1 in its place. The plane goes through the three templates and keeps distances. **Centroids**: the plane goes through
-the mean features of the three classes instead, as in the code behind the paper's figure; this also works where the head
-is not an affine map.
+**Templates** (Mueller et al. 2019): the rows of the last layer with the bias as an additional coordinate; features get
+a 1 there. The plane goes through the three templates and preserves distances. **Centroids**: the plane goes through the
+mean features of the three classes, as in the code behind the paper's figure. This also works if the head is not an
+affine map.
 
-Classes are the three that are confused most, or the three whose mean features point most alike, or named. Runs that
-are compared share classes, samples and axes.
+Choose the three most confused classes, the three with the most similar mean features, or name them. Compared runs share
+classes, samples and axes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHOICES = ("confused", "similar")
 
 
 def obstacle(run: RunOutputs, *, split: str, basis: str | None = None, **options: Any) -> str | None:
-    """A plane takes three classes, and templates a head that has them."""
+    """Refuse data with fewer than three classes, and templates of a head that has none."""
     if len(run.split(split).labels.unique()) < 3:
         return "a plane goes through three classes, and this data has fewer"
     if basis == "templates" and run.weight is None:
@@ -43,7 +43,7 @@ def obstacle(run: RunOutputs, *, split: str, basis: str | None = None, **options
 def agree(
     runs: Sequence[RunOutputs], *, split: str, classes: str | Sequence[str] = "confused", **options: Any
 ) -> dict[str, Any]:
-    """The three classes, chosen by all runs together."""
+    """Choose three classes from the outputs of all runs together."""
     return {"classes": list(pick_classes([run.split(split) for run in runs], classes))}
 
 
@@ -55,12 +55,12 @@ def compute(
     basis: str | None = None,
     num_samples: int = 80,
 ) -> Result:
-    """Coordinates of training and held-out samples of three classes.
+    """Compute coordinates of training and held-out samples of three classes.
 
     Options:
-        classes: ``confused``, ``similar``, or three names of classes.
-        basis: ``templates`` or ``centroids``; templates if None and the head has them.
-        num_samples: At most so many samples of each class in each split.
+        classes: ``confused``, ``similar``, or three class names.
+        basis: ``templates`` or ``centroids``; by default templates if the head has them.
+        num_samples: Largest number of samples of each class in each split.
     """
     if basis is not None:
         check_choice("basis", basis, BASES)
@@ -80,7 +80,7 @@ def compute(
         features, labels = run.features(part)
         drawn = [features[_sample(labels, label, num_samples)] for label in chosen]
         if used == "templates":
-            drawn = [F.pad(rows, (0, 1), value=1.0) for rows in drawn]  # a 1 in the place of the bias
+            drawn = [F.pad(rows, (0, 1), value=1.0) for rows in drawn]  # a 1 for the bias coordinate
         groups = [plane.coordinates(rows) for rows in drawn]
         points[part] = [group.tolist() for group in groups]
         spread, gap = _spread(groups)
@@ -91,14 +91,14 @@ def compute(
 
 
 def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of three classes: as given, or those that all models together confuse most or find most alike."""
+    """Return the names of three classes: as given, or those that all models together confuse or resemble most."""
     names = outputs[0].class_names
     if isinstance(classes, str):
         check_choice("classes", classes, CHOICES)
         likeness = sum((_confusion(each) if classes == "confused" else _similarity(each)) for each in outputs)
         assert isinstance(likeness, Tensor)
         if classes == "confused":
-            # Classes that nobody confuses are ordered by how alike they are.
+            # Break ties between classes that are never confused by similarity.
             likeness = likeness + 1e-3 * sum(_similarity(each) for each in outputs)
         return tuple(names[label] for label in _closest_three(likeness))
     wanted = tuple(str(name) for name in classes)
@@ -111,7 +111,7 @@ def pick_classes(outputs: Sequence[Outputs], classes: str | Sequence[str]) -> tu
 
 
 class Plane:
-    """A plane through three points that do not lie on one line, ``(3, D)``, and where other points lie on it.
+    """A plane through three points ``(3, D)``, not on one line, with coordinates of other points projected on it.
 
     Example:
         >>> plane = Plane(torch.tensor([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]))
@@ -131,12 +131,12 @@ class Plane:
         self.corners = self.coordinates(corners)
 
     def coordinates(self, points: Tensor) -> Tensor:
-        """Two coordinates for each point."""
+        """Return the two coordinates of each point, ``(N, 2)``."""
         return (points.double() - self._origin) @ self._axes
 
 
 def _confusion(outputs: Outputs) -> Tensor:
-    """How often samples of one class are taken for another, both ways, as a share of their class."""
+    """Return symmetric confusion: the shares of each class predicted as the other, summed over both directions."""
     num_classes = outputs.logits.shape[1]
     pairs = outputs.labels * num_classes + outputs.logits.argmax(dim=1)
     counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes).double()
@@ -145,7 +145,7 @@ def _confusion(outputs: Outputs) -> Tensor:
 
 
 def _similarity(outputs: Outputs) -> Tensor:
-    """Cosines between mean features of classes, each seen from the mean of all."""
+    """Return cosines between mean features of classes, centred on the mean of all classes."""
     assert outputs.features is not None
     num_classes = outputs.logits.shape[1]
     sums = torch.zeros(num_classes, outputs.features.shape[1], dtype=torch.float64)
@@ -158,7 +158,7 @@ def _similarity(outputs: Outputs) -> Tensor:
 
 
 def _closest_three(likeness: Tensor) -> list[int]:
-    """The closest pair, and the class that is closest to both; the lower number first."""
+    """Return the closest pair and the class closest to both, in ascending order."""
     likeness = likeness.clone().fill_diagonal_(-torch.inf)
     pair = sorted(divmod(int(likeness.argmax()), len(likeness)))
     third = likeness[pair[0]] + likeness[pair[1]]
@@ -167,14 +167,14 @@ def _closest_three(likeness: Tensor) -> list[int]:
 
 
 def _sample(labels: Tensor, label: int, count: int) -> Tensor:
-    """The same samples of a class for every run."""
+    """Draw samples of a class, the same for every run."""
     members = (labels == label).nonzero().flatten()
     generator = torch.Generator().manual_seed(mixed_seed(0, "projection", label))
     return members[torch.randperm(len(members), generator=generator)[:count]].sort().values
 
 
 def _spread(groups: Sequence[Tensor]) -> tuple[float, float]:
-    """Root mean square distance of samples to their class's centre, and mean distance between these centres."""
+    """Return the RMS distance of samples from their class centre, and the mean distance between these centres."""
     centres = torch.stack([group.mean(dim=0) for group in groups])
     squares = [(group - centre).square().sum(dim=1).mean() for group, centre in zip(groups, centres, strict=True)]
     gaps = [torch.linalg.vector_norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))]

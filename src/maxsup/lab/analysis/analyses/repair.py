@@ -11,14 +11,14 @@ from maxsup.metrics.facts import numbers
 
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:
-    """Fitting and judging need two different splits."""
+    """Refuse runs without a validation split to fit on, and the validation split for evaluation."""
     if not run.has_val:
         return "it fits on a validation split, and this run held none out (data.val_share=0)"
-    return "it fits on the validation split and must be judged on another one" if split == "val" else None
+    return "it fits on the validation split and must be evaluated on another one" if split == "val" else None
 
 
 def compute(run: RunOutputs, *, split: str) -> Result:
-    """Calibration before and after a temperature, selective classification before and after a norm."""
+    """Compute calibration before and after a temperature, and selective classification before and after a norm."""
     val, judged = run.split("val"), run.split(split)
     temperature, power = fit_temperature(val.logits, val.labels), fit_norm(val.logits, val.labels)
     cooled = judged.logits.double() / temperature

@@ -1,16 +1,15 @@
-"""Dense prediction: how well pixels are labelled, by a segmenter or by a classifier whose backbone is fine-tuned first.
+"""Semantic segmentation by a segmenter, or by a classifier whose backbone is fine-tuned first.
 
-A run that was trained on masks is evaluated as it is. A classifier is fine-tuned first, as in the paper's segmentation
-table: ``recipe`` names a recipe for data with masks, which is trained with the run's backbone and seed in
-``RUN/segmentation/`` (where it continues after an interruption). All numbers come from one confusion matrix over the
-split:
+A run trained on masks is evaluated as it is. A classifier is fine-tuned first, as in the paper's segmentation table:
+``recipe`` names a recipe for data with masks, which is trained with the run's backbone and seed in
+``RUN/segmentation/`` and resumes there after an interruption. Numbers come from one confusion matrix over the split:
 
-- **miou**: mean intersection over union of the classes, whole images at their own scale;
-- **miou_multiscale**: the same from several scales, mirrored too, where ``scales`` and ``flip`` ask for it;
-- **accuracy**, **class_accuracy**: of pixels, and its mean over classes;
-- **majority_miou**: what the most frequent class everywhere would get.
+- **miou**: mean intersection over union of the classes, at scale 1;
+- **miou_multiscale**: mIoU from several scales or with mirrored images, if ``scales`` or ``flip`` ask for it;
+- **accuracy**, **class_accuracy**: accuracy of pixels, and its mean over classes;
+- **majority_miou**: mIoU of predicting the most frequent class everywhere.
 
-Pictures and the intersection over union of each class are those of all requested views.
+Pictures and the intersection over union of each class are from all requested views.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ def compute(
     flip: bool = False,
     num_images: int = 4,
 ) -> Result:
-    """Numbers of the masks of a split, and pictures of a few of them.
+    """Evaluate predicted masks on a split, and keep pictures of a few of them.
 
     Options:
-        recipe: What to fine-tune a classifier with; its model's backbone becomes that of the run.
-        overrides: ``key.sub=value`` each, for that recipe.
-        target: Data with masks in the place of that recipe's.
-        scales: ``single``, ``multi`` (0.5 to 1.75), or factors of your own.
-        flip: Whether each scale is also seen mirrored.
-        num_images: Pictures to keep, evenly spread over the split.
+        recipe: Recipe to fine-tune a classifier with; its backbone is replaced by that of the run.
+        overrides: Changes ``key.sub=value`` of that recipe.
+        target: Data with masks, instead of the recipe's.
+        scales: ``single``, ``multi`` (0.5 to 1.75), or your own factors.
+        flip: Also evaluate each scale mirrored.
+        num_images: Number of pictures to keep, evenly spread over the split.
     """
     factors = _scale_factors(scales)
     check_count("num_images", num_images, least=0, fix="Usual: 4.")
@@ -81,7 +80,7 @@ def compute(
         pipeline = segmented.pipeline(images)
         assert isinstance(pipeline, MaskPipeline)
         words = f"{len(views)} views" if len(views) > 1 else "one view"
-        what = f"{segmented.label}: masks of {bundle.name}, {split} split, {words} an image"
+        what = f"{segmented.label}: masks of {bundle.name}, {split} split, {words} per image"
         segmented.progress.start(what, pipeline.num_batches)
         measured, sums = evaluate_masks(
             segmented.network,
@@ -99,7 +98,7 @@ def compute(
     measured, class_iou = evaluate(plain)
     entries = {name: measured[name] for name in ("miou", "accuracy", "class_accuracy", "nll", "majority_miou")}
     if views != plain:
-        # Pictures and classes are those of the last evaluation, with all views.
+        # Pictures and classes are from the last evaluation, with all views.
         several, class_iou = evaluate(views)
         entries["miou_multiscale"] = several["miou"]
     data = {
@@ -116,7 +115,7 @@ def compute(
 
 
 def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **options: Any) -> str | None:
-    """Why a run cannot be judged by masks."""
+    """Refuse classifiers without a recipe to fine-tune them. Raise for fine-tuning options of a segmenter."""
     for option, value in (("recipe", recipe), *options.items()):
         if _is_segmenter(run) and value and option in ("recipe", "overrides", "target"):
             raise ValueError(
@@ -129,21 +128,21 @@ def obstacle(run: RunOutputs, *, split: str, recipe: str | None = None, **option
 
 
 def _fine_tuned(run: RunOutputs, name: str, overrides: Sequence[str]) -> RunOutputs:
-    """The segmenter that a classifier's backbone becomes."""
+    """Fine-tune the backbone of a classifier, and return the segmenter's run."""
     plan = fine_tuning(run, name, overrides)
-    # Named by what is trained, not by where the backbone is: the folder of a run may move.
+    # The name does not depend on the path of the backbone: the folder of a run may move.
     digest = recipe_digest(plan.changed(model={"pretrained": False}))
     folder = run.run.path / "segmentation" / f"{Path(name).stem}-{run.weights}-{digest}"
     return run.trained(plan, folder, name=Path(name).stem, what=f"fine-tuning on {plan.data.name}")
 
 
 def fine_tuning(run: RunOutputs, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe that fine-tunes a run: its backbone with its options and weights, its seed, its data root."""
+    """Return the recipe that fine-tunes a run, with its backbone, weights, seed and data root."""
     own, asked = run.recipe, load_recipe(name, list(overrides))
     options = dict(asked.model.options)
     backbone_options = dict(own.model.options)
     if options.get("backbone") == own.model.name:
-        # What the recipe says of the same backbone is meant for the fine-tuning, for instance another drop path.
+        # Options of the recipe for the same backbone are meant for fine-tuning, for instance another drop path.
         backbone_options |= options.get("backbone_options", {})
     else:
         options.pop("out_indices", None)
@@ -173,7 +172,7 @@ def _scale_factors(scales: str | Sequence[float]) -> tuple[float, ...]:
 
 
 def _cell(images: MaskSplit, index: int, prediction: Tensor) -> dict[str, str]:
-    """An image, its mask and the prediction as text, small enough for a page."""
+    """Encode an image, its mask and the prediction as text, small enough for a page."""
     image, mask, _ = images.reader(images.samples[index])
     return {
         "image": encoded(np.asarray(image)),
@@ -183,7 +182,7 @@ def _cell(images: MaskSplit, index: int, prediction: Tensor) -> dict[str, str]:
 
 
 def _small(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A mask at the size at which its picture is stored: every few pixels one, never a mean of class numbers."""
+    """Subsample a mask to the size of its stored picture. Class indices are never averaged."""
     height, width = mask.shape
     factor = max(1.0, max(height, width) / MAX_SIDE)
     rows, columns = (

@@ -61,7 +61,7 @@ def test_without_a_validation_split_some_of_the_training_split_is_held_out(tmp_p
 def test_what_was_fitted_on_is_not_judged(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
     assert probing.obstacle(run, split="test") is None
-    assert "must be judged on the test split, not on val" in str(probing.obstacle(run, split="val"))
+    assert "must be evaluated on the test split, not on val" in str(probing.obstacle(run, split="val"))
 
 
 def test_features_of_other_data_are_extracted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,6 @@ def test_a_temperature_fitted_on_validation_helps_the_test_split(digit_runs: lis
 def test_what_is_fitted_is_not_judged(digit_runs: list[Path]) -> None:
     run = RunOutputs(digit_runs[0])
     assert repair.obstacle(run, split="test") is None
-    assert "must be judged on another one" in str(repair.obstacle(run, split="val"))
+    assert "must be evaluated on another one" in str(repair.obstacle(run, split="val"))
     unheld = RunOutputs(digit_runs[0], overrides=["data.val_share=0"])
     assert "held none out" in str(repair.obstacle(unheld, split="test"))
