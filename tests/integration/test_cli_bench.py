@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.core import repro
+from maxsup.lab.core import repro
 from maxsup.lab.bench import timing
 from maxsup.lab.cli import main
 from maxsup.lab.cli.verbs import bench
