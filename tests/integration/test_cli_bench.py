@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxsup.lab.core import repro
 from maxsup.lab.bench import timing
 from maxsup.lab.cli import main
 from maxsup.lab.cli.verbs import bench
+from maxsup.lab.core import repro
 from maxsup.losses.computing.forms import default_form
 from tests.integration.command import Cli, assert_refused, run_command, run_python
 

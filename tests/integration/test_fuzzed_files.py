@@ -21,14 +21,14 @@ from maxsup.lab.analysis.object_masks import _read_boxes
 from maxsup.lab.cli.verbs.doctor import _settings
 from maxsup.lab.core.recipes import load_recipe, recipe_path
 from maxsup.lab.data import load_data
-from tools.evidence.first.claims import claim_entries, pool_entries, sweep_entries
-from tools.evidence.first.pools import strength_entries
 from maxsup.lab.experiments.study_files import load_study, study_path
 from maxsup.lab.models.weights import read_weights
 from maxsup.lab.reports.folders import read_view
 from maxsup.lab.segmentation.mask_files import _mask_values
 from maxsup.lab.segmentation.sets import _mask_classes
 from tests.unit.lab.reports.made import make_folder
+from tools.evidence.first.claims import claim_entries, pool_entries, sweep_entries
+from tools.evidence.first.pools import strength_entries
 
 NUM_CASES = 60
 _WORDS = (

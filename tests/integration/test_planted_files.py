@@ -16,7 +16,7 @@ from tests.integration.launching import complaints, plan_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 
-NAMES = ("maxsup", "pydantic", "torch", "numpy", "yaml", "safetensors", "accelerate", "cloudpickle", "socket")
+NAMES = ("maxsup", "pydantic", "torch", "numpy", "yaml", "safetensors", "accelerate", "cloudpickle", "socket", "typing")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import maxsup
 from tools.site.rst import INSTALL_LAB, document, hidden_toctree, table, titled
 
 # Words of the command line, not of Python.
-_LEFT_OUT = ("cli",)
+_LEFT_OUT = "maxsup.lab.cli"
 # Trainers that the site's environment does not install; the reference needs their names only.
 MOCKED = (
     "jax",
@@ -32,8 +32,8 @@ MOCKED = (
 
 def public_modules() -> list[ModuleType]:
     """``maxsup``, its parts and the adapters, where they list what they offer."""
-    parts = [name for name in _inside(maxsup) if name.removeprefix("maxsup.") not in _LEFT_OUT]
-    modules = [maxsup, *map(import_module, parts)]
+    rooms = [*_inside(maxsup), *(name for name in _inside(import_module("maxsup.lab")) if name != _LEFT_OUT)]
+    modules = [maxsup, *map(import_module, rooms)]
     modules += _adapters(import_module("maxsup.integrations"))
     return [module for module in modules if members(module)]
 

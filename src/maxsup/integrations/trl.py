@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
-from transformers import Trainer
 
 from maxsup.integrations.checks import not_installed
 from maxsup.integrations.huggingface.linear import use_linear_loss
@@ -21,6 +20,7 @@ from maxsup.integrations.huggingface.models import unwrapped
 from maxsup.losses import RegularizedLoss
 
 try:
+    from transformers import Trainer
     from trl import SFTTrainer  # type: ignore[attr-defined]
 except ImportError as error:
     raise not_installed("trl") from error
