@@ -50,8 +50,8 @@ def _raise_top(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> 
 
 
 def _few_calls(surprise: Tensor, block: Block, label_logits: Tensor, alpha: float) -> Tensor:
-    """``-log q_max + z_max - z_gt + alpha (z_max - mean z)``, which is cross-entropy and penalty."""
-    return torch.sub(block.top, label_logits).add_(surprise).add_(block.top - block.mean, alpha=alpha)
+    """``-log q_max + (1 + alpha) z_max - z_gt - alpha mean z``, which is cross-entropy and penalty."""
+    return torch.add(surprise, block.top, alpha=1.0 + alpha).sub_(label_logits).sub_(block.mean, alpha=alpha)
 
 
 FUSED = FusedPenalty(

@@ -76,8 +76,9 @@ class FusedPenalty(NamedTuple):
         kernel: Name of the penalty in the device kernels.
         signed: ``(signed, logits, target, strength)``: adds ``strength dR/dz``, without the push on every class, to the
             signed target of a small batch, in place; for finite logits, with their class axis at 1.
-        few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels, for
-            devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability.
+        few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels and logits
+            near 0, for devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability. Half
+            precision stays in the top and label logits.
         margin: A number that some penalties take.
         is_invariant: Whether a number added to all logits changes R for no target that sums to 1.
     """

@@ -106,19 +106,21 @@ def test_nothing_on_a_device_is_looked_at(name: str, form: str):
 def test_a_value_on_a_gpu_is_read_only_where_the_host_may_wait(
     is_capturing: bool, sync_debug_mode: int, monkeypatch: pytest.MonkeyPatch
 ):
-    class MeansOnGpu:
+    class OnGpu:
         device, num_reads = torch.device("cuda"), 0
 
-        def sum(self) -> torch.Tensor:
+        def abs(self) -> torch.Tensor:
             self.num_reads += 1
             return torch.tensor(0.0)
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_capturing)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: sync_debug_mode)
-    means = MeansOnGpu()
+    means, tops = OnGpu(), OnGpu()
     may_wait = not is_capturing and sync_debug_mode == 0
-    assert eager._is_finite(means) == may_wait
+    is_finite, is_near = eager._is_ordinary(means, tops)
+    assert (is_finite, is_near) == (may_wait, True)
     assert means.num_reads == may_wait
+    assert tops.num_reads == 0
 
 
 def test_the_kernels_keep_a_few_numbers_a_sample():
