@@ -146,6 +146,7 @@ def statistics_kernel(
     weighted = tl.zeros([ROWS], DTYPE)
     mass_sum = tl.zeros([ROWS], DTYPE)
     mass_logit = tl.zeros([ROWS], DTYPE)
+    share_of_class = tl.full([], 1.0, DTYPE) / num_classes
     for first in range(0, num_classes, BLOCK):
         classes = first + tl.arange(0, BLOCK)
         z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
@@ -161,12 +162,12 @@ def statistics_kernel(
         shrink = tl.exp(top - pivot)
         norm = norm * shrink + tl.sum(exponentials, 1)
         # Divided first: the sum of large logits may be inf where their mean is not.
-        mean += tl.sum(present / num_classes, 1)
+        mean += tl.sum(present * share_of_class, 1)
         count += tl.sum(is_present.to(DTYPE), 1)
         if PENALTY == "logit_penalty":
             squares += tl.sum(present * present, 1)
         if PENALTY == "confidence_penalty":
-            weighted = weighted * shrink + tl.sum(exponentials * (present / num_classes), 1)
+            weighted = weighted * shrink + tl.sum(exponentials * (present * share_of_class), 1)
         if IS_SOFT:
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             mass_sum += tl.sum(mass, 1)
