@@ -21,7 +21,7 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, target_logit
+from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, add_one, target_logit
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
@@ -91,7 +91,7 @@ def _raise_target(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) 
     if target.is_floating_point():
         signed.add_(target, alpha=alpha)
     else:
-        add_at(signed, 1, target, alpha)
+        add_one(signed, 1, target, alpha)
 
 
 def _gap(block: Block) -> Tensor:

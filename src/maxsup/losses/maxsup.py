@@ -19,8 +19,8 @@ from torch import Tensor
 from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.computing.blocks import first_max
-from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
+from maxsup.losses.computing.blocks import first_index
+from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at, add_one
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean, per_sample
 from maxsup.losses.relatives.adaptive_label_smoothing import confidence_weights
@@ -46,7 +46,7 @@ def top_gap(rows: Tensor) -> Tensor:
 
 def _raise_top(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
     """Make the paper's own form (``app:grad``) of a signed target: add alpha at the top class."""
-    add_at(signed, 1, first_max(logits, 1)[1], alpha)
+    add_one(signed, 1, first_index(logits, 1), alpha)
 
 
 def _few_calls(surprise: Tensor, block: Block, label_logits: Tensor, alpha: float) -> Tensor:
@@ -129,7 +129,7 @@ class MaxSupLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if not self.adaptive:
-            return super()._objective(input, target, **options)
+            return maxsup_cross_entropy(input, target, self._value, **options)
 
         def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
             return confidence_weights(rows, log_probs).detach() * top_gap(rows)

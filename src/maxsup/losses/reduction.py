@@ -256,7 +256,7 @@ def single(value: Any) -> Any:
 def check_options(
     input: Tensor,
     target: Tensor,
-    # By name and not as a Reduction: this is part of every call, and small batches notice.
+    # By name and not as a Reduction, and each check only where it may raise: small batches notice every call.
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -275,10 +275,14 @@ def check_options(
             f"target must be a tensor of class indices or probabilities; got {type(target).__name__}. "
             "Use torch.as_tensor(target)."
         )
-    check_choice("reduction", reduction, REDUCTIONS)
-    check_choice("empty", empty, EMPTY)
-    check_number("z_loss", z_loss)
-    check_num_items(num_items, reduction)
+    if reduction not in REDUCTIONS:
+        check_choice("reduction", reduction, REDUCTIONS)
+    if empty not in EMPTY:
+        check_choice("empty", empty, EMPTY)
+    if type(z_loss) is not float or z_loss != 0:
+        check_number("z_loss", z_loss)
+    if num_items is not None:
+        check_num_items(num_items, reduction)
     if input.dim() == 0 or not input.is_floating_point():
         raise ValueError(
             f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {described(input)}. "
@@ -300,7 +304,7 @@ def check_options(
                 f"ignore_index must be negative with probability targets; got {ignore_index!r}. "
                 "Give rows to be ignored all-zero probabilities."
             )
-    elif target.dtype == torch.bool or tuple(target.shape) != sample_shape(input):
+    elif target.dtype == torch.bool or target.shape != sample_shape(input):
         raise ValueError(
             f"target must be class indices of shape {sample_shape(input)} for input of shape {tuple(input.shape)}; "
             f"got {described(target)}. Pass one class index a sample."

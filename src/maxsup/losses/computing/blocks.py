@@ -105,20 +105,19 @@ def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Te
         top = logits.amax(axis, keepdim=True)
         index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
-    if logits.numel() <= FEW and logits.device.type == "cpu":
-        index = logits.argmax(axis, keepdim=True)
+    is_last = axis == logits.dim() - 1
+    if logits.is_cpu and (logits.numel() <= FEW or (is_last and HAS_NUMPY)):
+        index = first_index(logits, axis)
         return logits.gather(axis, index), index
-    if axis < logits.dim() - 1 and length < MAX_EXACT:
+    if not is_last and logits.shape[-1] < NARROW_PLANE:
+        return logits.max(axis, keepdim=True)
+    if not is_last and length < MAX_EXACT:
         # The class numbers from the last to the first, where a logit is the largest: of these, the largest.
         top = logits.amax(axis, keepdim=True)
         numbers = _along(torch.arange(length, 0, -1, dtype=logits.dtype, device=logits.device), logits, axis)
         marked = torch.eq(logits, top, out=torch.empty_like(logits) if room is None else room).mul_(numbers)
         # No number is left where the top is nan.
         return top, (length - marked.amax(axis, keepdim=True)).clamp_(max=length - 1).long()
-    if HAS_NUMPY and logits.device.type == "cpu":
-        # numpy's argmax uses vector instructions, torch's does not.
-        index = torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
-        return logits.gather(axis, index), index
     if length < PLAIN_MAX_LENGTH:
         return logits.max(axis, keepdim=True)
     # The tops of short stretches, then the position of the top within its stretch.
@@ -135,6 +134,17 @@ def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Te
     if whole is not logits:
         candidates.clamp_(max=length - 1)
     return top, start + logits.gather(axis, candidates).argmax(axis, keepdim=True)
+
+
+def first_index(logits: Tensor, axis: int) -> Tensor:
+    """The index alone, outside of a compiler."""
+    if logits.is_cpu:
+        if logits.numel() <= FEW:
+            return logits.argmax(axis, keepdim=True)
+        if HAS_NUMPY and axis == logits.dim() - 1:
+            # numpy's argmax uses vector instructions, torch's does not.
+            return torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
+    return first_max(logits, axis)[1]
 
 
 def positions(logits: Tensor, axis: int) -> Tensor:

@@ -249,9 +249,16 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
         # A GPU refuses to add at indices, since their order is not fixed; one index per sample can be overwritten.
         grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
-    elif isinstance(push, Tensor) or (grad.device.type == "cpu" and index.numel() > FEW):
-        pushes = push.to(grad.dtype) if isinstance(push, Tensor) else grad.new_full((), push)
-        grad.scatter_add_(axis, index, pushes.expand(index.shape))
+    elif isinstance(push, Tensor):
+        grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
+    else:
+        add_one(grad, axis, index, push)
+
+
+def add_one(grad: Tensor, axis: int, index: Tensor, push: float) -> None:
+    """Add one number to one class of every sample, outside of a compiler."""
+    if grad.is_cpu and index.numel() > FEW:
+        grad.scatter_add_(axis, index, grad.new_full((), push).expand(index.shape))
     else:
         grad.scatter_(axis, index, push, reduce="add")
 

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import NARROW_ROW
-from maxsup.losses.computing.closed_form import FusedPenalty, add_at, working_dtype
-from maxsup.losses.reduction import num_classes
+from maxsup.losses.computing.closed_form import FusedPenalty, add_one, working_dtype
 
 if TYPE_CHECKING:
     from maxsup.losses.computing.fused import Call
@@ -27,7 +26,9 @@ MASS_ERROR = 1e-6
 
 
 def is_small(input: Tensor) -> bool:
-    """Whether calls take more time than passes over the logits."""
+    """Whether calls take more time than passes over the logits; never in a compiler, which fuses them."""
+    if torch.compiler.is_compiling() or not input.is_cpu:
+        return False
     is_narrow = input.dim() == 2 and input.shape[1] < NARROW_ROW
     return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
 
@@ -39,7 +40,7 @@ def all_count(labels: Tensor, ignore_index: int) -> bool:
 
 def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss of a small batch; None where this form does not serve it."""
-    if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
+    if penalty.signed is None or call.z_loss != 0 or call.num_items is not None or not is_small(input):
         return None
     logits, target = input.to(working_dtype(input)), call.target
     valid: Tensor | None = None
@@ -59,25 +60,25 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
             weight = call.weight.to(logits.dtype)[target]
             scale = weight if valid is None else weight.where(valid, 0)
     is_mean = call.reduction == "mean"
-    unit = num_classes(logits) / logits.numel() if is_mean and scale is None else 1.0
+    size = logits.shape[1]
+    unit = size / logits.numel() if is_mean and scale is None else 1.0
     strength = float(call.strength) * unit
-    share = -strength / num_classes(logits)
     if is_soft:
-        signed = torch.rsub(target, share, alpha=unit)
+        signed = torch.rsub(target, -strength / size, alpha=unit)
     else:
-        signed = torch.full_like(logits, share)
-        add_at(signed, 1, target, -unit)
+        signed = torch.full_like(logits, -strength / size)
+        add_one(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
     if scale is None:
         loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
     else:
-        loss = probe = products.sum(1)  # also of ignored samples, which may hold anything
-        loss = loss * scale.squeeze(1)
-        if valid is not None:  # 0 times an infinite upstream gradient would be nan
-            loss = loss.where(valid.squeeze(1), 0)
-        loss = loss if call.reduction == "none" else loss.sum()
+        values = products.sum(1)
+        scale = scale.squeeze(1)
         if is_mean:
-            denominator = scale.sum()
-            probe, loss = probe.detach() / denominator, loss / denominator
+            scale = scale / scale.sum()
+        probe = values.detach() * scale  # also of ignored samples, which may hold anything
+        if valid is not None:  # 0 times an infinite upstream gradient would be nan
+            values = values.where(valid.squeeze(1), 0)
+        loss = values * scale if call.reduction == "none" else values.reshape(-1).dot(scale.reshape(-1))
     return loss if math.isfinite(probe.detach().sum().item()) else None
