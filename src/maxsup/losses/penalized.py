@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
@@ -69,6 +70,8 @@ def penalized_cross_entropy(
     others = (target, strength, options.get("weight"), options.get("num_items"))
     if fused is None or form == "reference" or not can_fuse(input, *others):
         return formula(input, target, strength, **options)
+    if form == "triton" and not fused.kernel:
+        form = "fused" if torch.compiler.is_compiling() else "eager"
     check_options(input, target, **options)
     try:
         call = Call(target, strength, **options)

@@ -73,7 +73,7 @@ class FusedPenalty(NamedTuple):
         add_gradient: ``(block, value, grad, push)``: adds ``push * dR/dz`` to ``grad`` in place, without the push of
             ``-push/K`` on every class where the penalty ``is_centred``.
         is_centred: Whether R pushes every class by ``-1/K``.
-        kernel: Name of the penalty in the device kernels.
+        kernel: Name of the penalty in the device kernels; without one, few operators serve a device.
         signed: ``(signed, logits, target, strength)``: adds ``strength dR/dz``, without the push on every class, to the
             signed target of a small batch, in place; for finite logits, with their class axis at 1.
         few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels and logits
@@ -86,7 +86,7 @@ class FusedPenalty(NamedTuple):
     value: Callable[[Block], Tensor]
     add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
     is_centred: bool
-    kernel: str
+    kernel: str = ""
     signed: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
     few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0

@@ -97,7 +97,7 @@ def can_fuse(input: Tensor, *others: Any) -> bool:
     # During tracing the batch size may be unknown, and an empty batch needs no special care.
     if not torch.compiler.is_compiling() and input.numel() == 0:
         return False
-    for other in others:
+    for other in others:  # noqa: SIM110 - a generator takes a call for each value
         if isinstance(other, Tensor) and other.requires_grad:
             return False
     return True

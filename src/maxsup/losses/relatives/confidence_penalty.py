@@ -31,7 +31,7 @@ def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Facto
     grad.add_(_log_probabilities(block).sub_(value).mul_(probabilities(block)).mul_(push))
 
 
-FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False, kernel="confidence_penalty")
+FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False)
 
 
 def confidence_penalty_cross_entropy(

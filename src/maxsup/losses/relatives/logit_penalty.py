@@ -31,7 +31,6 @@ FUSED = FusedPenalty(
     add_gradient=_add_logits,
     is_centred=False,
     is_invariant=False,
-    kernel="logit_penalty",
 )
 
 

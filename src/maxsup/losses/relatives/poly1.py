@@ -35,7 +35,7 @@ def _add_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> No
         add_at(grad, block.axis, block.target, -certain)
 
 
-FUSED = FusedPenalty(value=_doubt, add_gradient=_add_gradient, is_centred=False, kernel="poly1")
+FUSED = FusedPenalty(value=_doubt, add_gradient=_add_gradient, is_centred=False)
 
 
 def poly1_cross_entropy(

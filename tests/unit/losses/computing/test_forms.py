@@ -140,6 +140,15 @@ def test_the_cases_say_which_losses_have_a_closed_gradient(case, monkeypatch: py
     assert bool(called) == case.is_fused
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_fused], ids=lambda case: case.name)
+def test_few_operators_serve_what_has_no_kernel(case, monkeypatch: pytest.MonkeyPatch):
+    chosen = []
+    monkeypatch.setattr(penalized, "device_loss", lambda *args: chosen.append(args[-1]) or torch.zeros(()))
+    with implementation("triton"):
+        call_function(case.name, torch.empty(6, 4, device="meta"), torch.empty(6, dtype=torch.int64, device="meta"))
+    assert chosen == ["triton" if case.has_kernel else "eager"]
+
+
 @pytest.mark.skipif(not forms.find_spec("triton"), reason="Triton is not installed")
 def test_a_gpu_gets_the_kernels_unless_something_is_too_old(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.version, "hip", None)
