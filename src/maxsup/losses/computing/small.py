@@ -43,6 +43,7 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None or not is_small(input):
         return None
     logits, target = input.to(working_dtype(input)), call.target
+    size, num_counted = logits.shape[1], logits.numel() // logits.shape[1]
     valid: Tensor | None = None
     scale: Tensor | None = None
     is_soft = target.is_floating_point()
@@ -55,13 +56,14 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         target = target.long().unsqueeze(1)
         if not all_count(target, call.ignore_index):
             valid = target != call.ignore_index
-            target, scale = target * valid, valid.to(logits.dtype)
+            target, num_counted = target * valid, int(valid.sum())
+            if num_counted == 0:
+                return None
         if call.weight is not None:
-            weight = call.weight.to(logits.dtype)[target]
-            scale = weight if valid is None else weight.where(valid, 0)
+            scale = call.weight.to(logits.dtype)[target.squeeze(1)]
+            scale = scale if valid is None else scale.where(valid.squeeze(1), 0)
     is_mean = call.reduction == "mean"
-    size = logits.shape[1]
-    unit = size / logits.numel() if is_mean and scale is None else 1.0
+    unit = 1 / num_counted if is_mean and scale is None else 1.0
     strength = float(call.strength) * unit
     if is_soft:
         signed = torch.rsub(target, -strength / size, alpha=unit)
@@ -70,15 +72,18 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         add_one(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
-    if scale is None:
+    if scale is None and valid is None:
         loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
     else:
-        values = products.sum(1)
-        scale = scale.squeeze(1)
-        if is_mean:
-            scale = scale / scale.sum()
-        probe = values.detach() * scale  # also of ignored samples, which may hold anything
+        values = probe = products.sum(1)  # also of ignored samples, which may hold anything
         if valid is not None:  # 0 times an infinite upstream gradient would be nan
             values = values.where(valid.squeeze(1), 0)
-        loss = values * scale if call.reduction == "none" else values.reshape(-1).dot(scale.reshape(-1))
-    return loss if math.isfinite(probe.detach().sum().item()) else None
+        if scale is not None and is_mean:
+            scale = scale / scale.sum()
+            probe = probe.detach() * scale
+        if call.reduction == "none":
+            loss = values if scale is None else values * scale
+        else:
+            loss = values.sum() if scale is None else values.reshape(-1).dot(scale.reshape(-1))
+    total = probe if probe.dim() == 0 else probe.detach().sum()
+    return loss if math.isfinite(total.item()) else None
