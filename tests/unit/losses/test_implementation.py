@@ -1,4 +1,4 @@
-"""The choice between one pass and the formula belongs to who made it, and an ordinary call goes through few functions."""
+"""The choice of a form belongs to who made it, and an ordinary call goes through few functions."""
 
 import sys
 import threading
