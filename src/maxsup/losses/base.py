@@ -140,10 +140,11 @@ class RegularizedLoss(nn.Module):
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
         loss = self._objective(input, target, **options, z_loss=self.z_loss, **extras)
-        if not self._step_checked:
-            self._check_step(input)
-        if not self._targets_checked and target.is_floating_point():
-            self._check_targets(target)
+        if not torch.compiler.is_compiling():  # which would compile again when one of these is set
+            if not self._step_checked:
+                self._check_step(input)
+            if not self._targets_checked and target.is_floating_point():
+                self._check_targets(target)
         return loss
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
@@ -196,7 +197,7 @@ class RegularizedLoss(nn.Module):
 
     def _check_step(self, logits: Tensor | None = None) -> None:
         """Warn of what the first step of training shows."""
-        if self._step_checked or not first_step.can_look():
+        if not first_step.can_look() or self._step_checked:
             return
         self._step_checked = True
         name = type(self).__name__
