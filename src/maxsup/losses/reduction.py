@@ -204,6 +204,13 @@ def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:
     return (probs * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(dim=-1)
 
 
+def confidence_weights(rows: Tensor, log_probs: Tensor) -> Tensor:
+    """``1 - H(q) / log K`` of rows of logits, where K counts the classes that are not masked."""
+    count = (rows != -math.inf).sum(dim=-1)
+    certain = 1.0 + expected_log(log_probs.exp(), log_probs) / count.clamp(min=2).to(rows.dtype).log()
+    return torch.where(count > 1, certain, 1.0)
+
+
 def require_labels(name: str, target: Tensor) -> None:
     """Raise for probability targets of a loss that needs one true class per sample."""
     if isinstance(target, Tensor) and target.is_floating_point():
