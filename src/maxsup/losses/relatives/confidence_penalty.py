@@ -28,15 +28,11 @@ def confidence_penalty_cross_entropy(
         >>> confidence_penalty_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4538)
     """
-    return penalized_cross_entropy(
-        input,
-        target,
-        beta,
-        lambda _, log_q, y: expected_log(log_q.exp(), log_q),
-        fused=CONFIDENCE_PENALTY,
-        name="beta",
-        **options,
-    )
+
+    def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+        return expected_log(log_probs.exp(), log_probs)
+
+    return penalized_cross_entropy(input, target, beta, penalty, fused=CONFIDENCE_PENALTY, name="beta", **options)
 
 
 @LOSSES.register("confidence_penalty", summary="entropy bonus", formula="CE - beta H(q)", source="Pereyra et al. 2017")
