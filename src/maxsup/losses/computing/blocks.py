@@ -20,6 +20,8 @@ CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
 # Up to this size all logits are one block; beyond a quarter of it, blocks of half-precision logits are at most half,
 # because copies in float32 take several times their memory.
 WHOLE_BYTES = 1024 * 1024
+# Rows of few classes need several numbers a class beside them, in all a multiple of the logits.
+NARROW_BLOCK_BYTES = 256 * 1024
 # Rows with fewer classes, and planes with fewer positions, do not fill the vector registers.
 NARROW_ROW, NARROW_PLANE = 32, 64
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
@@ -61,7 +63,10 @@ def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice]]:
     num_bytes = 4 * laid.numel()
     low = low * laid.element_size() // 4
     high = high if is_rows else low
-    block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
+    whole = WHOLE_BYTES
+    if is_rows and is_narrow(laid):
+        low, whole = min(low, NARROW_BLOCK_BYTES), min(whole, NARROW_BLOCK_BYTES)
+    block_bytes = num_bytes if num_bytes <= whole else min(max(num_bytes // 16, low), high)
     if laid.element_size() < 4 and num_bytes > WHOLE_BYTES // 4:
         block_bytes = min(block_bytes, num_bytes // 2)
     size = max(1 if is_rows else NARROW_PLANE, block_bytes // (4 * laid.shape[1]))
