@@ -24,6 +24,8 @@ WHOLE_BYTES = 1024 * 1024
 NARROW_BLOCK_BYTES = 256 * 1024
 # Rows with fewer classes, and planes with fewer positions, do not fill the vector registers.
 NARROW_ROW, NARROW_PLANE = 32, 64
+# From so many classes on, a copy of narrow planes costs more than it saves.
+MANY_CLASSES = 500
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Below this length torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
@@ -88,7 +90,9 @@ def is_narrow(block: Tensor) -> bool:
     """Whether vector instructions need the samples of a block side by side, which takes a copy."""
     if len(block) == 1 or block.device.type != "cpu":
         return False
-    return block.shape[-1] < (NARROW_ROW if block.dim() == 2 else NARROW_PLANE)
+    if block.dim() == 2:
+        return block.shape[1] < NARROW_ROW
+    return block.shape[2] < NARROW_PLANE and block.shape[1] < MANY_CLASSES
 
 
 def side_by_side(block: Tensor) -> Tensor:
