@@ -44,7 +44,7 @@ def _is_repetition(item: pytest.Item) -> bool:
     form = parameters.get("each_implementation")
     case = CASE_OF.get(parameters.get("name"))
     if IS_INTERPRETED:
-        has_kernels = case is None or case.is_fused
+        has_kernels = case is None or case.has_kernel
         return item.path.name != "interpreted.py" and (form is None or not has_kernels)
     return form in ("blocks", "eager") and case is not None and not case.is_fused
 

@@ -21,7 +21,7 @@ from maxsup.schedules import Linear
 from tests.contract import calls
 from tests.reference.cases import CASES
 
-FUSED = [case.name for case in CASES if case.is_fused]
+FUSED = [case.name for case in CASES if case.has_kernel]
 TOLERANCE = 1e-6
 """Of the loss against float64, relative. Gradients have the precision of their type."""
 

@@ -22,6 +22,7 @@ class LossCase:
         squares_logits: Infinite for the largest logits of a dtype, whose squares are beyond it.
         is_smooth: Twice differentiable away from ties.
         is_fused: Has a closed gradient, and so several ways to compute it.
+        has_kernel: One of these ways is a kernel for a GPU.
     """
 
     name: str
@@ -35,6 +36,7 @@ class LossCase:
     squares_logits: bool = False
     is_smooth: bool = True
     is_fused: bool = False
+    has_kernel: bool = False
 
 
 ALPHA_OFF = {"alpha": 0.0}
@@ -42,10 +44,11 @@ ALPHA_ON = {"alpha": 0.3}
 
 STATED = (
     LossCase("ce", "CrossEntropyLoss", "cross_entropy", off={}),
-    LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
-    LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True),
+    LossCase("ls", "LabelSmoothingLoss", "label_smoothing_cross_entropy",
+             ALPHA_OFF, ALPHA_ON, is_fused=True, has_kernel=True),
+    LossCase("maxsup", "MaxSupLoss", "maxsup_cross_entropy", ALPHA_OFF, ALPHA_ON, is_fused=True, has_kernel=True),
     LossCase("mbls", "MarginLabelSmoothingLoss", "mbls_cross_entropy",
-             ALPHA_OFF, {"alpha": 0.3, "margin": 1.2}, is_fused=True),
+             ALPHA_OFF, {"alpha": 0.3, "margin": 1.2}, is_fused=True, has_kernel=True),
     LossCase("reg_only", "RegularizationOnlyLoss", "regularization_only_cross_entropy", ALPHA_OFF, ALPHA_ON, False),
     LossCase("err_amp_mean", "ErrorAmplificationMeanLoss", "error_amplification_mean_cross_entropy",
              ALPHA_OFF, ALPHA_ON, takes_probabilities=False),

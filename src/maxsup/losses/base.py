@@ -121,8 +121,10 @@ class RegularizedLoss(nn.Module):
             num_items: Denominator in place of the number of targets, for gradient accumulation and several processes.
             extras: What ``needs`` names.
         """
-        input, target = whole(input), whole(target)
-        extras = {name: whole(extra) for name, extra in extras.items()}
+        if type(input) is not Tensor or type(target) is not Tensor:
+            input, target = whole(input), whole(target)
+        if extras:
+            extras = {name: whole(extra) for name, extra in extras.items()}
         options: ReductionOptions = {
             "weight": self.weight,
             "ignore_index": self.ignore_index,
@@ -130,15 +132,19 @@ class RegularizedLoss(nn.Module):
             "num_items": num_items,
             "empty": self.empty,
         }
-        self._check_extras(extras)
-        self._check_mode(input)
+        if extras or self.needs:
+            self._check_extras(extras)
+        if self.training != torch.is_grad_enabled():
+            self._check_mode(input)
         if not self.training:
             return plain_cross_entropy(input, target, **options)
         self._check_advanced()
         loss = self._objective(input, target, **options, z_loss=self.z_loss, **extras)
-        self._check_step(input)
-        if not self._targets_checked and target.is_floating_point():
-            self._check_targets(target)
+        if not torch.compiler.is_compiling():  # which would compile again when one of these is set
+            if not self._step_checked:
+                self._check_step(input)
+            if not self._targets_checked and target.is_floating_point():
+                self._check_targets(target)
         return loss
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
@@ -191,7 +197,7 @@ class RegularizedLoss(nn.Module):
 
     def _check_step(self, logits: Tensor | None = None) -> None:
         """Warn of what the first step of training shows."""
-        if self._step_checked or not first_step.can_look():
+        if not first_step.can_look() or self._step_checked:
             return
         self._step_checked = True
         name = type(self).__name__

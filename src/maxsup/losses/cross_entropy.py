@@ -11,8 +11,8 @@ from torch import Tensor
 from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss
-from maxsup.losses.computing.plain import plain_cross_entropy
-from maxsup.losses.maxsup import maxsup_cross_entropy
+from maxsup.losses.computing.penalties import NO_PENALTY
+from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions
 
 
@@ -25,9 +25,9 @@ def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOpti
         >>> cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.5744)
     """
-    if options.get("z_loss", 0) == 0:
-        return plain_cross_entropy(input, target, **options)
-    return maxsup_cross_entropy(input, target, 0.0, **options)
+    return penalized_cross_entropy(
+        input, target, 0.0, lambda rows, *_: rows.new_zeros(len(rows)), fused=NO_PENALTY, **options
+    )
 
 
 @LOSSES.register("ce", summary="cross-entropy", formula="lse(z) - z_gt", source="standard")

@@ -21,7 +21,7 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, target_logit
+from maxsup.losses.computing.penalties import LABEL_SMOOTHING
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
@@ -80,35 +80,6 @@ def target_gap(rows: Tensor, target: Tensor) -> Tensor:
     return target_values(rows, target) - finite_mean(rows)
 
 
-def _add_target(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    if block.target.is_floating_point():
-        grad.add_(block.target * push)
-    else:
-        add_at(grad, block.axis, block.target, push)
-
-
-def _raise_target(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
-    if target.is_floating_point():
-        signed.add_(target, alpha=alpha)
-    else:
-        add_at(signed, 1, target, alpha)
-
-
-def _gap(block: Block) -> Tensor:
-    gap = target_logit(block) - block.mean
-    # The offset cancels unless probabilities do not sum to 1.
-    return gap if not isinstance(block.mass, Tensor) else gap + (block.mass - 1) * block.offset
-
-
-FUSED = FusedPenalty(
-    value=_gap,
-    add_gradient=_add_target,
-    is_centred=True,
-    signed=_raise_target,
-    kernel="ls",
-)
-
-
 def label_smoothing_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -140,7 +111,7 @@ def label_smoothing_cross_entropy(
         return plain_cross_entropy(rows, target, **options, label_smoothing=float(alpha))
 
     return penalized_cross_entropy(
-        input, target, alpha, lambda rows, log_probs, target: target_gap(rows, target), fused=FUSED, **options
+        input, target, alpha, lambda rows, log_probs, target: target_gap(rows, target), fused=LABEL_SMOOTHING, **options
     )
 
 

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.computing.blocks import first_max
-from maxsup.losses.computing.closed_form import Block, FusedPenalty, add_at
+from maxsup.losses.computing.penalties import MAXSUP
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean, per_sample
-from maxsup.losses.relatives.adaptive_label_smoothing import confidence_weights
+from maxsup.losses.reduction import LossOptions, ReductionOptions, confidence_weights, finite_mean, per_sample
 
 
 def maxsup_penalty(input: Tensor) -> Tensor:
@@ -42,26 +39,6 @@ def top_gap(rows: Tensor) -> Tensor:
     """The penalty of rows of logits."""
     # max(dim), not amax: amax splits the gradient between tied logits, but the paper gives all of it to one.
     return rows.max(dim=-1).values - finite_mean(rows)
-
-
-def _raise_top(signed: Tensor, logits: Tensor, target: Tensor, alpha: float) -> None:
-    """Make the paper's own form (``app:grad``) of a signed target: add alpha at the top class."""
-    add_at(signed, 1, first_max(logits, 1)[1], alpha)
-
-
-def _few_calls(surprise: Tensor, block: Block, label_logits: Tensor, alpha: float) -> Tensor:
-    """``-log q_max + z_max - z_gt + alpha (z_max - mean z)``, which is cross-entropy and penalty."""
-    return torch.sub(block.top, label_logits).add_(surprise).add_(block.top - block.mean, alpha=alpha)
-
-
-FUSED = FusedPenalty(
-    value=lambda block: block.top - block.mean,
-    add_gradient=lambda block, value, grad, push: add_at(grad, block.axis, block.top_index, push),
-    is_centred=True,
-    signed=_raise_top,
-    few_calls=_few_calls,
-    kernel="maxsup",
-)
 
 
 def maxsup_cross_entropy(
@@ -84,7 +61,7 @@ def maxsup_cross_entropy(
         >>> maxsup_cross_entropy(logits, torch.tensor([4]), alpha=0.1)  # wrong: the top class is 0
         tensor(1.7244)
     """
-    return penalized_cross_entropy(input, target, alpha, lambda rows, *_: top_gap(rows), fused=FUSED, **options)
+    return penalized_cross_entropy(input, target, alpha, lambda rows, *_: top_gap(rows), fused=MAXSUP, **options)
 
 
 @LOSSES.register(
@@ -129,7 +106,7 @@ class MaxSupLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if not self.adaptive:
-            return super()._objective(input, target, **options)
+            return maxsup_cross_entropy(input, target, self._value, **options)
 
         def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
             return confidence_weights(rows, log_probs).detach() * top_gap(rows)

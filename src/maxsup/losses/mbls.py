@@ -20,9 +20,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.core.checks import check_number
-from maxsup.losses import maxsup
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at
+from maxsup.losses.computing.closed_form import Factor
+from maxsup.losses.computing.penalties import beyond_margin
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean
@@ -34,30 +34,6 @@ def margin_gap(rows: Tensor, margin: float) -> Tensor:
         return top_gap(rows)
     top = rows.max(dim=-1, keepdim=True).values
     return finite_mean((top - rows - margin).relu().masked_fill(rows == -math.inf, -math.inf))
-
-
-def fused_penalty(margin: float) -> FusedPenalty:
-    """The penalty in closed form."""
-    if margin == 0:
-        return maxsup.FUSED
-
-    def excess(block: Block) -> Tensor:
-        beyond = (block.top - block.logits).sub_(margin).clamp_(min=0)
-        return beyond if block.masked is None else beyond.masked_fill_(block.masked, 0.0)
-
-    def add_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-        is_open = (excess(block) > 0).to(grad.dtype)
-        each = push / block.num_present
-        add_at(grad, block.axis, block.top_index, is_open.sum(block.axis, keepdim=True) * each)
-        grad.sub_(is_open.mul_(each))
-
-    return FusedPenalty(
-        value=lambda block: excess(block).sum(block.axis, keepdim=True) / block.num_present,
-        add_gradient=add_gradient,
-        is_centred=False,
-        kernel="mbls",
-        margin=margin,
-    )
 
 
 def mbls_cross_entropy(
@@ -74,7 +50,7 @@ def mbls_cross_entropy(
     """
     check_margin(margin)
     return penalized_cross_entropy(
-        input, target, alpha, lambda rows, *_: margin_gap(rows, margin), fused=fused_penalty(margin), **options
+        input, target, alpha, lambda rows, *_: margin_gap(rows, margin), fused=beyond_margin(margin), **options
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
@@ -13,6 +14,7 @@ from maxsup.losses.computing.closed_form import Factor, FusedPenalty
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import Call, can_fuse, fused_loss
 from maxsup.losses.computing.plain import plain_cross_entropy
+from maxsup.losses.computing.small import small_loss
 from maxsup.losses.device.loss import device_loss
 from maxsup.losses.reduction import (
     ReductionOptions,
@@ -52,7 +54,8 @@ def penalized_cross_entropy(
         options: See :class:`ReductionOptions`.
     """
     check_strength(name, strength, limit)
-    input, target = whole(input), whole(target)
+    if type(input) is not Tensor or type(target) is not Tensor:
+        input, target = whole(input), whole(target)
     if not isinstance(strength, Tensor) and strength == 0 and options.get("z_loss", 0) == 0:
         return plain_cross_entropy(input, target, **options)
 
@@ -67,11 +70,14 @@ def penalized_cross_entropy(
     others = (target, strength, options.get("weight"), options.get("num_items"))
     if fused is None or form == "reference" or not can_fuse(input, *others):
         return formula(input, target, strength, **options)
+    if form == "triton" and not fused.kernel:
+        form = "fused" if torch.compiler.is_compiling() else "eager"
     check_options(input, target, **options)
     try:
         call = Call(target, strength, **options)
         if form == "fused":
-            return fused_loss(input, call, fused, formula)
+            loss = small_loss(input, call, fused)
+            return fused_loss(input, call, fused, formula) if loss is None else loss
         return device_loss(input, call, fused, formula, form)
     except (IndexError, RuntimeError):
         raise_if_out_of_range(target, options.get("ignore_index", -100), num_classes(input))

@@ -204,6 +204,13 @@ def expected_log(probs: Tensor, log_probs: Tensor) -> Tensor:
     return (probs * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(dim=-1)
 
 
+def confidence_weights(rows: Tensor, log_probs: Tensor) -> Tensor:
+    """``1 - H(q) / log K`` of rows of logits, where K counts the classes that are not masked."""
+    count = (rows != -math.inf).sum(dim=-1)
+    certain = 1.0 + expected_log(log_probs.exp(), log_probs) / count.clamp(min=2).to(rows.dtype).log()
+    return torch.where(count > 1, certain, 1.0)
+
+
 def require_labels(name: str, target: Tensor) -> None:
     """Raise for probability targets of a loss that needs one true class per sample."""
     if isinstance(target, Tensor) and target.is_floating_point():
@@ -256,7 +263,7 @@ def single(value: Any) -> Any:
 def check_options(
     input: Tensor,
     target: Tensor,
-    # By name and not as a Reduction: this is part of every call, and small batches notice.
+    # By name and not as a Reduction, and each check only where it may raise: small batches notice every call.
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -275,10 +282,14 @@ def check_options(
             f"target must be a tensor of class indices or probabilities; got {type(target).__name__}. "
             "Use torch.as_tensor(target)."
         )
-    check_choice("reduction", reduction, REDUCTIONS)
-    check_choice("empty", empty, EMPTY)
-    check_number("z_loss", z_loss)
-    check_num_items(num_items, reduction)
+    if reduction not in REDUCTIONS:
+        check_choice("reduction", reduction, REDUCTIONS)
+    if empty not in EMPTY:
+        check_choice("empty", empty, EMPTY)
+    if type(z_loss) is not float or z_loss != 0:
+        check_number("z_loss", z_loss)
+    if num_items is not None:
+        check_num_items(num_items, reduction)
     if input.dim() == 0 or not input.is_floating_point():
         raise ValueError(
             f"input must be floating-point logits of shape (K,), (N, K) or (N, K, d1, ...); got {described(input)}. "
@@ -300,7 +311,7 @@ def check_options(
                 f"ignore_index must be negative with probability targets; got {ignore_index!r}. "
                 "Give rows to be ignored all-zero probabilities."
             )
-    elif target.dtype == torch.bool or tuple(target.shape) != sample_shape(input):
+    elif target.dtype == torch.bool or target.shape != sample_shape(input):
         raise ValueError(
             f"target must be class indices of shape {sample_shape(input)} for input of shape {tuple(input.shape)}; "
             f"got {described(target)}. Pass one class index a sample."

@@ -20,8 +20,12 @@ CPU_BLOCK_BYTES = (1024 * 1024, 2 * 1024 * 1024)
 # Up to this size all logits are one block; beyond a quarter of it, blocks of half-precision logits are at most half,
 # because copies in float32 take several times their memory.
 WHOLE_BYTES = 1024 * 1024
+# Rows of few classes need several numbers a class beside them, in all a multiple of the logits.
+NARROW_BLOCK_BYTES = 256 * 1024
 # Rows with fewer classes, and planes with fewer positions, do not fill the vector registers.
 NARROW_ROW, NARROW_PLANE = 32, 64
+# From so many classes on, a copy of narrow planes costs more than it saves.
+MANY_CLASSES = 500
 DEVICE_BLOCK_BYTES = (64 * 1024 * 1024, 64 * 1024 * 1024)
 # Below this length torch's own max with indices is as fast as anything.
 PLAIN_MAX_LENGTH = 256
@@ -61,7 +65,10 @@ def blocks(laid: Tensor, is_rows: bool) -> Iterator[tuple[Any, slice]]:
     num_bytes = 4 * laid.numel()
     low = low * laid.element_size() // 4
     high = high if is_rows else low
-    block_bytes = num_bytes if num_bytes <= WHOLE_BYTES else min(max(num_bytes // 16, low), high)
+    whole = WHOLE_BYTES
+    if is_rows and is_narrow(laid):
+        low, whole = min(low, NARROW_BLOCK_BYTES), min(whole, NARROW_BLOCK_BYTES)
+    block_bytes = num_bytes if num_bytes <= whole else min(max(num_bytes // 16, low), high)
     if laid.element_size() < 4 and num_bytes > WHOLE_BYTES // 4:
         block_bytes = min(block_bytes, num_bytes // 2)
     size = max(1 if is_rows else NARROW_PLANE, block_bytes // (4 * laid.shape[1]))
@@ -83,7 +90,9 @@ def is_narrow(block: Tensor) -> bool:
     """Whether vector instructions need the samples of a block side by side, which takes a copy."""
     if len(block) == 1 or block.device.type != "cpu":
         return False
-    return block.shape[-1] < (NARROW_ROW if block.dim() == 2 else NARROW_PLANE)
+    if block.dim() == 2:
+        return block.shape[1] < NARROW_ROW
+    return block.shape[2] < NARROW_PLANE and block.shape[1] < MANY_CLASSES
 
 
 def side_by_side(block: Tensor) -> Tensor:
@@ -105,20 +114,19 @@ def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Te
         top = logits.amax(axis, keepdim=True)
         index = torch.where(logits == top, positions(logits, axis), length - 1).amin(axis, keepdim=True)
         return top, index.long()
-    if logits.numel() <= FEW and logits.device.type == "cpu":
-        index = logits.argmax(axis, keepdim=True)
+    is_last = axis == logits.dim() - 1
+    if logits.is_cpu and (logits.numel() <= FEW or (is_last and HAS_NUMPY)):
+        index = first_index(logits, axis)
         return logits.gather(axis, index), index
-    if axis < logits.dim() - 1 and length < MAX_EXACT:
+    if not is_last and logits.shape[-1] < NARROW_PLANE:
+        return logits.max(axis, keepdim=True)
+    if not is_last and length < MAX_EXACT:
         # The class numbers from the last to the first, where a logit is the largest: of these, the largest.
         top = logits.amax(axis, keepdim=True)
         numbers = _along(torch.arange(length, 0, -1, dtype=logits.dtype, device=logits.device), logits, axis)
         marked = torch.eq(logits, top, out=torch.empty_like(logits) if room is None else room).mul_(numbers)
         # No number is left where the top is nan.
         return top, (length - marked.amax(axis, keepdim=True)).clamp_(max=length - 1).long()
-    if HAS_NUMPY and logits.device.type == "cpu":
-        # numpy's argmax uses vector instructions, torch's does not.
-        index = torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
-        return logits.gather(axis, index), index
     if length < PLAIN_MAX_LENGTH:
         return logits.max(axis, keepdim=True)
     # The tops of short stretches, then the position of the top within its stretch.
@@ -135,6 +143,17 @@ def first_max(logits: Tensor, axis: int, room: Tensor | None = None) -> tuple[Te
     if whole is not logits:
         candidates.clamp_(max=length - 1)
     return top, start + logits.gather(axis, candidates).argmax(axis, keepdim=True)
+
+
+def first_index(logits: Tensor, axis: int) -> Tensor:
+    """The index alone, outside of a compiler."""
+    if logits.is_cpu:
+        if logits.numel() <= FEW:
+            return logits.argmax(axis, keepdim=True)
+        if HAS_NUMPY and axis == logits.dim() - 1:
+            # numpy's argmax uses vector instructions, torch's does not.
+            return torch.from_numpy(logits.detach().numpy().argmax(axis)).unsqueeze(axis)
+    return first_max(logits, axis)[1]
 
 
 def positions(logits: Tensor, axis: int) -> Tensor:

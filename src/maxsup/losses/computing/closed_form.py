@@ -73,11 +73,12 @@ class FusedPenalty(NamedTuple):
         add_gradient: ``(block, value, grad, push)``: adds ``push * dR/dz`` to ``grad`` in place, without the push of
             ``-push/K`` on every class where the penalty ``is_centred``.
         is_centred: Whether R pushes every class by ``-1/K``.
-        kernel: Name of the penalty in the device kernels.
+        kernel: Name of the penalty in the device kernels; without one, few operators serve a device.
         signed: ``(signed, logits, target, strength)``: adds ``strength dR/dz``, without the push on every class, to the
             signed target of a small batch, in place; for finite logits, with their class axis at 1.
-        few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels, for
-            devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability.
+        few_calls: ``(surprise, block, label_logits, strength)``: ``CE + strength R`` of samples with labels and logits
+            near 0, for devices on which every call is a kernel; ``surprise`` is ``-log`` of the top probability. Half
+            precision stays in the top and label logits.
         margin: A number that some penalties take.
         is_invariant: Whether a number added to all logits changes R for no target that sums to 1.
     """
@@ -85,7 +86,7 @@ class FusedPenalty(NamedTuple):
     value: Callable[[Block], Tensor]
     add_gradient: Callable[[Block, Tensor, Tensor, Factor], None]
     is_centred: bool
-    kernel: str
+    kernel: str = ""
     signed: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
     few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0
@@ -248,9 +249,16 @@ def add_at(grad: Tensor, axis: int, index: Tensor, push: Factor) -> None:
     elif torch.are_deterministic_algorithms_enabled() and grad.device.type != "cpu":
         # A GPU refuses to add at indices, since their order is not fixed; one index per sample can be overwritten.
         grad.scatter_(axis, index, grad.gather(axis, index).add_(push))
-    elif isinstance(push, Tensor) or (grad.device.type == "cpu" and index.numel() > FEW):
-        pushes = push.to(grad.dtype) if isinstance(push, Tensor) else grad.new_full((), push)
-        grad.scatter_add_(axis, index, pushes.expand(index.shape))
+    elif isinstance(push, Tensor):
+        grad.scatter_add_(axis, index, push.to(grad.dtype).expand(index.shape))
+    else:
+        add_one(grad, axis, index, push)
+
+
+def add_one(grad: Tensor, axis: int, index: Tensor, push: float) -> None:
+    """Add one number to one class of every sample, outside of a compiler."""
+    if grad.is_cpu and index.numel() > FEW:
+        grad.scatter_add_(axis, index, grad.new_full((), push).expand(index.shape))
     else:
         grad.scatter_(axis, index, push, reduce="add")
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
+from torch.autograd import forward_ad
 
 from maxsup.losses.computing.blocks import blocks, is_narrow, laid_as, laid_out, restored, side_by_side
 from maxsup.losses.computing.closed_form import (
@@ -28,7 +28,7 @@ from maxsup.losses.computing.closed_form import (
     tensors_of,
     working_dtype,
 )
-from maxsup.losses.computing.small import all_count, is_small, small_loss
+from maxsup.losses.computing.small import all_count
 from maxsup.losses.computing.traced import traced_values
 from maxsup.losses.reduction import at_least_one_if_zero, class_axis, num_classes, sample_shape, single, weighted_target
 
@@ -68,9 +68,9 @@ def is_ordinary(*values: Any) -> bool:
 
     Autograd functions written in Python do not support those.
     """
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if any(type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter for tensor in tensors):
-        return False
+    for value in values:  # not any(), whose generator takes a call for each value
+        if isinstance(value, Tensor) and type(value) is not Tensor and type(value) is not torch.nn.Parameter:
+            return False
     if torch.compiler.is_compiling():
         # An exported program keeps the forward pass and leaves the gradient to autograd.
         return not (
@@ -80,7 +80,9 @@ def is_ordinary(*values: Any) -> bool:
         return False
     if is_traced_by_fx():
         return False
-    return all(unpack_dual(tensor).tangent is None for tensor in tensors)
+    if forward_ad._current_level < 0:
+        return True
+    return all(forward_ad.unpack_dual(value).tangent is None for value in values if isinstance(value, Tensor))
 
 
 def is_traced_by_fx() -> bool:
@@ -95,7 +97,10 @@ def can_fuse(input: Tensor, *others: Any) -> bool:
     # During tracing the batch size may be unknown, and an empty batch needs no special care.
     if not torch.compiler.is_compiling() and input.numel() == 0:
         return False
-    return not any(isinstance(other, Tensor) and other.requires_grad for other in others)
+    for other in others:  # noqa: SIM110 - a generator takes a call for each value
+        if isinstance(other, Tensor) and other.requires_grad:
+            return False
+    return True
 
 
 def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
@@ -105,9 +110,6 @@ def fused_loss(input: Tensor, call: Call, penalty: FusedPenalty, formula: Formul
         return reduced(traced_values(input, job), denominator, input, call.reduction)
     if _may_look(input):
         call = call.with_numbers_now()
-        loss = small_loss(input, call, penalty) if is_small(input) else None
-        if loss is not None:
-            return loss
     return _BlockLoss.apply(input, call, penalty, formula)
 
 

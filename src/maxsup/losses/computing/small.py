@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import NARROW_ROW
-from maxsup.losses.computing.closed_form import FusedPenalty, add_at, working_dtype
-from maxsup.losses.reduction import num_classes
+from maxsup.losses.computing.closed_form import FusedPenalty, add_one, working_dtype
 
 if TYPE_CHECKING:
     from maxsup.losses.computing.fused import Call
@@ -27,7 +26,9 @@ MASS_ERROR = 1e-6
 
 
 def is_small(input: Tensor) -> bool:
-    """Whether calls take more time than passes over the logits."""
+    """Whether calls take more time than passes over the logits; never in a compiler, which fuses them."""
+    if torch.compiler.is_compiling() or not input.is_cpu:
+        return False
     is_narrow = input.dim() == 2 and input.shape[1] < NARROW_ROW
     return input.dim() > 1 and input.numel() <= (SMALL_NARROW_NUMEL if is_narrow else SMALL_NUMEL)
 
@@ -39,9 +40,10 @@ def all_count(labels: Tensor, ignore_index: int) -> bool:
 
 def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | None:
     """The loss of a small batch; None where this form does not serve it."""
-    if penalty.signed is None or call.z_loss != 0 or call.num_items is not None:
+    if penalty.signed is None or call.z_loss != 0 or call.num_items is not None or not is_small(input):
         return None
     logits, target = input.to(working_dtype(input)), call.target
+    size, num_counted = logits.shape[1], logits.numel() // logits.shape[1]
     valid: Tensor | None = None
     scale: Tensor | None = None
     is_soft = target.is_floating_point()
@@ -54,30 +56,34 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
         target = target.long().unsqueeze(1)
         if not all_count(target, call.ignore_index):
             valid = target != call.ignore_index
-            target, scale = target * valid, valid.to(logits.dtype)
+            target, num_counted = target * valid, int(valid.sum())
+            if num_counted == 0:
+                return None
         if call.weight is not None:
-            weight = call.weight.to(logits.dtype)[target]
-            scale = weight if valid is None else weight.where(valid, 0)
+            scale = call.weight.to(logits.dtype)[target.squeeze(1)]
+            scale = scale if valid is None else scale.where(valid.squeeze(1), 0)
     is_mean = call.reduction == "mean"
-    unit = num_classes(logits) / logits.numel() if is_mean and scale is None else 1.0
+    unit = 1 / num_counted if is_mean and scale is None else 1.0
     strength = float(call.strength) * unit
-    share = -strength / num_classes(logits)
     if is_soft:
-        signed = torch.rsub(target, share, alpha=unit)
+        signed = torch.rsub(target, -strength / size, alpha=unit)
     else:
-        signed = torch.full_like(logits, share)
-        add_at(signed, 1, target, -unit)
+        signed = torch.full_like(logits, -strength / size)
+        add_one(signed, 1, target, -unit)
     penalty.signed(signed, logits.detach(), target, strength)
     products = F.log_softmax(logits, 1) * signed
-    if scale is None:
+    if scale is None and valid is None:
         loss = probe = products.sum(1) if call.reduction == "none" else products.sum()
     else:
-        loss = probe = products.sum(1)  # also of ignored samples, which may hold anything
-        loss = loss * scale.squeeze(1)
+        values = probe = products.sum(1)  # also of ignored samples, which may hold anything
         if valid is not None:  # 0 times an infinite upstream gradient would be nan
-            loss = loss.where(valid.squeeze(1), 0)
-        loss = loss if call.reduction == "none" else loss.sum()
-        if is_mean:
-            denominator = scale.sum()
-            probe, loss = probe.detach() / denominator, loss / denominator
-    return loss if math.isfinite(probe.detach().sum().item()) else None
+            values = values.where(valid.squeeze(1), 0)
+        if scale is not None and is_mean:
+            scale = scale / scale.sum()
+            probe = probe.detach() * scale
+        if call.reduction == "none":
+            loss = values if scale is None else values * scale
+        else:
+            loss = values.sum() if scale is None else values.reshape(-1).dot(scale.reshape(-1))
+    total = probe if probe.dim() == 0 else probe.detach().sum()
+    return loss if math.isfinite(total.item()) else None

@@ -88,8 +88,12 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     count: Factor = laid.shape[1]
     mean = laid.mean(1, keepdim=True, dtype=dtype)
     top, top_index = laid.max(1, keepdim=True)
-    top = top.to(dtype)
     is_finite, is_near = _is_ordinary(mean, top)
+    is_soft = job.target.is_floating_point()
+    is_special = is_soft or job.z_loss != 0 or isinstance(job.strength, Tensor) or not is_near
+    in_few_calls = None if is_special else job.penalty.few_calls
+    if in_few_calls is None:
+        top = top.to(dtype)
     if job.penalty.is_invariant and not is_near:
         offset = top_offset(top)
         laid, top = laid - offset, top - offset
@@ -106,8 +110,6 @@ def _measured_block(laid: Tensor, job: Job) -> tuple[Block, Tensor, Tensor]:
     surprise = torch.xlogy(-1.0, probs.gather(1, top_index))
     if not job.penalty.is_centred:  # it computes with the logits
         present = present.to(dtype)
-    is_soft = job.target.is_floating_point()
-    in_few_calls = None if is_soft or job.z_loss != 0 or isinstance(job.strength, Tensor) else job.penalty.few_calls
     mass: Factor = job.target.sum(1, keepdim=True) if is_soft else 1.0
     block = Block(present, probs, 1.0, surprise, top, top_index, mean, count, masked, job.target, mass, 1, offset)
     if in_few_calls is not None:

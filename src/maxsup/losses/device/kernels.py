@@ -142,10 +142,9 @@ def statistics_kernel(
     norm = tl.zeros([ROWS], DTYPE)
     mean = tl.zeros([ROWS], DTYPE)
     count = tl.zeros([ROWS], DTYPE)
-    squares = tl.zeros([ROWS], DTYPE)
-    weighted = tl.zeros([ROWS], DTYPE)
     mass_sum = tl.zeros([ROWS], DTYPE)
     mass_logit = tl.zeros([ROWS], DTYPE)
+    share_of_class = tl.full([], 1.0, DTYPE) / num_classes
     for first in range(0, num_classes, BLOCK):
         classes = first + tl.arange(0, BLOCK)
         z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
@@ -158,21 +157,14 @@ def statistics_kernel(
         # A sample that is masked so far would give -inf minus -inf, which is nan.
         pivot = tl.where(new_top == -float("inf"), 0.0, new_top)
         exponentials = tl.exp(z - pivot[:, None])
-        shrink = tl.exp(top - pivot)
-        norm = norm * shrink + tl.sum(exponentials, 1)
+        norm = norm * tl.exp(top - pivot) + tl.sum(exponentials, 1)
         # Divided first: the sum of large logits may be inf where their mean is not.
-        mean += tl.sum(present / num_classes, 1)
+        mean += tl.sum(present * share_of_class, 1)
         count += tl.sum(is_present.to(DTYPE), 1)
-        if PENALTY == "logit_penalty":
-            squares += tl.sum(present * present, 1)
-        if PENALTY == "confidence_penalty":
-            weighted = weighted * shrink + tl.sum(exponentials * (present / num_classes), 1)
         if IS_SOFT:
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             mass_sum += tl.sum(mass, 1)
             mass_logit += tl.sum(tl.where(mass == 0, 0.0, mass * z), 1)
-            if PENALTY == "poly1":
-                weighted = weighted * shrink + tl.sum(exponentials * mass, 1)
         top = new_top
     log_norm = tl.where(top == -float("inf"), 0.0, top) + tl.log(norm)
 
@@ -206,12 +198,7 @@ def statistics_kernel(
         else:
             scale = is_counted.to(DTYPE)
         data = log_norm - true_logit
-    expected = weighted / norm  # of the logits, or of the target under the prediction
-    if PENALTY == "confidence_penalty":
-        expected *= num_classes
-    if PENALTY == "poly1":
-        expected = expected / divisor if IS_SOFT else tl.exp(true_logit - log_norm)
-    penalty = penalty_of(PENALTY, top, mean * (num_classes / count), true_logit, squares, expected, log_norm, excess)
+    penalty = penalty_of(PENALTY, top, mean * (num_classes / count), true_logit, excess)
     # What costs inf does so whatever a penalty takes off.
     value = tl.where(data == float("inf"), data, data + _number(strength, IN_MEMORY, DTYPE) * penalty)
     if Z_LOSS != 0:
@@ -224,7 +211,7 @@ def statistics_kernel(
     tl.store(statistics + sample, log_norm, mask=is_sample)
     tl.store(statistics + num_samples + sample, count, mask=is_sample)
     tl.store(statistics + 2 * num_samples + sample, top, mask=is_sample)
-    tl.store(statistics + 3 * num_samples + sample, num_open if PENALTY == "mbls" else penalty, mask=is_sample)
+    tl.store(statistics + 3 * num_samples + sample, num_open, mask=is_sample)
     tl.store(top_indices + sample, top_index, mask=is_sample)
     if IS_SOFT:
         tl.store(statistics + 4 * num_samples + sample, mass_sum, mask=is_sample)
@@ -273,7 +260,7 @@ def gradient_kernel(
     log_norm = tl.load(statistics + sample, mask=is_sample, other=0.0)
     count = tl.load(statistics + num_samples + sample, mask=is_sample, other=1.0)
     top = tl.load(statistics + 2 * num_samples + sample, mask=is_sample, other=0.0)
-    extra = tl.load(statistics + 3 * num_samples + sample, mask=is_sample, other=0.0)
+    num_open = tl.load(statistics + 3 * num_samples + sample, mask=is_sample, other=0.0)
     top_index = tl.load(top_indices + sample, mask=is_sample, other=0)
     scale = tl.load(scales + sample, mask=is_sample, other=0.0)
     alpha = _number(strength, IN_MEMORY, DTYPE)
@@ -299,23 +286,17 @@ def gradient_kernel(
     on_target = -pull
     if PENALTY == "ls":
         on_target += push
-    if PENALTY == "poly1" and not IS_SOFT:
-        on_target -= push * (1.0 - extra)
-    on_top = push * (extra / count) if PENALTY == "mbls" else push
+    on_top = push * (num_open / count) if PENALTY == "mbls" else push
 
     for first in range(0, num_classes, BLOCK):
         classes = first + tl.arange(0, BLOCK)
         z = _tile(start, classes, class_stride, num_classes, is_sample, DTYPE)
         probs = tl.exp(z - log_norm[:, None])
-        dense = push_on_class(
-            PENALTY, MARGIN, z, probs, count[:, None], log_norm[:, None], extra[:, None], top[:, None]
-        )
+        dense = push_on_class(PENALTY, MARGIN, z, count[:, None], top[:, None])
         grad = tl.where(z != -float("inf"), slope[:, None] * probs + push[:, None] * dense, 0.0)
         if IS_SOFT:
             mass = _target_mass(start_of_target, classes, target_class_stride, num_classes, is_sample, weight, DTYPE)
             grad += (on_target / divisor)[:, None] * mass
-            if PENALTY == "poly1":
-                grad -= (push / divisor)[:, None] * probs * mass
         else:
             grad += tl.where(classes[None, :] == label[:, None], on_target[:, None], 0.0)
         if PENALTY == "maxsup" or PENALTY == "mbls":

@@ -21,7 +21,7 @@ from maxsup.losses.computing.closed_form import Factor, working_dtype
 from maxsup.losses.device.layout import Layout, launch_of, layout_of, sizes_of, strides_of
 from maxsup.losses.reduction import num_classes, single
 
-PENALTIES = ("maxsup", "ls", "logit_penalty", "confidence_penalty", "poly1", "mbls")
+PENALTIES = ("maxsup", "ls", "mbls")
 PARTIALS_BLOCK = 1024
 """How many sums of programs are added up at a time."""
 NO_REDUCTION = ("none", None, None, False)
@@ -93,7 +93,7 @@ def _empty_results(logits: Tensor, target: Tensor, reduction: str) -> tuple[Tens
     num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), reduction != "none"
     scales = logits.new_empty(num_samples, dtype=dtype)
     values = logits.new_empty(0 if is_reduced else num_samples, dtype=dtype)
-    # Log-sum-exp, number of classes present, top logit, a number of the penalty, and the mass of probability targets.
+    # Log-sum-exp, numbers of classes present and beyond a margin, top logit, and the mass of probability targets.
     statistics = logits.new_empty((5 if target.is_floating_point() else 4, num_samples), dtype=dtype)
     # Two tensors and not views of one: dividing the loss in place must not change what backward has saved.
     loss, denominator = (scales.new_empty(() if is_reduced else 0) for _ in range(2))

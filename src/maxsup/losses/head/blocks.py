@@ -71,8 +71,9 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
 
 def is_small(head: Head) -> bool:
     """Whether the logits are better held, on a CPU."""
-    num_bytes = head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize
-    return num_bytes <= SMALL_BYTES and not torch.compiler.is_compiling() and form_for(head.hidden) == "fused"
+    if torch.compiler.is_compiling() or form_for(head.hidden) != "fused":  # asked first: a size may be a symbol
+        return False
+    return head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize <= SMALL_BYTES
 
 
 def held_loss(head: Head, plan: Plan) -> Tensor:

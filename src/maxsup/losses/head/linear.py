@@ -77,7 +77,8 @@ def linear_maxsup_cross_entropy(
             "processes and use mbls_cross_entropy."
         )
     device = hidden.device.type
-    products = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    is_cast = not hidden.is_meta and torch.is_autocast_enabled(device)
+    products = torch.get_autocast_dtype(device) if is_cast else hidden.dtype
     head = Head(hidden, weight, bias)
     plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
     if group is None and is_small(head):

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
 from maxsup.losses.computing.closed_form import Factor, Job, block_loss
+from maxsup.losses.computing.penalties import beyond_margin
 from maxsup.losses.device import eager
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
 from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
-from maxsup.losses.mbls import fused_penalty, mbls_cross_entropy
+from maxsup.losses.mbls import mbls_cross_entropy
 
 NO_LABEL = -100
 
@@ -54,11 +55,11 @@ def overwritten(
     if shard is not None:
         values = parallel_block_loss(logits, *rows, alpha, objective.z_loss, shard)
     elif form == "triton":
-        terms = Terms(NO_LABEL, fused_penalty(objective.margin).kernel, objective.margin, objective.z_loss)
+        terms = Terms(NO_LABEL, beyond_margin(objective.margin).kernel, objective.margin, objective.z_loss)
         labels = labels.where(valid, NO_LABEL).squeeze(1)
         values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms)
     else:
-        job = Job(fused_penalty(objective.margin), alpha, objective.z_loss, labels, valid, 1.0, 1.0, may_look=False)
+        job = Job(beyond_margin(objective.margin), alpha, objective.z_loss, labels, valid, 1.0, 1.0, may_look=False)
         values, kept = eager.measured(logits, job, needs_grad=True)
         assert kept is not None
         eager.gradient(logits, kept, mass, alpha, out=logits)
@@ -72,7 +73,7 @@ def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective:
     is_on_cpu = logits.device.type == "cpu"
     valid = None if is_on_cpu and bool(rows.valid.all()) else rows.valid
     size = max(1, CPU_BLOCK_BYTES[0] // (8 * logits.shape[1])) if is_on_cpu else len(logits)
-    penalty = fused_penalty(objective.margin)
+    penalty = beyond_margin(objective.margin)
     values = []
     for start in range(0, len(logits), size):
         part = slice(start, start + size)

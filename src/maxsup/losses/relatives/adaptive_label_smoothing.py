@@ -10,16 +10,21 @@ most weight is on the teacher. Class weights scale the whole sample.
 
 from __future__ import annotations
 
-import math
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Never, Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, per_sample, target_values
+from maxsup.losses.reduction import (
+    LossOptions,
+    ReductionOptions,
+    class_rows,
+    confidence_weights,
+    expected_log,
+    per_sample,
+    target_values,
+)
 
 
 def adaptive_alpha(input: Tensor) -> Tensor:
@@ -32,13 +37,6 @@ def adaptive_alpha(input: Tensor) -> Tensor:
         tensor([0.2504, 0.0000])
     """
     return per_sample(input, lambda rows: confidence_weights(rows, F.log_softmax(rows, dim=-1)))
-
-
-def confidence_weights(rows: Tensor, log_probs: Tensor) -> Tensor:
-    """``1 - H(q) / log K`` of rows of logits, where K counts the classes that are not masked."""
-    count = (rows != -math.inf).sum(dim=-1)
-    certain = 1.0 + expected_log(log_probs.exp(), log_probs) / count.clamp(min=2).to(rows.dtype).log()
-    return torch.where(count > 1, certain, 1.0)
 
 
 def adaptive_label_smoothing_cross_entropy(

@@ -11,27 +11,10 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.core.checks import LARGEST
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, probabilities
+from maxsup.losses.computing.penalties import CONFIDENCE_PENALTY
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, expected_log
-
-
-def _log_probabilities(block: Block) -> Tensor:
-    # Where the probability is 0, its logarithm must be finite.
-    return (block.logits - block.log_norm).clamp_(min=-LARGEST)
-
-
-def _negative_entropy(block: Block) -> Tensor:
-    return _log_probabilities(block).mul_(probabilities(block)).sum(block.axis, keepdim=True)
-
-
-def _add_entropy_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    grad.add_(_log_probabilities(block).sub_(value).mul_(probabilities(block)).mul_(push))
-
-
-FUSED = FusedPenalty(_negative_entropy, _add_entropy_gradient, is_centred=False, kernel="confidence_penalty")
 
 
 def confidence_penalty_cross_entropy(
@@ -45,9 +28,11 @@ def confidence_penalty_cross_entropy(
         >>> confidence_penalty_cross_entropy(torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4]))
         tensor(1.4538)
     """
-    return penalized_cross_entropy(
-        input, target, beta, lambda _, log_q, y: expected_log(log_q.exp(), log_q), fused=FUSED, name="beta", **options
-    )
+
+    def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
+        return expected_log(log_probs.exp(), log_probs)
+
+    return penalized_cross_entropy(input, target, beta, penalty, fused=CONFIDENCE_PENALTY, name="beta", **options)
 
 
 @LOSSES.register("confidence_penalty", summary="entropy bonus", formula="CE - beta H(q)", source="Pereyra et al. 2017")

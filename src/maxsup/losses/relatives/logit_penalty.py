@@ -17,22 +17,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty
+from maxsup.losses.computing.penalties import LOGIT_PENALTY
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions
-
-
-def _add_logits(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    grad.add_(block.logits * push)
-
-
-FUSED = FusedPenalty(
-    value=lambda block: block.logits.square().sum(block.axis, keepdim=True) / 2,
-    add_gradient=_add_logits,
-    is_centred=False,
-    is_invariant=False,
-    kernel="logit_penalty",
-)
 
 
 def logit_penalty_cross_entropy(
@@ -50,7 +37,7 @@ def logit_penalty_cross_entropy(
     def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
         return rows.masked_fill(rows == -math.inf, 0.0).square().sum(dim=-1) / 2
 
-    return penalized_cross_entropy(input, target, beta, penalty, fused=FUSED, name="beta", **options)
+    return penalized_cross_entropy(input, target, beta, penalty, fused=LOGIT_PENALTY, name="beta", **options)
 
 
 @LOSSES.register(

@@ -15,27 +15,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
-from maxsup.losses.computing.closed_form import Block, Factor, FusedPenalty, add_at, probabilities
+from maxsup.losses.computing.penalties import POLY1
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, target_values
-
-
-def _doubt(block: Block) -> Tensor:
-    if block.target.is_floating_point():
-        return 1 - (block.target * probabilities(block)).sum(block.axis, keepdim=True)
-    return 1 - probabilities(block).gather(block.axis, block.target)
-
-
-def _add_gradient(block: Block, value: Tensor, grad: Tensor, push: Factor) -> None:
-    probs, certain = probabilities(block), (1 - value) * push
-    grad.add_(probs * certain)
-    if block.target.is_floating_point():
-        grad.sub_(probs * block.target * push)
-    else:
-        add_at(grad, block.axis, block.target, -certain)
-
-
-FUSED = FusedPenalty(value=_doubt, add_gradient=_add_gradient, is_centred=False, kernel="poly1")
 
 
 def poly1_cross_entropy(
@@ -53,7 +35,7 @@ def poly1_cross_entropy(
     def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
         return 1 - target_values(log_probs.exp(), target)
 
-    return penalized_cross_entropy(input, target, epsilon, penalty, fused=FUSED, name="epsilon", **options)
+    return penalized_cross_entropy(input, target, epsilon, penalty, fused=POLY1, name="epsilon", **options)
 
 
 @LOSSES.register(

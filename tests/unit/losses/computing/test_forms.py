@@ -106,19 +106,21 @@ def test_nothing_on_a_device_is_looked_at(name: str, form: str):
 def test_a_value_on_a_gpu_is_read_only_where_the_host_may_wait(
     is_capturing: bool, sync_debug_mode: int, monkeypatch: pytest.MonkeyPatch
 ):
-    class MeansOnGpu:
+    class OnGpu:
         device, num_reads = torch.device("cuda"), 0
 
-        def sum(self) -> torch.Tensor:
+        def abs(self) -> torch.Tensor:
             self.num_reads += 1
             return torch.tensor(0.0)
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_capturing)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: sync_debug_mode)
-    means = MeansOnGpu()
+    means, tops = OnGpu(), OnGpu()
     may_wait = not is_capturing and sync_debug_mode == 0
-    assert eager._is_finite(means) == may_wait
+    is_finite, is_near = eager._is_ordinary(means, tops)
+    assert (is_finite, is_near) == (may_wait, True)
     assert means.num_reads == may_wait
+    assert tops.num_reads == 0
 
 
 def test_the_kernels_keep_a_few_numbers_a_sample():
@@ -132,10 +134,19 @@ def test_the_kernels_keep_a_few_numbers_a_sample():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_cases_say_which_losses_have_a_closed_gradient(case, monkeypatch: pytest.MonkeyPatch):
     called = []
-    for name in ("fused_loss", "device_loss"):
+    for name in ("small_loss", "device_loss"):
         monkeypatch.setattr(penalized, name, lambda *args: called.append(args) or torch.zeros(()))
     call_function(case.name, torch.randn(6, 4), torch.arange(6) % 4)
     assert bool(called) == case.is_fused
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_fused], ids=lambda case: case.name)
+def test_few_operators_serve_what_has_no_kernel(case, monkeypatch: pytest.MonkeyPatch):
+    chosen = []
+    monkeypatch.setattr(penalized, "device_loss", lambda *args: chosen.append(args[-1]) or torch.zeros(()))
+    with implementation("triton"):
+        call_function(case.name, torch.empty(6, 4, device="meta"), torch.empty(6, dtype=torch.int64, device="meta"))
+    assert chosen == ["triton" if case.has_kernel else "eager"]
 
 
 @pytest.mark.skipif(not forms.find_spec("triton"), reason="Triton is not installed")

@@ -14,7 +14,10 @@ from maxsup.functional import (
 
 LOSSES = [maxsup_cross_entropy, label_smoothing_cross_entropy, confidence_penalty_cross_entropy]
 # Rows and planes, of which some are small, narrow, or more than one block.
-SHAPES = [(40, 10), (900, 12), (70, 100), (300, 300), (9, 4, 5), (600, 40, 3, 5), (3, 30, 9, 11), (2, 3, 70_000)]
+SHAPES = [
+    (40, 10), (900, 12), (40_000, 3), (70, 100), (300, 300),
+    (9, 4, 5), (600, 40, 3, 5), (16, 600, 9), (3, 30, 9, 11), (2, 3, 70_000),
+]  # fmt: skip
 
 
 def loss_and_gradient(loss, logits: Tensor, target: Tensor, **options) -> tuple[Tensor, Tensor]:
