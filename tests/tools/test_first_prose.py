@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.core.recipes import read_yaml
 from tools.evidence.first.contrasts import combined, number_of
 from tools.evidence.first.pools import Tables, read_tables
@@ -110,14 +111,24 @@ def test_no_result_is_written_by_hand(name: str, text: str) -> None:
     assert re.findall(r"(?<!\w)[+-]\d|\d of \d|\d %", re.sub(r"\b(5|9[05]) %", "", rest)) == []
 
 
-def test_the_demo_is_quoted_as_the_pool_of_its_network_has_it() -> None:
+def readme() -> str:
+    return " ".join((EVIDENCE.parents[1] / "README.md").read_text().replace("> ", "").split())
+
+
+def test_an_earlier_demo_is_quoted_as_the_pool_of_its_network_has_it() -> None:
     found = read_tables(EVIDENCE / "results")
-    quoted = " ".join((EVIDENCE.parents[1] / "README.md").read_text().replace("> ", "").split())
-    for number, title, unit in (
-        ("test.accuracy", "accuracy is", " points"),
-        ("test.ece", "ECE is", ""),
-        ("calibration.aurc", "AURC is", ""),
-    ):
-        contrast = f"{number} of digits_w8_8_16: maxsup alpha=0.2 - ls alpha=0.2"
-        mean, interval = (filled(f"{{{contrast}; {part}}}", found, []) for part in ("mean", "interval"))
-        assert f"{title} {mean[1:]}{unit} {'higher' if mean[0] == '+' else 'lower'} {interval}" in quoted
+    contrast = "test.accuracy of digits_w8_8_16: maxsup alpha=0.2 - ls alpha=0.2"
+    mean, interval = (filled(f"{{{contrast}; {part}}}", found, []) for part in ("mean", "interval"))
+    assert f"the same seeds gave {mean[1:]} points {interval}" in readme()
+
+
+def test_the_demo_of_today_is_quoted_as_its_summary_has_it() -> None:
+    summary = read_json(EVIDENCE.parent / "report" / "summary.json")
+    assert summary["conclusions"][0] in readme()
+    [maxsup] = [entry for entry in summary["losses"] if entry["loss"] == "maxsup_0_2"]
+    difference, low, high = (100 * maxsup["metrics"]["accuracy"][key] for key in ("difference", "low", "high"))
+    assert low < 0 < high
+    assert (
+        f"Accuracy is {difference:.2f} points higher, with an interval that holds 0 [{low:+.2f}, {high:+.2f}]"
+        in readme()
+    )
