@@ -114,12 +114,15 @@ def test_an_analysis_of_several_runs_is_a_job_of_the_launcher_and_is_made_once(
     state = install_slurm(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     words = [f"data.name=folder:{images}", "data.image_size=8", "model.name=small_cnn", "model.pretrained=false"]
-    study = comparison("folder_finetune", ["ce", "ls"], seeds=1, overrides=[*words, "epochs=1"])
+    design = comparison("folder_finetune", ["ce", "ls"], seeds=1, overrides=[*words, "epochs=1"])
+    [experiment] = design.experiments
+    analyses = tuple(analysis for analysis in experiment.analyses if analysis.what == "projection")
+    columns = tuple(column for column in design.table.columns if column.metric and column.metric.source == "test")
     kept = {
-        "analyses": tuple(plan for plan in study.analyses if plan.what == "projection"),
-        "columns": tuple(column for column in study.columns if column.metric.source == "test"),
+        "experiments": (experiment.model_copy(update={"analyses": analyses}),),
+        "table": design.table.model_copy(update={"columns": columns}),
     }
-    folder = lay_out(study.model_copy(update=kept), tmp_path / "out", "full")
+    folder = lay_out(design.model_copy(update=kept), tmp_path / "out")
     seen: set[str] = set()
 
     def launched() -> list[JobState]:

@@ -44,7 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train_quietly(recipe, home / "stopped", StopAt(6))
     words = ["epochs=1", "model.options.widths=[2, 4]", "batch_size=512"]
     study = comparison("digits_cnn", ["ce", "maxsup"], seeds=1, overrides=words)
-    folder = lay_out(study, home / "compared", "full")
+    folder = lay_out(study, home / "compared")
     for name in folder.runs:
         assert attempt(folder.folder(name)) == 0
     summarize(folder)

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from maxsup.functional import maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.integrations.huggingface import TrainerLoss, use_linear_loss
 from maxsup.losses import MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss, create_loss
+from maxsup.losses.head import blocks
 from maxsup.schedules import Linear
 from tests.integration.integrations.tiny_transformers import (
     ALPHA,
@@ -171,7 +172,9 @@ class _LargestTensor(TorchDispatchMode):
         return result
 
 
-def test_no_tensor_of_the_size_of_the_logits_ever_exists() -> None:
+def test_no_tensor_of_the_size_of_the_logits_ever_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # logits of a few MiB are held, which is faster
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
     num_tokens, vocabulary = 1024, 500
     config = transformers.LlamaConfig(**{**LLAMA, "vocab_size": vocabulary, "max_position_embeddings": num_tokens})
     model = transformers.LlamaForCausalLM(config).train()

@@ -151,7 +151,7 @@ def test_before_the_end_of_training_the_range_of_the_strength_is_known_and_the_v
     assert high - low < alpha
     finding = smoothing_finding(found, 10)
     assert finding.level == "unknown"
-    assert f"of strength {low:.3f} to {high:.3f}, images" in finding.sentence
+    assert f"of strength {low:.3f} to {high:.3f}, from images" in finding.sentence
     assert "no images were mixed" in finding.advice
 
 

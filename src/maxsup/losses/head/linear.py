@@ -1,4 +1,4 @@
-"""MaxSup, and MbLS, on a linear head that never holds the logits of the whole batch.
+"""MaxSup, and MbLS, on a linear head without the logits of the batch, unless they take less than a few MiB on a CPU.
 
 ``hidden (N, D)`` times ``weight (K, D)`` is computed for some rows at a time. Each block of logits gives its part of
 the loss and is overwritten by its gradient, which gives the gradients of hidden, weight and bias at once. The peak
