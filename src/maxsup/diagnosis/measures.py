@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from maxsup.metrics import (
     risk_coverage,
 )
 from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
+from maxsup.metrics.classes import class_scores_of, class_sums
 from maxsup.metrics.predictions import Predictions
 
 Numbers = dict[str, float | Interval]
@@ -225,22 +227,21 @@ def _risk_curve(predictions: Predictions, confidence: Tensor) -> dict[str, Any]:
 
 def class_rows(predictions: Predictions, names: tuple[str, ...], num_classes: int) -> list[dict[str, Any]]:
     """Return one row for each class that occurs, in class order."""
-
-    def sums(values: Tensor, classes: Tensor) -> Tensor:
-        return torch.zeros(num_classes, dtype=torch.float64).index_add_(0, classes, values)
-
-    labels, confidence, is_wrong = predictions.labels, predictions.confidence, ~predictions.is_correct
-    count, wrong = sums(torch.ones_like(confidence), labels), sums(is_wrong.double(), labels)
-    total, total_wrong = sums(confidence, labels), sums(confidence * is_wrong, labels)
-    mistaken = sums(is_wrong.double(), predictions.predicted)
+    scores = class_scores_of(class_sums(predictions, num_classes))
+    mistaken = predictions.predicted[~predictions.is_correct].bincount(minlength=num_classes)
+    columns = (scores.size, scores.accuracy, scores.low, scores.high, scores.confidence, scores.confidence_wrong)
+    rows = zip(*(column.tolist() for column in (*columns, mistaken)), strict=True)
     return [
         {
             "name": names[index] if names else f"class {index}",
-            "count": int(count[index]),
-            "accuracy": 1.0 - float(wrong[index] / count[index]),
-            "confidence": float(total[index] / count[index]),
-            "confidence_wrong": float(total_wrong[index] / wrong[index]) if wrong[index] else None,
-            "mistaken_for": int(mistaken[index]),
+            "count": count,
+            "accuracy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "confidence": confidence,
+            "confidence_wrong": None if math.isnan(wrong) else wrong,
+            "mistaken_for": mistaken_for,
         }
-        for index in count.nonzero().flatten().tolist()
+        for index, (count, accuracy, low, high, confidence, wrong, mistaken_for) in enumerate(rows)
+        if count
     ]

@@ -18,6 +18,14 @@ from maxsup.metrics.calibration import (
     expected_calibration_error,
     reliability,
 )
+from maxsup.metrics.classes import (
+    ClassScores,
+    ConfusionPair,
+    class_scores,
+    confusion_pairs,
+    top_confusion,
+    worst_class_accuracy,
+)
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.segmentation import ConfusionSums
@@ -25,9 +33,11 @@ from maxsup.metrics.selective import RiskCoverage, aurc, auroc, excess_aurc, fpr
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
 
 __all__ = [
+    "ClassScores",
     "ClassSeparation",
     "ClasswiseSums",
     "Confidence",
+    "ConfusionPair",
     "ConfusionSums",
     "Interval",
     "NeuralCollapse",
@@ -43,8 +53,10 @@ __all__ = [
     "bootstrap_interval",
     "bootstrap_intervals",
     "brier_score",
+    "class_scores",
     "class_separation",
     "classwise_calibration_error",
+    "confusion_pairs",
     "excess_aurc",
     "expected_calibration_error",
     "fpr95",
@@ -54,4 +66,6 @@ __all__ = [
     "reliability",
     "risk_at_coverage",
     "risk_coverage",
+    "top_confusion",
+    "worst_class_accuracy",
 ]

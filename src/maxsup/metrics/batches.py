@@ -21,6 +21,7 @@ from maxsup.metrics.calibration import (
     error_of,
     reliability_of,
 )
+from maxsup.metrics.classes import ClassScores, class_scores_of, class_sums
 from maxsup.metrics.predictions import Predictions, Tally, concatenated, predictions_of, tally
 from maxsup.metrics.scores import accuracy_of, confidence_of, ratio
 from maxsup.metrics.selective import aurc_of, auroc_of, excess_aurc_of, fpr95_of
@@ -62,8 +63,8 @@ class PredictionSums:
         self._scalars = torch.zeros(len(_SCALARS), dtype=torch.float64)
         # One column per bin of confidence: samples, correct ones, confidence.
         self._bins = torch.zeros(3, NUM_BINS, dtype=torch.float64)
-        # One column per class: samples, correct ones; widened when the number of classes is known.
-        self._classes = torch.zeros(2, 0, dtype=torch.float64)
+        # The sums of each class; widened when the number of classes is known.
+        self._classes = torch.zeros(4, 0, dtype=torch.float64)
         # The counts already reduced over all processes.
         self._shared = [torch.zeros_like(counts) for counts in self._counts()]
 
@@ -78,7 +79,7 @@ class PredictionSums:
         columns = (one, torch.zeros_like(one), *hits, rows.nll, rows.brier, *confidences)
         self._scalars += torch.stack(columns).sum(dim=1)
         self._bins += bin_sums(rows.confidence, one, is_correct, NUM_BINS)
-        self._classes.index_add_(1, rows.labels, torch.stack([one, is_correct]))
+        self._classes += class_sums(rows, self._classes.shape[1])
 
     def add_missing(self, count: int) -> None:
         """Count images that could not be read and so have no prediction."""
@@ -121,6 +122,10 @@ class PredictionSums:
     def reliability(self) -> Reliability:
         """Return the reliability diagram in 15 bins."""
         return reliability_of(self._bins)
+
+    def class_scores(self) -> ClassScores:
+        """Return accuracy and mean confidence of each class."""
+        return class_scores_of(self._classes)
 
     def group_accuracy(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
         """Return the accuracy of each group of classes: the mean of its per-class accuracies."""

@@ -18,6 +18,7 @@ from maxsup.metrics.calibration import (
     classwise_calibration_error,
     expected_calibration_error,
 )
+from maxsup.metrics.classes import top_confusion, worst_class_accuracy
 from maxsup.metrics.collapse import neural_collapse
 from maxsup.metrics.scores import accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.selective import aurc, auroc, excess_aurc, fpr95, risk_at_coverage
@@ -99,7 +100,9 @@ FACTS: dict[str, Fact] = {
     "published_ece": Fact("ECE by batches of 100", "lower", "mean over batches of 100"),
     # A different quantity for every loss.
     "published_nll": Fact("training objective", unit="training objective"),
-    # Classes of different size.
+    # Classes.
+    "worst_class_accuracy": _share("accuracy of the worst class", function=worst_class_accuracy),
+    "top_confusion": _share("strongest confusion", "lower", function=top_confusion),
     "balanced_accuracy": _share("balanced accuracy"),
     "accuracy_many": _share("large classes"),
     "accuracy_medium": _share("medium classes"),

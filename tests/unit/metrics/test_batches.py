@@ -115,12 +115,12 @@ def test_a_process_without_a_batch_takes_part(predictions: Case, monkeypatch: py
             counts.fill_(12)
             return
         shapes.append(tuple(counts.shape))
-        counts += {8: other._scalars, 3: other._bins, 2: other._classes}[len(counts)]
+        counts += {8: other._scalars, 3: other._bins, 4: other._classes}[len(counts)]
 
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
     sums = PredictionSums()
     sums.sync(torch.device("cpu"))
-    assert shapes == [(8,), (3, 15), (2, 12)]
+    assert shapes == [(8,), (3, 15), (4, 12)]
     assert sums.compute() == other.compute()
 
 
