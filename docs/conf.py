@@ -49,6 +49,7 @@ html_theme = "furo"
 html_title = "maxsup"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("explore.js", {"defer": "defer"})]
 html_show_sphinx = False
 html_copy_source = False
 # Summaries are fetched, which browsers refuse to pages that are files.

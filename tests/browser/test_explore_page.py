@@ -14,14 +14,15 @@ from torch import Tensor
 from maxsup.functional import implementation
 from maxsup.lab.reports.explore import explore_page
 from maxsup.losses import create_loss
+from tests.architecture.source import ROOT
 from tests.browser.conftest import watch
-from tools.site.explore import THEME
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LOSSES = ("ce", "ls", "maxsup", "mbls")
 TOY_LOSSES = LOSSES[:3]
 MAX_BYTES = 300_000
+THEME = (ROOT / "docs" / "_static" / "explore.js").read_text("utf-8")
 
 # Sets every control as a user would leave it, and reads what the page then shows.
 SET_AND_READ = """(settings) => settings.map(({ count, logits, target, alpha, margin }) => {
@@ -55,7 +56,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, path: Path) -> Iterator[Any]:
     """The page; a complaint on its console, an error or a request fails the test."""
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     complaints, requests = watch(page)
     page.goto(path.as_uri())
     yield page
@@ -155,6 +156,7 @@ def test_what_the_page_says_about_the_toy_holds_on_the_first_points_it_draws(ope
 
 def test_a_handle_is_dragged_and_moved_by_keys(opened: Any) -> None:
     handle = opened.get_by_role("slider", name="Logit of class C")
+    handle.scroll_into_view_if_needed()
     box = handle.bounding_box()
     bar = opened.locator("#classes .row").nth(2).locator(".chance span")
     seen = {bar.inner_text()}
@@ -198,6 +200,72 @@ def test_the_path_follows_the_prediction_and_the_step(opened: Any) -> None:
     assert column(2) == [0] * 4
     opened.get_by_role("button", name="Start from an error").click()
     assert column(2) == [ce, ls, maxsup, column(2)[3]]
+
+
+def bars(page: Any, loss: str) -> Any:
+    return page.locator(f"#question-{loss} .bar-button")
+
+
+def test_the_question_is_answered_by_a_click_and_followed_step_by_step(opened: Any) -> None:
+    assert "The network says cat. The truth is dog." in opened.locator("#question").inner_text()
+    play = opened.get_by_role("button", name="Play")
+    assert play.is_disabled()
+    bars(opened, "maxsup").nth(0).click()
+    assert opened.locator("#question-maxsup .reveal").inner_text() == "", "one question after the other"
+    bars(opened, "ls").nth(0).click()
+    assert opened.locator("#question-ls .reveal").inner_text().startswith("No: dog")
+    bars(opened, "maxsup").nth(0).click()
+    assert opened.locator("#question-maxsup .reveal").inner_text().startswith("Yes: cat")
+    opened.evaluate("for (let step = 0; step < 3; step += 1) stepQuestion()")
+    for loss in ("ls", "maxsup"):
+        logits = torch.tensor([[3.2, 1.4, 0.5, -1, -1.6]], dtype=torch.float64, requires_grad=True)
+        for _ in range(3):
+            (gradient,) = torch.autograd.grad(python_loss(loss, logits, torch.tensor([1]), 0.5), logits)
+            logits = (logits - 0.1 * gradient).detach().requires_grad_()
+        assert opened.evaluate(f"question.rows.{loss}") == pytest.approx(logits[0].tolist(), abs=1e-9)
+    play.click()
+    wait_until(opened, "question.rightFrom.ls > 0")
+    assert opened.evaluate("question.rightFrom.maxsup < question.rightFrom.ls")
+    opened.get_by_role("button", name="Pause").click()
+
+
+def test_arrows_of_the_question_are_those_of_the_penalty_or_of_the_whole_loss(opened: Any) -> None:
+    opened.get_by_role("button", name="Show me").click()
+    directions = "[...document.querySelectorAll('#question-{} .column b')].map((arrow) => arrow.className).join(' ')"
+    assert opened.evaluate(directions.format("ls")) == "up down up up up"
+    assert opened.evaluate(directions.format("maxsup")) == "down up up up up"
+    opened.get_by_role("radio", name="the whole loss").check()
+    assert opened.evaluate(directions.format("ls")).startswith("down up")
+    opened.get_by_role("button", name="As in the paper").click()
+    assert opened.locator("#question-alpha-value").inner_text() == "0.10"
+
+
+def test_a_real_prediction_takes_the_place_of_the_drawn_one(opened: Any) -> None:
+    pictures = opened.locator("#question-pictures .picture-button")
+    assert pictures.count() == 13
+    for picture in pictures.all()[1:]:
+        picture.click()
+        true, said = (int(word) for word in picture.inner_text().split("→"))
+        assert opened.locator("#question-says").inner_text() == str(said)
+        assert bars(opened, "ls").count() == 10
+        assert "true class" in bars(opened, "maxsup").nth(true).get_attribute("aria-label")
+
+
+def test_the_start_page_of_a_site_can_show_the_question_alone(browser: Any, path: Path) -> None:
+    page = browser.new_page(reduced_motion="reduce")
+    page.goto(f"{path.as_uri()}?question")
+    assert page.locator("#question").is_visible()
+    assert not page.locator("#toy").is_visible()
+    page.close()
+
+
+def test_the_network_trains_by_itself_once_it_is_seen(browser: Any, path: Path) -> None:
+    page = browser.new_page(reduced_motion="no-preference")
+    page.goto(path.as_uri())
+    assert page.evaluate("toys[0].steps") == 0
+    page.locator("#toy-ce").scroll_into_view_if_needed()
+    wait_until(page, "toys[0].steps > 0")
+    page.close()
 
 
 def wait_until(page: Any, expression: str) -> None:
@@ -246,21 +314,34 @@ def test_a_site_around_the_page_tells_it_which_colours_to_have(browser: Any, pat
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_a_phone_and_reads_in_light_and_in_dark(browser: Any, path: Path, scheme: str) -> None:
-    with browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 800}) as context:
+    with browser.new_context(
+        color_scheme=scheme, viewport={"width": 360, "height": 800}, reduced_motion="reduce"
+    ) as context:
         page = context.new_page()
         page.goto(path.as_uri())
         page.locator("#count").select_option("10")
         assert page.locator("#classes .row").count() == 10
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         boxes = [page.locator(f"#toy-{name}").bounding_box() for name in TOY_LOSSES]
-        assert len({box["y"] for box in boxes}) == 1, "pictures are compared side by side"
+        assert len({round(box["y"]) for box in boxes}) == 1, "pictures are compared side by side"
         assert min(box["width"] for box in boxes) > 80
         narrow = page.locator("#path-plane svg").bounding_box()["width"]
         page.set_viewport_size({"width": 800, "height": 360})
         wait_until(page, "chartWidths['path-plane'] > 340")
         assert page.locator("#path-plane svg").bounding_box()["width"] > narrow
         # Ink on its ground, as the guidelines for accessible pages define contrast.
-        selectors = ("p", "label", ".push.ce .slope", ".push.ls .slope", ".push.maxsup .slope", ".push.mbls .slope")
+        selectors = (
+            "p",
+            "label",
+            "#question-ls h3",
+            "#question-maxsup h3",
+            ".bar-button .who",
+            ".picture-button .wrong",
+            ".push.ce .slope",
+            ".push.ls .slope",
+            ".push.maxsup .slope",
+            ".push.mbls .slope",
+        )
         for selector in (*selectors, ".push .added", "dt", "caption", ".chart text", "button", "tbody th.ls"):
             ratio = page.locator(selector).first.evaluate(
                 """(node) => {
@@ -288,5 +369,5 @@ def test_every_control_has_a_name_and_the_file_is_small(opened: Any, path: Path)
           .map((node) => node.id)"""
     )
     assert unnamed == []
-    assert opened.get_by_role("slider").count() == 5 + 2 + 1 + 1
-    assert opened.get_by_role("radio").count() == 5
+    assert opened.get_by_role("slider").count() == 1 + 5 + 2 + 1 + 1
+    assert opened.get_by_role("radio").count() == 2 + 5

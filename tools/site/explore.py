@@ -8,14 +8,6 @@ from pathlib import Path
 from tools.site.program import told
 from tools.site.rst import document, titled
 
-# The frame has colours of its own and cannot see the site's switch; a file may only send messages to another.
-THEME = (
-    'const frame = document.querySelector("iframe.explore"); '
-    'const tell = () => frame.contentWindow.postMessage({ theme: document.body.dataset.theme }, "*"); '
-    'frame.addEventListener("load", tell); '
-    'new MutationObserver(tell).observe(document.body, { attributeFilter: ["data-theme"] });'
-)
-
 
 def files() -> dict[str, str]:
     """The file itself, and the page of the site that shows it."""
@@ -28,7 +20,6 @@ def files() -> dict[str, str]:
         "Drag logits and see what cross-entropy, label smoothing, MaxSup and MbLS do to them; follow one error; "
         "train a small network with three losses side by side. ``maxsup explore`` opens the same page.",
         '.. raw:: html\n\n   <p><a class="wide" href="whole/explore.html">Open it in the whole window</a></p>\n'
-        '   <iframe class="explore" src="whole/explore.html" title="Play with the losses"></iframe>\n'
-        f"   <script>{THEME}</script>",
+        '   <iframe class="explore" src="whole/explore.html" title="Play with the losses"></iframe>',
     )
     return {"explore.rst": text, "extra/whole/explore.html": content}

@@ -6,7 +6,7 @@ from maxsup.lab.reports.blocks import Chapter, Page
 from maxsup.lab.reports.page import page_html
 
 # Each script may need those before it.
-_SCRIPTS = ("losses", "drawing", "logits", "path", "network", "training")
+_SCRIPTS = ("losses", "drawing", "predictions", "question", "logits", "path", "network", "training")
 
 
 def explore_page() -> str:

@@ -98,7 +98,7 @@ function centre(rows) {
 function measureToy(toy) {
   const seen = toy.points.map(({ input, label }) => {
     const { features, logits } = forward(toy.layers, input);
-    return { features, label, isRight: topIndex(logits) === label, confidence: Math.max(...softmax(logits)) };
+    return { features, input, label, isRight: topIndex(logits) === label, confidence: Math.max(...softmax(logits)) };
   });
   const middle = centre(seen.map((point) => point.features));
   const middles = Array.from({ length: NETWORK.classes }, (_, k) =>

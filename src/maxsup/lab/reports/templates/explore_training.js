@@ -1,5 +1,6 @@
 // Panel 3: three losses train the same network side by side.
 const TRAINING = { limit: 600, perFrame: 4, measureEvery: 10 };
+const PLANE = { cells: 32, reach: 3.4 };
 const TOY_LOSSES = ["ce", "ls", "maxsup"];
 let toys = [];
 let spreads = {};
@@ -19,25 +20,25 @@ function drawShape(context, label, x, y, size) {
   context.fill();
 }
 
-function drawToy(toy, measured) {
-  const canvas = byId(`toy-${toy.loss}`);
+// An empty picture, as sharp as the screen, with the inks of the classes and of errors.
+function cleared(id) {
+  const canvas = byId(id);
   const density = window.devicePixelRatio || 1;
   const size = Math.round((canvas.clientWidth || 300) * density);
-  const dot = Math.max(size / 75, 2 * density);
   if (canvas.width !== size) canvas.width = canvas.height = size;
   const context = canvas.getContext("2d");
+  context.clearRect(0, 0, size, size);
   // A real property resolves light-dark(), a variable alone does not.
   const ink = (name) => {
     canvas.style.color = `var(${name})`;
     return getComputedStyle(canvas).color;
   };
-  const inks = [0, 1, 2].map((label) => ink(`--class-${label}`));
-  const bad = ink("--bad");
-  const scale = (0.46 * size) / (measured.reach || 1);
-  context.clearRect(0, 0, size, size);
-  for (const { features, label, isRight } of measured.seen) {
-    const x = size / 2 + scale * (features[0] - measured.middle[0]);
-    const y = size / 2 - scale * (features[1] - measured.middle[1]);
+  return { context, size, dot: Math.max(size / 75, 2 * density), inks: [0, 1, 2].map((label) => ink(`--class-${label}`)), bad: ink("--bad") };
+}
+
+function drawPoints({ context, dot, inks, bad }, seen, place) {
+  for (const { features, input, label, isRight } of seen) {
+    const [x, y] = place({ features, input });
     context.fillStyle = inks[label];
     context.globalAlpha = 0.8;
     drawShape(context, label, x, y, dot);
@@ -52,12 +53,39 @@ function drawToy(toy, measured) {
   }
 }
 
+function drawFeatures(toy, { seen, middle, reach }) {
+  const picture = cleared(`toy-${toy.loss}`);
+  const scale = (0.46 * picture.size) / (reach || 1);
+  const at = (value, i) => picture.size / 2 + (i === 0 ? scale : -scale) * (value - middle[i]);
+  drawPoints(picture, seen, ({ features }) => features.map(at));
+}
+
+// What the network says at each place of the plane: the colour of its answer, strong where it is sure.
+function drawPlane(toy, { seen }) {
+  const picture = cleared(`toy-${toy.loss}-plane`);
+  const { context, size, inks } = picture;
+  const cell = size / PLANE.cells;
+  const unit = size / (2 * PLANE.reach);
+  for (let row = 0; row < PLANE.cells; row += 1) {
+    for (let column = 0; column < PLANE.cells; column += 1) {
+      const input = [((column + 0.5) * cell) / unit - PLANE.reach, PLANE.reach - ((row + 0.5) * cell) / unit];
+      const { logits } = forward(toy.layers, input);
+      const top = topIndex(logits);
+      context.fillStyle = inks[top];
+      context.globalAlpha = 0.55 * (softmax(logits)[top] - 1 / NETWORK.classes) * 1.5;
+      context.fillRect(Math.floor(column * cell), Math.floor(row * cell), Math.ceil(cell), Math.ceil(cell));
+    }
+  }
+  drawPoints(picture, seen, ({ input }) => [(input[0] + PLANE.reach) * unit, (PLANE.reach - input[1]) * unit]);
+}
+
 function showToy(toy) {
   const measured = measureToy(toy);
   if (toy.steps % TRAINING.measureEvery === 0 && spreads[toy.loss].length <= toy.steps / TRAINING.measureEvery) {
     spreads[toy.loss].push([toy.steps, measured.spread]);
   }
-  drawToy(toy, measured);
+  drawFeatures(toy, measured);
+  drawPlane(toy, measured);
   const facts = {
     "classified rightly": percent(measured.accuracy),
     "spread within classes": percent(measured.spread),
@@ -130,17 +158,32 @@ function startToys() {
   resetToys();
 }
 
+// The network trains by itself once it comes into view, unless the reader wants less motion.
+function trainWhenSeen() {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    if (toys[0].steps === 0) setTraining(true);
+  }, { threshold: 0.25 });
+  observer.observe(document.querySelector(".toys"));
+}
+
 function redraw() {
   chartWidths = {};
   showPath();
   showToys();
 }
 
+startQuestion();
 startPath();
 startLogits();
 startToys();
+trainWhenSeen();
 window.addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+// The start page of a site shows the question alone.
+document.body.classList.toggle("only-question", location.search === "?question");
 // A site that shows this page in a frame says which colours it has: "light", "dark" or "auto".
 window.addEventListener("message", ({ data }) => {
   if (!["light", "dark", "auto"].includes(data?.theme)) return;
