@@ -47,13 +47,12 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = "maxsup"
+templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("explore.js", {"defer": "defer"})]
+html_js_files = [("explore.js", {"defer": "defer"}), ("copy.js", {"defer": "defer"})]
 html_show_sphinx = False
 html_copy_source = False
-# Summaries are fetched, which browsers refuse to pages that are files.
-html_show_search_summary = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b62a3", "color-brand-content": "#0b62a3"},
     "dark_css_variables": {"color-brand-primary": "#6db3f2", "color-brand-content": "#6db3f2"},

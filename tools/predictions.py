@@ -1,6 +1,6 @@
 """``python -m tools.predictions``: the real predictions of the page to play with.
 
-Train the network of the demo with cross-entropy (seed 0) and take eight wrong and four right predictions of test images,
+Train the network of the demo with cross-entropy (seed 0). Take eight wrong and four right predictions of test images,
 classes in turns. Write ``explore_predictions.js`` beside the other scripts of the page.
 """
 

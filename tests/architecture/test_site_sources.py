@@ -21,6 +21,7 @@ from tools.site import api, cards, commands, costs, results, staging, studies
 from tools.site.built import problems
 from tools.site.mathml import formula
 from tools.site.rst import prose
+from tools.site.search import page_words
 
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 # What a reader may rely on: names that are told in the reference, and those that docs/contributing shows.
@@ -63,13 +64,21 @@ def test_every_exit_code_and_its_meaning_stand_on_the_page_of_the_command_line()
 
 
 def test_the_reference_has_an_entry_for_every_public_name() -> None:
-    modules, made = api.public_modules(), api.pages()
+    modules, made = api.public_modules(), {**api.pages(), **cards.pages(ROOT)}
     names = {module.__name__ for module in modules}
     assert {"maxsup", "maxsup.functional", "maxsup.losses", "maxsup.metrics", "maxsup.integrations.keras"} < names
     text = "\n".join(made.values())
     for module in modules:
         for member in api.members(module):
             assert re.search(rf"^\.\. (?:auto\w+|py:data):: maxsup\.\S+\.{member}$", text, re.MULTILINE), member
+
+
+def test_the_search_knows_names_and_prefers_whole_words_of_titles() -> None:
+    html = (
+        '<article><h1>timm<a class="headerlink">#</a></h1><dl><dt id="maxsup.losses.MaxSupLoss">x</dt></dl></article>'
+    )
+    page = page_words(html, "integrations/timm.html")
+    assert (page["title"], page["kind"], page["terms"]) == ("timm", "guide", "maxsuploss")
 
 
 def test_the_reference_leaves_no_stand_in_for_a_trainer_in_this_process() -> None:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tools.site.built import problems, remove_ways_back
+from tools.site.search import write_words
 from tools.site.staging import stage
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -35,6 +36,7 @@ def main() -> None:
     if sphinx([*words, str(source), str(html)]) != 0:
         sys.exit(1)
     remove_ways_back(html)
+    write_words(html)
     found = problems(html)
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
     if found:

@@ -76,16 +76,23 @@ def pages() -> dict[str, str]:
 def page(module: ModuleType, homes: Mapping[int, str]) -> str:
     """The page of one module: what it is, a list of its names, then each of them that is at home there."""
     name = module.__name__
-    rows, bodies = [], []
+    rows, bodies, on_cards = [], [], names_on_cards()
     for member, value in members(module).items():
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
         role = {"class": "class", "function": "func", "data": "data"}[kind]
         home = homes[id(value)]
         rows.append([f":py:{role}:`~{home}.{member}`", _first_sentence(value) if kind != "data" else ""])
-        if home == name:
+        if home == name and f"{name}.{member}" not in on_cards:
             bodies.append(_directive(kind, f"{name}.{member}", value))
     lead = f".. automodule:: {name}\n   :no-members:"
     return document(titled(name, "="), lead, table(["name", "what it is"], rows), *bodies)
+
+
+def names_on_cards() -> set[str]:
+    """Losses and their functions, which are described on the card of the loss."""
+    kinds = [maxsup.losses.LOSSES[name] for name in maxsup.losses.LOSSES]
+    functions = {f"maxsup.functional.{kind.function.__name__}" for kind in kinds}
+    return functions | {f"maxsup.losses.{kind.__name__}" for kind in kinds}
 
 
 def _directive(kind: str, name: str, value: Any) -> str:

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 _FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("video", "src")}
 # Of links these are only names: no browser fetches them.
 _NAMES = {"canonical", "next", "prev", "index", "search", "top", "license"}
-# Elements whose text may look like markup.
-_VERBATIM = {"code", "pre", "script", "style", "math", "svg"}
+# Elements whose text may look like markup: also signatures, and names of arguments (**options).
+_VERBATIM = {"code", "dt", "math", "pre", "script", "strong", "style", "svg"}
 _MARKUP = re.compile(r"={4,}|``|:\w+:`|^\.\. \w+::|\*\*\w|\]\(")
 
 

@@ -45,10 +45,9 @@ def card(row: Mapping[str, Any], root: Path) -> str:
         about(str(sys.modules[kind.__module__].__doc__)),
         titled("Cost", "-"),
         _cost(name, root),
-        titled("Source", "-"),
-        f"Defined in ``{kind.__module__.replace('.', '/')}.py``; "
-        f":py:class:`maxsup.losses.{kind.__name__}` and :py:func:`maxsup.functional.{function.__name__}` "
-        "in the reference have their options and examples.",
+        titled("Reference", "-"),
+        f".. autoclass:: maxsup.losses.{kind.__name__}\n   :members:\n   :show-inheritance:",
+        f".. autofunction:: maxsup.functional.{function.__name__}",
     )
 
 
