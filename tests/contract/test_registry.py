@@ -1,6 +1,7 @@
 """The registry names every loss, and each name keeps its promises."""
 
 import inspect
+import re
 
 import pytest
 import torch
@@ -35,8 +36,13 @@ def test_the_file_of_a_loss_is_its_card(name: str):
     assert loss.__module__ == function.__module__
     assert "**Formula" in card
     assert "**Interacts with" in card
-    assert loss.__doc__
     assert ">>>" in function.__doc__
+
+
+def test_a_class_is_understood_without_its_function(name: str):
+    text = getattr(maxsup.losses, CASE_OF[name].class_name).__doc__
+    assert not re.match("Module form|The same", text)
+    assert [part for part in ("math::", "Args:", "Shape:", ">>> ") if part not in text] == []
 
 
 def test_the_registry_knows_the_formula_and_the_source_of_a_loss(name: str):

@@ -32,7 +32,7 @@ def gained_label_smoothing(
 
 
 class GainedLabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`gained_label_smoothing`."""
+    """Label smoothing with a gain, as :func:`gained_label_smoothing` computes it."""
 
     function = staticmethod(gained_label_smoothing)
     own_options = ("gain",)

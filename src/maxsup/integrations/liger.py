@@ -21,7 +21,7 @@ from typing_extensions import Never
 from maxsup.core.checks import check_number
 from maxsup.integrations.checks import not_installed
 from maxsup.losses.head.linear import HeadLoss, check_head
-from maxsup.losses.reduction import raise_if_out_of_range
+from maxsup.losses.reduction import ReductionName, raise_if_out_of_range
 
 __all__ = ["LigerMaxSupLoss", "liger_maxsup_cross_entropy"]
 
@@ -34,7 +34,7 @@ def liger_maxsup_cross_entropy(
     *,
     bias: Tensor | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: ReductionName = "mean",
     num_items: float | Tensor | None = None,
 ) -> Tensor:
     """Return cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, computed by Liger's kernel.
@@ -89,7 +89,9 @@ class LigerMaxSupLoss(HeadLoss):
     function = staticmethod(liger_maxsup_cross_entropy)
     strength_limit = 1.0
 
-    def __init__(self, alpha: Any = 0.1, ignore_index: int = -100, reduction: str = "mean", **unknown: Never) -> None:
+    def __init__(
+        self, alpha: Any = 0.1, ignore_index: int = -100, reduction: ReductionName = "mean", **unknown: Never
+    ) -> None:
         super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, **unknown)
         _fused_linear_cross_entropy()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from maxsup.core.schedules import Schedule
 from maxsup.losses import MaxSupLoss, RegularizedLoss
+from maxsup.losses.reduction import ReductionName
 
 __all__ = ["follow_model", "replace_label_smoothing"]
 
@@ -113,7 +114,8 @@ def _replacement(criterion: nn.Module, schedule: Schedule | None) -> MaxSupLoss:
         )
     strength = alpha if schedule is None else schedule
     if isinstance(criterion, nn.CrossEntropyLoss):
-        loss = MaxSupLoss(strength, criterion.weight, criterion.ignore_index, criterion.reduction)
+        reduction = cast(ReductionName, criterion.reduction)  # torch types it as any text
+        loss = MaxSupLoss(strength, criterion.weight, criterion.ignore_index, reduction)
     else:
         loss = MaxSupLoss(strength)
     return loss.train(criterion.training)

@@ -16,7 +16,17 @@ from maxsup.core.schedules import Constant, Schedule
 from maxsup.losses import first_step
 from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.misread_options import refuse_class_weights, refuse_unknown_options
-from maxsup.losses.reduction import EMPTY, HALF, REDUCTIONS, LossOptions, ReductionOptions, num_classes, whole
+from maxsup.losses.reduction import (
+    EMPTY,
+    HALF,
+    REDUCTIONS,
+    EmptyMean,
+    LossOptions,
+    ReductionName,
+    ReductionOptions,
+    num_classes,
+    whole,
+)
 
 Strength = float | Schedule
 
@@ -52,8 +62,8 @@ class RegularizedLoss(nn.Module):
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
-        reduction: str = "mean",
-        empty: str = "nan",
+        reduction: ReductionName = "mean",
+        empty: EmptyMean = "nan",
         z_loss: float = 0.0,
         **unknown: Never,
     ) -> None:

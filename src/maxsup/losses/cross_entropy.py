@@ -32,7 +32,24 @@ def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOpti
 
 @LOSSES.register("ce", summary="cross-entropy", formula="lse(z) - z_gt", source="standard")
 class CrossEntropyLoss(RegularizedLoss):
-    """Module form of :func:`cross_entropy`."""
+    r"""Plain cross-entropy, bit-equal to ``nn.CrossEntropyLoss``.
+
+    .. math:: \log \sum_k e^{z_k} - z_{gt}
+
+    Args:
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    Example:
+        >>> criterion = CrossEntropyLoss()
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.5744)
+    """
 
     function = staticmethod(cross_entropy)
     strength = None

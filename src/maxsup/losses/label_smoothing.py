@@ -14,7 +14,7 @@ Mixup and cutmix: the mixed label is smoothed here, so it must not be smoothed t
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 from typing_extensions import Unpack
@@ -37,8 +37,10 @@ from maxsup.losses.reduction import (
     target_values,
 )
 
-CONVENTIONS = ("k", "k-1")
-WEIGHT_MODES = ("sample", "torch")
+Convention = Literal["k", "k-1"]
+WeightMode = Literal["sample", "torch"]
+CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
+WEIGHT_MODES: tuple[WeightMode, ...] = get_args(WeightMode)
 
 
 class LabelSmoothingTerms(NamedTuple):
@@ -85,8 +87,8 @@ def label_smoothing_cross_entropy(
     target: Tensor,
     alpha: float | Tensor = 0.1,
     *,
-    convention: str = "k",
-    weight_mode: str = "sample",
+    convention: Convention = "k",
+    weight_mode: WeightMode = "sample",
     **options: Unpack[ReductionOptions],
 ) -> Tensor:
     r"""Cross-entropy with label smoothing.
@@ -127,7 +129,32 @@ def _check_torch_mode(z_loss: float) -> None:
     "ls", summary="label smoothing", formula="CE + alpha (z_gt - mean z)", source="Szegedy et al. 2016; th:ce_ls"
 )
 class LabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`label_smoothing_cross_entropy`."""
+    r"""Cross-entropy with label smoothing, as ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{gt} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        convention: ``"k"`` spreads ``alpha`` over all classes, as torch and timm do; ``"k-1"`` over all but the true
+            one, as fairseq and Megatron do.
+        weight_mode: ``"sample"``: class weights scale the whole sample. ``"torch"``: they also weigh each class's share
+            of the smoothing, as in torch.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016.
+
+    Example:
+        >>> criterion = LabelSmoothingLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.6244)
+    """
 
     function = staticmethod(label_smoothing_cross_entropy)
     strength_limit = 1.0
@@ -137,8 +164,8 @@ class LabelSmoothingLoss(AlphaLoss):
         self,
         alpha: Strength = 0.1,
         *,
-        convention: str = "k",
-        weight_mode: str = "sample",
+        convention: Convention = "k",
+        weight_mode: WeightMode = "sample",
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(alpha, **options)

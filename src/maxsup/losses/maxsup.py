@@ -20,7 +20,15 @@ from typing_extensions import Never, Unpack
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.penalties import MAXSUP
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions, confidence_weights, finite_mean, per_sample
+from maxsup.losses.reduction import (
+    EmptyMean,
+    LossOptions,
+    ReductionName,
+    ReductionOptions,
+    confidence_weights,
+    finite_mean,
+    per_sample,
+)
 
 
 def maxsup_penalty(input: Tensor) -> Tensor:
@@ -68,14 +76,29 @@ def maxsup_cross_entropy(
     "maxsup", summary="Max Suppression", formula="CE + alpha (z_max - mean z)", source="Zhou et al. 2025, eq:maxsup-uni"
 )
 class MaxSupLoss(AlphaLoss):
-    """Module form of :func:`maxsup_cross_entropy`; takes the place of ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
+    r"""Cross-entropy with Max Suppression, instead of ``nn.CrossEntropyLoss(label_smoothing=alpha)``.
+
+    .. math:: H(y, q) + \alpha \Bigl( z_{max} - \frac{1}{K} \sum_k z_k \Bigr)
+
+    In ``eval()`` mode it is ``F.cross_entropy``.
 
     Args:
         alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
-        weight: As in ``nn.CrossEntropyLoss``, like ``ignore_index`` and ``reduction``.
+        weight: One factor per class, which scales the whole sample.
+        ignore_index: Label of targets that do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         adaptive: Scale alpha by ``1 - H(q) / log K`` of each sample, without gradient. The paper reports a run with
             "adaptive alpha" (``tab:ablation_alpha``) and does not define it; this is our reading.
-        empty: As in the function, like ``z_loss``.
+        empty: The mean when no target is left: ``"nan"``, as in torch, or ``"zero"``, which keeps the graph.
+        z_loss: Factor of ``(log sum_k exp z_k)^2``, which is added to every sample that is not ignored; 0 adds nothing.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Zhou et al., "MaxSup: Overcoming Representation Collapse in Label Smoothing", 2025.
 
     Example:
         >>> criterion = MaxSupLoss(alpha=0.1)
@@ -91,10 +114,10 @@ class MaxSupLoss(AlphaLoss):
         alpha: Strength = 0.1,
         weight: Tensor | None = None,
         ignore_index: int = -100,
-        reduction: str = "mean",
+        reduction: ReductionName = "mean",
         *,
         adaptive: bool = False,
-        empty: str = "nan",
+        empty: EmptyMean = "nan",
         z_loss: float = 0.0,
         **unknown: Never,
     ) -> None:

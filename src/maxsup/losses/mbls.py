@@ -66,12 +66,28 @@ def check_margin(margin: Any) -> None:
     source="Liu et al. 2022",
 )
 class MarginLabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`mbls_cross_entropy`.
+    r"""Cross-entropy with margin-based label smoothing (MbLS), which is MaxSup at ``margin=0``.
+
+    .. math:: H(y, q) + \frac{\alpha}{K} \sum_k \max(0, z_{max} - z_k - m)
 
     Args:
-        alpha: Strength, or a schedule that ``set_progress`` advances.
-        margin: Distance from the top logit that costs nothing; 0 is MaxSup.
-        options: Those of every loss.
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        margin: Distance from the top logit that is not penalised; 0 is MaxSup.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Liu et al., "The Devil is in the Margin: Margin-based Label Smoothing for Network Calibration", CVPR 2022.
+
+    Example:
+        >>> criterion = MarginLabelSmoothingLoss(margin=1.0)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.6444)
     """
 
     function = staticmethod(mbls_cross_entropy)

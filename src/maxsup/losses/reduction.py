@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 import torch
 from torch import Tensor
@@ -22,8 +22,10 @@ from typing_extensions import Unpack
 
 from maxsup.core.checks import check_choice, check_number, require_number
 
-REDUCTIONS = ("none", "mean", "sum")
-EMPTY = ("nan", "zero")
+ReductionName = Literal["none", "mean", "sum"]
+EmptyMean = Literal["nan", "zero"]
+REDUCTIONS: tuple[ReductionName, ...] = get_args(ReductionName)
+EMPTY: tuple[EmptyMean, ...] = get_args(EmptyMean)
 HALF = (torch.float16, torch.bfloat16)
 
 Terms = Callable[[Tensor, Tensor], "tuple[Tensor, Tensor | None]"]
@@ -40,8 +42,8 @@ class LossOptions(TypedDict, total=False):
 
     weight: Tensor | None
     ignore_index: int
-    reduction: str
-    empty: str
+    reduction: ReductionName
+    empty: EmptyMean
     z_loss: float
 
 
@@ -60,9 +62,9 @@ class Reduction(NamedTuple):
 
     weight: Tensor | None = None
     ignore_index: int = -100
-    reduction: str = "mean"
+    reduction: ReductionName = "mean"
     num_items: float | Tensor | None = None
-    empty: str = "nan"
+    empty: EmptyMean = "nan"
     z_loss: float = 0.0
 
 
@@ -266,9 +268,9 @@ def check_options(
     # By name and not as a Reduction, and each check only where it may raise: small batches notice every call.
     weight: Tensor | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: ReductionName = "mean",
     num_items: float | Tensor | None = None,
-    empty: str = "nan",
+    empty: EmptyMean = "nan",
     z_loss: float = 0.0,
 ) -> None:
     """Raise one sentence for arguments that do not fit each other."""

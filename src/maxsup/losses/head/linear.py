@@ -26,7 +26,7 @@ from maxsup.losses.head.blocks import Head, Plan, head_loss, held_loss, is_small
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
-from maxsup.losses.reduction import REDUCTIONS, check_num_items, check_strength, single, whole
+from maxsup.losses.reduction import REDUCTIONS, ReductionName, check_num_items, check_strength, single, whole
 
 
 def linear_maxsup_cross_entropy(
@@ -37,7 +37,7 @@ def linear_maxsup_cross_entropy(
     *,
     bias: Tensor | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: ReductionName = "mean",
     num_items: float | Tensor | None = None,
     group: dist.ProcessGroup | None = None,
     margin: float = 0.0,
@@ -114,7 +114,7 @@ class HeadLoss(AlphaLoss):
 
 
 class LinearMaxSupLoss(HeadLoss):
-    """Module form of :func:`linear_maxsup_cross_entropy`; plain cross-entropy in ``eval()`` mode.
+    """MaxSup, or MbLS, from hidden states and the weights of a linear head; plain cross-entropy in ``eval()`` mode.
 
     Args:
         alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
@@ -138,7 +138,7 @@ class LinearMaxSupLoss(HeadLoss):
         self,
         alpha: Strength = 0.1,
         ignore_index: int = -100,
-        reduction: str = "mean",
+        reduction: ReductionName = "mean",
         *,
         margin: float = 0.0,
         z_loss: float = 0.0,

@@ -77,7 +77,33 @@ def _check_own_options(margin: float, top: float, others: float) -> None:
     source="Park et al. 2023; released code",
 )
 class AdaptiveConditionalLabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`acls_cross_entropy`."""
+    r"""Cross-entropy with adaptive and conditional label smoothing (ACLS).
+
+    .. math::
+        H(y, q) + \alpha \Bigl( \lambda_1 \max(0, z_{max} - m)^2
+        + \frac{\lambda_2}{K - 1} \sum_{k \ne top} \max(0, \overline{z_{max}} - z_k - m)^2 \Bigr)
+
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        margin: Size of the top logit, and of its distance to another one, that is not penalised.
+        top: Weight of the penalty on the top logit.
+        others: Weight of the penalty on the distances to the other logits.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Park et al., "ACLS: Adaptive and Conditional Label Smoothing for Network Calibration", ICCV 2023.
+
+    Example:
+        >>> criterion = AdaptiveConditionalLabelSmoothingLoss(margin=1.0)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.6876)
+    """
 
     function = staticmethod(acls_cross_entropy)
     own_options = ("margin", "top", "others")

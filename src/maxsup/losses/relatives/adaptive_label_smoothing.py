@@ -77,7 +77,29 @@ def check_teacher(teacher_logits: Tensor, input: Tensor) -> None:
     source="Lee et al. 2022",
 )
 class AdaptiveLabelSmoothingLoss(RegularizedLoss):
-    """Module form of :func:`adaptive_label_smoothing_cross_entropy`."""
+    r"""Cross-entropy to a target that is mixed with the prediction of a teacher.
+
+    .. math:: (1 - a_i) H(y, q) + a_i H(p_{teacher}, q), \qquad a_i = 1 - \frac{H(q_i)}{\log K}
+
+    Args:
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`. There
+            is no strength: each sample has its own, from its entropy.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Lee, Cheung and Zhang, "Adaptive Label Smoothing with Self-Knowledge in Natural Language Generation", EMNLP
+        2022.
+
+    Example:
+        >>> criterion = AdaptiveLabelSmoothingLoss()
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target, teacher_logits=torch.zeros(1, 5))
+        tensor(1.6996)
+    """
 
     function = staticmethod(adaptive_label_smoothing_cross_entropy)
     strength = None

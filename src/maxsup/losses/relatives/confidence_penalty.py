@@ -37,7 +37,28 @@ def confidence_penalty_cross_entropy(
 
 @LOSSES.register("confidence_penalty", summary="entropy bonus", formula="CE - beta H(q)", source="Pereyra et al. 2017")
 class ConfidencePenaltyLoss(RegularizedLoss):
-    """Module form of :func:`confidence_penalty_cross_entropy`."""
+    r"""Cross-entropy minus a share of the entropy of the prediction (confidence penalty).
+
+    .. math:: H(y, q) - \beta H(q)
+
+    Args:
+        beta: Share of the entropy, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Pereyra et al., "Regularizing Neural Networks by Penalizing Confident Output Distributions", 2017.
+
+    Example:
+        >>> criterion = ConfidencePenaltyLoss(beta=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.4538)
+    """
 
     function = staticmethod(confidence_penalty_cross_entropy)
     strength = "beta"

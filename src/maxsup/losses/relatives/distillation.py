@@ -64,7 +64,31 @@ def distillation_cross_entropy(
     source="Hinton et al. 2015",
 )
 class DistillationLoss(AlphaLoss):
-    """Module form of :func:`distillation_cross_entropy`."""
+    r"""Cross-entropy mixed with the divergence from the softened prediction of a teacher.
+
+    .. math:: (1 - \alpha) H(y, q) + \alpha T^2 \, KL(p^T_{teacher} \,\Vert\, q^T)
+
+    Args:
+        alpha: Share of the teacher, from 0 to 1, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress``
+            advances.
+        temperature: ``T``, by which both networks' logits are divided. Larger values give small probabilities more
+            weight.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
+
+    Example:
+        >>> criterion = DistillationLoss(alpha=0.5)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target, teacher_logits=torch.zeros(1, 5))
+        tensor(1.0360)
+    """
 
     function = staticmethod(distillation_cross_entropy)
     strength_limit = 1.0

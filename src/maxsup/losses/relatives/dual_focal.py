@@ -74,7 +74,28 @@ def dual_focal_cross_entropy(
     source="Tao et al. 2023",
 )
 class DualFocalLoss(RegularizedLoss):
-    """Module form of :func:`dual_focal_cross_entropy`."""
+    r"""Focal loss that also weighs the largest probability below that of the true class.
+
+    .. math:: -(1 - q_{gt} + q_j)^\gamma \log q_{gt}, \qquad q_j = \max \{ q_k : q_k < q_{gt} \}
+
+    Args:
+        gamma: Exponent, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Tao et al., "Dual Focal Loss for Calibration", ICML 2023.
+
+    Example:
+        >>> criterion = DualFocalLoss(gamma=5.0)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.0293)
+    """
 
     function = staticmethod(dual_focal_cross_entropy)
     strength = "gamma"

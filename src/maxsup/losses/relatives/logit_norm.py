@@ -55,7 +55,29 @@ def logit_norm_cross_entropy(
     source="Wei et al. 2022",
 )
 class LogitNormLoss(RegularizedLoss):
-    """Module form of :func:`logit_norm_cross_entropy`."""
+    r"""Cross-entropy of logits that are scaled to a fixed norm (LogitNorm).
+
+    .. math:: H\Bigl(y, \mathrm{softmax}\Bigl(\frac{z}{\tau (\lVert z \rVert_2 + 10^{-7})}\Bigr)\Bigr)
+
+    Args:
+        tau: Temperature; the normalised logits have norm ``1 / tau``, or a schedule such as ``Linear(0.1, 0.2)`` that
+            ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Wei et al., "Mitigating Neural Network Overconfidence with Logit Normalization", ICML 2022.
+
+    Example:
+        >>> criterion = LogitNormLoss(tau=0.04)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(10.0000)
+    """
 
     function = staticmethod(logit_norm_cross_entropy)
     strength = "tau"

@@ -47,7 +47,29 @@ def logit_penalty_cross_entropy(
     source="Dauphin & Cubuk 2021; released config",
 )
 class LogitPenaltyLoss(RegularizedLoss):
-    """Module form of :func:`logit_penalty_cross_entropy`."""
+    r"""Cross-entropy with a penalty on the squared norm of the logits.
+
+    .. math:: H(y, q) + \frac{\beta}{2} \sum_k z_k^2
+
+    Args:
+        beta: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Dauphin and Cubuk, "Deconstructing the Regularization of BatchNorm", ICLR 2021; Kornblith et al., "Why Do Better
+        Loss Functions Lead to Less Transferable Features?", NeurIPS 2021.
+
+    Example:
+        >>> criterion = LogitPenaltyLoss(beta=0.002)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.5807)
+    """
 
     function = staticmethod(logit_penalty_cross_entropy)
     strength = "beta"

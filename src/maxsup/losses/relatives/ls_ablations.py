@@ -88,7 +88,28 @@ def error_amplification_max_cross_entropy(
     source="tab:pre",
 )
 class RegularizationOnlyLoss(AlphaLoss):
-    """Module form of :func:`regularization_only_cross_entropy`."""
+    r"""Cross-entropy with the part of label smoothing that regularises right predictions.
+
+    .. math:: H(y, q) + \frac{\alpha}{M} \sum_{z_m < z_{gt}} (z_{gt} - z_m)
+
+    Args:
+        alpha: Strength, at most 1, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Zhou et al., "MaxSup: Overcoming Representation Collapse in Label Smoothing", 2025, ``tab:pre``.
+
+    Example:
+        >>> criterion = RegularizationOnlyLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.6911)
+    """
 
     function = staticmethod(regularization_only_cross_entropy)
     strength_limit = 1.0
@@ -101,7 +122,28 @@ class RegularizationOnlyLoss(AlphaLoss):
     source="tab:pre",
 )
 class ErrorAmplificationMeanLoss(AlphaLoss):
-    """Module form of :func:`error_amplification_mean_cross_entropy`."""
+    r"""Cross-entropy with the part of label smoothing that amplifies errors, averaged over higher logits.
+
+    .. math:: H(y, q) + \frac{\alpha}{N} \sum_{z_n > z_{gt}} (z_{gt} - z_n)
+
+    Args:
+        alpha: Strength, at most 1, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Zhou et al., "MaxSup: Overcoming Representation Collapse in Label Smoothing", 2025, ``tab:pre``.
+
+    Example:
+        >>> criterion = ErrorAmplificationMeanLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.4744)
+    """
 
     function = staticmethod(error_amplification_mean_cross_entropy)
     strength_limit = 1.0
@@ -114,7 +156,28 @@ class ErrorAmplificationMeanLoss(AlphaLoss):
     source="tab:pre",
 )
 class ErrorAmplificationMaxLoss(AlphaLoss):
-    """Module form of :func:`error_amplification_max_cross_entropy`."""
+    r"""Cross-entropy with the part of label smoothing that amplifies errors, against the top logit.
+
+    .. math:: H(y, q) + \alpha (z_{gt} - z_{max})
+
+    Args:
+        alpha: Strength, at most 1, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Zhou et al., "MaxSup: Overcoming Representation Collapse in Label Smoothing", 2025, ``tab:pre``.
+
+    Example:
+        >>> criterion = ErrorAmplificationMaxLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.4744)
+    """
 
     function = staticmethod(error_amplification_max_cross_entropy)
     strength_limit = 1.0

@@ -22,8 +22,9 @@ torch.distributed the processes add up their epochs in ``end_epoch``. Class weig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -44,7 +45,7 @@ COUNTED = ("accumulator", "counts", "num_seen")
 
 @dataclass(frozen=True)
 class Variant:
-    """What a published implementation does where they differ."""
+    """How one published implementation differs from the others."""
 
     start: str
     alpha: float
@@ -53,7 +54,8 @@ class Variant:
     keep_above: float
 
 
-VARIANTS = {
+VariantName = Literal["original", "fine_grained", "reimplementation"]
+VARIANTS: Mapping[VariantName, Variant] = {
     "original": Variant("zeros", 0.5, True, "uniform", torch.inf),
     "fine_grained": Variant("uniform", 1.0, False, "uniform", 0.88),
     "reimplementation": Variant("smoothed", 0.5, True, "zeros", torch.inf),
@@ -118,12 +120,24 @@ def online_label_smoothing_cross_entropy(
     source="Zhang et al. 2021",
 )
 class OnlineLabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`online_label_smoothing_cross_entropy` with the matrix it learns.
+    r"""Cross-entropy mixed with soft targets that are learnt from the predictions of the last epoch.
+
+    .. math:: (1 - \alpha) H(y, q) + \alpha H(S_{gt}, q)
 
     Args:
-        alpha: Weight of the soft part; None stands for that of the variant.
-        variant: One of ``original``, ``fine_grained``, ``reimplementation``.
-        num_classes: Size of the matrix; None takes it from the first batch.
+        alpha: Weight of the soft targets; None stands for that of the variant, or a schedule such as ``Linear(0.1,
+            0.2)`` that ``set_progress`` advances.
+        variant: ``"original"``, ``"fine_grained"`` or ``"reimplementation"``: which published behaviour to follow.
+        num_classes: Size of the matrix of soft targets; None takes it from the first batch.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Zhang et al., "Delving Deep into Label Smoothing", IEEE TIP 2021.
 
     Example:
         >>> criterion = OnlineLabelSmoothingLoss(num_classes=2)
@@ -148,7 +162,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
         self,
         alpha: Strength | None = None,
         *,
-        variant: str = "original",
+        variant: VariantName = "original",
         num_classes: int | None = None,
         **options: Unpack[LossOptions],
     ) -> None:

@@ -45,7 +45,28 @@ def poly1_cross_entropy(
     source="Leng et al. 2022",
 )
 class Poly1Loss(RegularizedLoss):
-    """Module form of :func:`poly1_cross_entropy`."""
+    r"""Cross-entropy plus a share of the probability that the true class does not get (Poly-1).
+
+    .. math:: H(y, q) + \epsilon (1 - q_{gt})
+
+    Args:
+        epsilon: Strength; at least 0, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Leng et al., "PolyLoss: A Polynomial Expansion Perspective of Classification Loss Functions", ICLR 2022.
+
+    Example:
+        >>> criterion = Poly1Loss(epsilon=1.0)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(2.3673)
+    """
 
     function = staticmethod(poly1_cross_entropy)
     strength = "epsilon"

@@ -13,7 +13,7 @@ classes. Ties share the best rank, so classes without a vote share one. Give ``d
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,8 @@ from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import LossOptions, ReductionOptions, class_rows, expected_log, num_classes, require_labels
 
-RANKINGS = ("logits", "dense")
+Ranking = Literal["logits", "dense"]
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 
 
 def dense_votes(dense_logits: Tensor) -> Tensor:
@@ -117,13 +118,37 @@ def zipf_label_smoothing_cross_entropy(
     source="Liang et al. 2022",
 )
 class ZipfLabelSmoothingLoss(AlphaLoss):
-    """Module form of :func:`zipf_label_smoothing_cross_entropy`."""
+    r"""Cross-entropy plus the divergence from a power law over the other classes (Zipf label smoothing).
+
+    .. math:: H(y, q) + \alpha \, KL(p \,\Vert\, \tilde q), \qquad p_k \propto \mathrm{rank}_k^{-power}, \; k \ne gt
+
+    Args:
+        alpha: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
+        ranking: ``"logits"`` ranks the classes by the logits, ``"dense"`` by votes of the positions of a feature map,
+            which ``forward`` takes as ``dense_logits``.
+        power: Exponent of the power law.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+
+    Shape:
+        Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
+        probabilities of the shape of the logits. The loss is a scalar; with ``reduction="none"`` it has the shape of
+        the class indices.
+
+    References:
+        Liang et al., "Efficient One Pass Self-distillation with Zipf's Label Smoothing", ECCV 2022.
+
+    Example:
+        >>> criterion = ZipfLabelSmoothingLoss(alpha=0.1)
+        >>> logits, target = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]]), torch.tensor([4])
+        >>> criterion(logits, target)
+        tensor(1.5825)
+    """
 
     function = staticmethod(zipf_label_smoothing_cross_entropy)
     optional_needs = ("dense_logits",)
 
     def __init__(
-        self, alpha: Strength = 0.1, *, ranking: str = "logits", power: float = 1.0, **options: Unpack[LossOptions]
+        self, alpha: Strength = 0.1, *, ranking: Ranking = "logits", power: float = 1.0, **options: Unpack[LossOptions]
     ) -> None:
         super().__init__(alpha, **options)
         check_choice("ranking", ranking, RANKINGS)

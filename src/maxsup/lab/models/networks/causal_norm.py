@@ -58,7 +58,7 @@ def causal_norm_logits(
 
 
 class CausalNormHead(nn.Module):
-    """Module form of :func:`causal_norm_logits` that learns the mean feature as it trains.
+    """Linear head with causal normalisation, which learns the mean feature as it trains.
 
     Features of two dimensions are images and move the mean in ``train()`` mode; those of more dimensions are positions
     of feature maps and leave it alone.
