@@ -10,7 +10,7 @@ from sphinx.util.nodes import make_refnode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import maxsup
-from tools.site.api import MOCKED
+from tools.site.api import MOCKED, hide_fields
 
 project = "maxsup"
 author = "the contributors of maxsup"
@@ -92,3 +92,4 @@ def _public(app: Any, env: Any, node: Any, content: Any) -> Any:
 def setup(app: Any) -> None:
     """Sphinx calls it."""
     app.connect("missing-reference", _public)
+    app.connect("autodoc-process-signature", hide_fields)

@@ -17,6 +17,7 @@ pytest.importorskip("sphinx")
 from sphinx.ext.autodoc.mock import ismock
 
 from maxsup.core.errors import EXIT_CODES
+from maxsup.lab.experiments import PairedComparison
 from tools.site import api, cards, commands, costs, results, staging, studies
 from tools.site.built import problems
 from tools.site.mathml import formula
@@ -79,6 +80,18 @@ def test_the_search_knows_names_and_prefers_whole_words_of_titles() -> None:
     )
     page = page_words(html, "integrations/timm.html")
     assert (page["title"], page["kind"], page["terms"]) == ("timm", "guide", "maxsuploss")
+
+
+def test_docstrings_name_their_arguments_without_stars_which_a_page_would_show() -> None:
+    values = {name: value for module in api.public_modules() for name, value in api.members(module).items()}
+    assert [
+        name for name, value in values.items() if re.search(r"^\s*\*+\w+:", value.__doc__ or "", re.MULTILINE)
+    ] == []
+
+
+def test_records_have_no_signature_in_the_reference_and_losses_have_theirs() -> None:
+    assert api.hide_fields(None, "class", "", PairedComparison) == ("", None)
+    assert api.hide_fields(None, "class", "", maxsup.MaxSupLoss) is None
 
 
 def test_the_reference_leaves_no_stand_in_for_a_trainer_in_this_process() -> None:

@@ -153,6 +153,15 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(name: str):
     assert "'ignore_index'" in str(error.value)
 
 
+@pytest.mark.parametrize("unknown", [{"label_smoothing": 0.1}, {"ignore_indx": 1}])
+def test_an_option_that_no_function_has_is_refused_whatever_the_strength(name: str, unknown: dict[str, float]):
+    logits = distinct_logits(6, 4)
+    strengths = [{}] + [{option: 0.0} for option in CASE_OF[name].strength if option in OPTIONS[:3]]
+    for strength in strengths:
+        with pytest.raises(TypeError, match=f"must be those it has; got {next(iter(unknown))}="):
+            call_function(name, logits, labels_for(logits), **strength, **unknown)
+
+
 STRENGTHS = [(name, option) for name, case in CASE_OF.items() for option in case.strength if option in OPTIONS]
 
 
@@ -176,6 +185,7 @@ def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number
     for options in ({}, {"weight": torch.ones(4, dtype=torch.float64)}):
         with pytest.raises(ValueError, match=rf"{option} must be one number for all samples; got .*\(6,\)") as error:
             call_function(name, logits, labels_for(logits), **{option: torch.full((6,), 0.3)}, **options)
+        assert "weight=weights" in str(error.value)
         assert SENTENCE.match(str(error.value))
     expected = call_function(name, logits, labels_for(logits), **{option: 0.25})
     for strength in (torch.tensor(0.25), torch.tensor([0.25])):

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from pydantic import BaseModel
 from sphinx.ext.autodoc.mock import mock
 
 import maxsup
@@ -101,6 +102,11 @@ def _directive(kind: str, name: str, value: Any) -> str:
     if kind == "function":
         return f".. autofunction:: {name}"
     return f".. py:data:: {name}\n   :type: {type(value).__name__}"
+
+
+def hide_fields(_app: Any, _kind: str, _name: str, value: Any, *_: Any) -> tuple[str, None] | None:
+    """Give records no signature: it would be their fields once more, with their types as pydantic keeps them."""
+    return ("", None) if inspect.isclass(value) and issubclass(value, BaseModel) else None
 
 
 def _first_sentence(value: Any) -> str:

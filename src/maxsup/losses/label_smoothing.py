@@ -110,7 +110,7 @@ def label_smoothing_cross_entropy(
         _check_torch_mode(options.get("z_loss", 0))
         check_number("alpha", float(alpha), high=1.0)
         rows = input.float() if input.dtype in HALF else input
-        return plain_cross_entropy(rows, target, **options, label_smoothing=float(alpha))
+        return plain_cross_entropy(rows, target, float(alpha), **options)
 
     return penalized_cross_entropy(
         input, target, alpha, lambda rows, log_probs, target: target_gap(rows, target), fused=LABEL_SMOOTHING, **options

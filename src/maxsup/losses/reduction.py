@@ -13,14 +13,15 @@ with probability targets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypedDict, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from maxsup.core.checks import check_choice, check_number, require_number
+from maxsup.core.errors import hint
 
 ReductionName = Literal["none", "mean", "sum"]
 EmptyMean = Literal["nan", "zero"]
@@ -229,8 +230,18 @@ def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool
     elif value.dim() > 0 and value.numel() != 1:
         raise ValueError(
             f"{name} must be one number for all samples; got a tensor of shape {tuple(value.shape)}. "
-            f"Use reduction='none' with {name}=0 and add the penalty of each sample times its own factor."
+            f"Pass class weights as weight=weights. For strengths of samples use reduction='none' with {name}=0, and "
+            "add the penalty of each sample times its own strength."
         )
+
+
+def _refuse(unknown: Mapping[str, Any]) -> NoReturn:
+    """Raise for options that no loss as a function has; ``F.cross_entropy`` has one of them."""
+    name, value = next(iter(unknown.items()))
+    fix = hint(name, ReductionOptions.__annotations__)
+    if name == "label_smoothing":
+        fix = f"Use label_smoothing_cross_entropy(input, target, {value!r}), or maxsup_cross_entropy in its place."
+    raise TypeError(f"options of a loss must be those it has; got {name}={value!r}. {fix}")
 
 
 def check_num_items(num_items: Any, reduction: str) -> None:
@@ -272,8 +283,11 @@ def check_options(
     num_items: float | Tensor | None = None,
     empty: EmptyMean = "nan",
     z_loss: float = 0.0,
+    **unknown: Never,
 ) -> None:
     """Raise one sentence for arguments that do not fit each other."""
+    if unknown:
+        _refuse(unknown)
     if not isinstance(input, Tensor):
         raise TypeError(
             f"input must be a tensor of logits; got {type(input).__name__}. Models with several outputs (distilled "

@@ -82,7 +82,7 @@ def load_data(
         val_share: Share of every training class that is held out. A set with a validation split keeps its own. With 0
             there is no validation split, and training uses all of it.
         split_seed: Seed of the split; the test split never depends on it.
-        **options: Options of the data set, for instance ``imbalance=50``.
+        options: Options of the data set, for instance ``imbalance=50``.
 
     Example:
         >>> data = load_data("digits")

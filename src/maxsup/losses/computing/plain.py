@@ -23,7 +23,7 @@ from maxsup.losses.reduction import (
 
 
 def plain_cross_entropy(
-    input: Tensor, target: Tensor, *, label_smoothing: float = 0.0, **options: Unpack[ReductionOptions]
+    input: Tensor, target: Tensor, label_smoothing: float = 0.0, /, **options: Unpack[ReductionOptions]
 ) -> Tensor:
     """``F.cross_entropy`` to the bit, with ``num_items``, ``empty`` and ``z_loss``; ignored rows may hold nan."""
     input, target = whole(input), whole(target)
