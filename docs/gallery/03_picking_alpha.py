@@ -1,6 +1,6 @@
 """
-Picking alpha
-=============
+How to choose alpha
+===================
 
 ``alpha`` sets how strongly the top logit is held down. The paper trains with 0.1, or lets it rise from 0.1 to 0.2.
 What does it change? A network that is too small for its task shows it best, because MaxSup and label smoothing differ
