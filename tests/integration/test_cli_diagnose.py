@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 Answer = Callable[..., tuple[int, str, str]]
 
-TOPICS = ["Label smoothing", "Confidence on errors", "Calibration", "Selective classification"]
+TOPICS = ["Classes", "Label smoothing", "Confidence on errors", "Calibration", "Selective classification"]
 
 
 def arrays(num_samples: int = 1200, num_classes: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

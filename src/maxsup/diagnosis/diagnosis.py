@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
-from maxsup.diagnosis import findings, measures
+from maxsup.diagnosis import class_findings, findings, measures
 from maxsup.diagnosis.outputs import Array, checked_outputs
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
@@ -99,7 +99,7 @@ def diagnose(
         >>> logits = 4.0 * torch.nn.functional.one_hot(labels) + 2.0 * torch.randn(600, 3, generator=generator)
         >>> diagnosis = diagnose(logits, labels)
         >>> [finding.topic for finding in diagnosis.findings]
-        ['Label smoothing', 'Confidence on errors', 'Calibration', 'Selective classification']
+        ['Classes', 'Label smoothing', 'Confidence on errors', 'Calibration', 'Selective classification']
         >>> diagnosis.headline
         '600 samples, 3 classes, accuracy 84.17%, nll 0.3900, ece 0.0440'
     """
@@ -108,15 +108,17 @@ def diagnose(
     traces = logit_traces(traced.logits, traced.labels)
     smoothing = estimate_from(traces, seed=seed)
     rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
+    predictions = rescaled.everything.predictions
+    errors = class_findings.class_errors(predictions, outputs.class_names, outputs.num_classes)
     numbers = named(
         {
             **measures.prediction_numbers(rescaled.everything, seed),
             **measures.rescaling_numbers(rescaled, seed),
             **measures.smoothing_numbers(smoothing),
+            **class_findings.class_numbers(errors),
             **measures.feature_numbers(outputs, weight, bias, seed),
         }
     )
-    predictions = rescaled.everything.predictions
     data = {
         "num_samples": len(outputs),
         "num_classes": outputs.num_classes,
@@ -130,9 +132,11 @@ def diagnose(
         "confidence": measures.confidence_histogram(predictions),
         **measures.rescaling_curves(rescaled),
         "classes": measures.class_rows(predictions, outputs.class_names, outputs.num_classes),
+        "confusions": class_findings.confusion_rows(errors),
     }
     num_classes, num_a_class = outputs.num_classes, outputs.num_a_class
     found = [
+        class_findings.classes_finding(errors, numbers["accuracy"]["value"], num_a_class),
         findings.smoothing_finding(smoothing, num_classes, recipe),
         findings.confidence_finding(numbers, predictions.num_wrong),
         findings.calibration_finding(numbers, rescaled.how_fitted, len(outputs)),

@@ -159,7 +159,7 @@ def selection_finding(numbers: Numbers, power: int | None, num_wrong: int, how_f
 def collapse_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Finding:
     """Report how much features vary within classes, compared with the paper's values."""
     if "within" not in numbers:
-        return _too_few_a_class("Collapse", num_a_class)
+        return too_few_a_class("Collapse", num_a_class)
     within, r_squared = numbers["within"]["value"], numbers["r_squared"]["value"]
     smoothed, plain, maxsup = (REFERENCES[name][0] for name in ("LS", "CE", "MaxSup"))
     is_low = within < smoothed
@@ -182,7 +182,7 @@ def collapse_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Fi
 def probe_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Finding:
     """Report whether a new classifier finds the classes in the features."""
     if "probe_accuracy" not in numbers:
-        return _too_few_a_class("Probe", num_a_class)
+        return too_few_a_class("Probe", num_a_class)
     num_judged, num_probed = (int(numbers[name]["value"]) for name in ("num_probe_judged", "num_probe_classes"))
     own, probe, knn = (numbers[name]["value"] for name in ("accuracy_judged", "probe_accuracy", "knn_accuracy"))
     among = f", among the {num_probed} most frequent classes," if num_probed < num_classes else ""
@@ -209,7 +209,8 @@ def _too_few_errors(topic: str, num_wrong: int) -> Finding:
     return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS, advice)
 
 
-def _too_few_a_class(topic: str, num_a_class: int) -> Finding:
+def too_few_a_class(topic: str, num_a_class: int) -> Finding:
+    """Report that classes have too few samples for a verdict."""
     given = f"about {counted(num_a_class, 'sample')} per class"
     return _too_few(topic, given, f"{MIN_A_CLASS} per class and {MIN_SAMPLES} in all", num_a_class, MIN_A_CLASS)
 

@@ -22,6 +22,7 @@ from maxsup.lab.data import DataBundle, LabelledSplit
 from maxsup.lab.data.registry import data_root, local_path
 from maxsup.lab.data.sets.class_folders import split_folders
 from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
+from maxsup.lab.models.weights import has_blur_filters
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
 from maxsup.lab.training.preprocessing import describe_transform, resolve_preprocessing, wanted_preprocessing
 from maxsup.lab.training.reading import SPLITS
@@ -67,6 +68,9 @@ def checkpoint_outputs(
         raise ValueError(f"weights must be left out if the model is a file; got {str(weights)!r}. Drop it.")
     network_of = {"name": model, "pretrained": str(weights or "") or True} if program is None else {}
     recipe = parse_recipe({"data": {"name": data}, "model": network_of}, overrides, source="options")
+    is_blurred = program is None and weights is not None and has_blur_filters(Path(weights))
+    if is_blurred:
+        recipe = recipe.changed(model={"options": {"blurpool": True, **recipe.model.options}})
     place = _folder_without_splits(recipe, split)
     if place is not None:
         options = {"test_share": 1.0, **recipe.data.options}
@@ -99,6 +103,8 @@ def checkpoint_outputs(
         "Transform": describe_transform(recipe, bundle),
         "Class order": order.how,
     }
+    if is_blurred:
+        facts["Network"] = "with anti-aliased convolutions, as the weights have their filters"
     if bundle.notes:
         facts["Notes"] = "; ".join(bundle.notes)
     if missing:

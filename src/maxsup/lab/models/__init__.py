@@ -14,6 +14,7 @@ from maxsup.core.checks import check_choice, check_count
 from maxsup.core.registry import import_modules
 from maxsup.lab.models.base import MODELS, Classifier, Preprocessing
 from maxsup.lab.models.factories import PYTHON_PREFIX, Factory, factory_of, model_name
+from maxsup.lab.models.libraries.blurpool import blur_strided_convolutions
 from maxsup.lab.models.libraries.hf_models import HF_PREFIX, create_hf_model
 from maxsup.lab.models.libraries.pretrained import class_names_of, num_classes_of, published_preprocessing
 from maxsup.lab.models.libraries.programs import PROGRAM_SUFFIXES, Program, load_program
@@ -56,6 +57,7 @@ def create_model(
     image_size: int | None = None,
     pretrained: bool | str | Path = False,
     classifier: str = "linear",
+    blurpool: bool = False,
     **options: Any,
 ) -> Classifier:
     """The model registered under ``name``, or the one of another library.
@@ -69,6 +71,8 @@ def create_model(
         pretrained: A file (``.safetensors``, or a torch file of tensors), or True for the published weights, or
             those in the folder of transformers. A head of another size starts untrained, with a warning.
         classifier: ``"tde"`` replaces the linear head by the causal-norm classifier of the long-tail table.
+        blurpool: Blur the input of every strided convolution of 16 or more channels, as the released ImageNet code of
+            the paper does.
         options: Of the model; an unknown one is an error.
 
     Example:
@@ -79,6 +83,8 @@ def create_model(
         ValueError: model must be a registered name or one of timm; got 'smal_cnn'. Did you mean 'small_cnn'?
     """
     check_choice("classifier", classifier, CLASSIFIERS)
+    if not isinstance(blurpool, bool):
+        raise ValueError(f"blurpool must be true or false; got {blurpool!r}.")
     check_count("num_classes", num_classes)
     check_count("in_channels", in_channels)
     if image_size is not None:
@@ -105,6 +111,11 @@ def create_model(
     else:
         model = create_timm_model(
             timm_name(name), num_classes, in_channels, image_size=image_size, pretrained=is_published, **options
+        )
+    if blurpool and not blur_strided_convolutions(model.body):
+        raise ValueError(
+            f"blurpool must be false for model {name!r}, which has no strided convolution of 16 channels or more; got "
+            "true. Leave it out."
         )
     if classifier == "tde":
         if is_published:

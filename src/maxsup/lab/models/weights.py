@@ -1,9 +1,9 @@
 """Weights from a local file into a model, safely and completely.
 
 ``.safetensors``, or a torch file read with ``weights_only=True``, so that no file can run code. Names may be those of
-this package (a checkpoint of a run) or of the model's own library, also below the attribute in which a LightningModule
-keeps its network. Only the head may differ: it then stays untrained, with a warning. Any other mismatch is an error,
-because a partly trained network looks bad and not mistaken.
+this package (a checkpoint of a run) or of the model's own library, also below the attributes in which a LightningModule
+and the wrappers of torch keep the network. Only the head may differ: it then stays untrained, with a warning. Any other
+mismatch is an error, because a partly trained network looks bad and not mistaken.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import pickle
 import warnings
 from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,16 @@ from torch import Tensor
 from maxsup.core.errors import StorageError, first_line
 from maxsup.core.installation import imported
 from maxsup.lab.models.base import Classifier
+from maxsup.lab.models.libraries.blurpool import FILTER
 
 Weights = dict[str, Tensor]
 
 # Keys under which training scripts save the weights.
 _ENVELOPES = ("state_dict", "model_state_dict", "model", "net", "weights")
 _AVERAGES = ("state_dict_ema", "model_ema")  # keys under which timm and torchvision save a moving average beside them
+# What torch.compile, FSDP and checkpointing add to names wherever they were called.
+_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+_LEAST_SHARE = 0.5  # of the names of a network, for weights below an attribute to be those of the network
 _NUM_SHOWN = 3
 
 
@@ -43,7 +49,20 @@ def fitting_weights(model: Classifier, path: Path) -> Weights:
 
 def adapted_weights(model: Classifier, path: Path) -> Weights:
     """Weights of a file under the names of ``model``, as far as they are known; whether they fit is not checked."""
-    return model.adapted_weights(_weights_of_network(read_weights(path), model))
+    given = _weights_of_network(read_weights(path), model)
+    try:
+        return model.adapted_weights(given)
+    except (AttributeError, IndexError, LookupError, RuntimeError, TypeError) as error:  # of a library's converter
+        shown = ", ".join(sorted(given)[:_NUM_SHOWN])
+        raise ValueError(
+            f"pretrained must fit the model; got {str(path)!r} with weights ({shown}, ...) that its library cannot "
+            f"convert ({type(error).__name__}: {first_line(error)}). Create the model that the file was saved from."
+        ) from error
+
+
+def has_blur_filters(path: Path) -> bool:
+    """Whether a file holds the weights of anti-aliased convolutions (``model.options.blurpool``)."""
+    return _is_blurred(read_weights(path))
 
 
 def read_weights(path: Path) -> Weights:
@@ -83,8 +102,7 @@ def read_weights(path: Path) -> Weights:
         raise StorageError(
             f"pretrained must hold names and tensors; got neither in {str(path)!r}. Save a state_dict()."
         )
-    # torch.compile adds "_orig_mod." wherever it was called, DataParallel "module." in front.
-    return {name.replace("_orig_mod.", "").removeprefix("module."): value for name, value in content.items()}
+    return {_unwrapped(name): value for name, value in content.items()}
 
 
 def warn_new_head(source: str, old: int, new: int) -> None:
@@ -101,23 +119,38 @@ def no_published_weights(name: str) -> ValueError:
     )
 
 
-def _weights_of_network(weights: Weights, model: Classifier) -> Weights:
-    """The weights below the one attribute that holds all names of the network; if there is none, all weights.
+def _unwrapped(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
 
-    A LightningModule saves ``ATTRIBUTE.conv1.weight``, and beside it what its criterion and its metrics keep.
+
+def _is_blurred(weights: Iterable[str]) -> bool:
+    return any(name.endswith(f".{FILTER}") for name in weights)
+
+
+def _weights_of_network(weights: Weights, model: Classifier) -> Weights:
+    """The weights below the attributes that hold the network; all weights if no attributes or several ones do.
+
+    A LightningModule saves ``ATTRIBUTE.conv1.weight``, DistributedDataParallel ``module.conv1.weight``, and both may
+    stand within each other. Beside the network may stand what a criterion and metrics keep.
     """
     own = {name for name in model.state_dict() if not name.startswith("head.")}
-    of_library = {name.removeprefix("body.") for name in own}
+    for known in (own, {name.removeprefix("body.") for name in own}):
+        found = Counter(name[: len(name) - len(rest)] for name in weights for rest in _tails(name) if rest in known)
+        most = max(found.values(), default=0)
+        best = [place for place, count in found.items() if count == most]
+        if len(best) == 1 and most >= _LEAST_SHARE * len(known):
+            return {name.removeprefix(best[0]): value for name, value in weights.items() if name.startswith(best[0])}
+    return weights
 
-    def is_complete(part: Weights) -> bool:
-        return own <= part.keys() or of_library <= part.keys()
 
-    parts: dict[str, Weights] = {}
-    for name, value in weights.items():
-        attribute, _, rest = name.partition(".")
-        parts.setdefault(attribute, {})[rest] = value
-    complete = [part for part in parts.values() if is_complete(part)]
-    return weights if is_complete(weights) or len(complete) != 1 else complete[0]
+def _tails(name: str) -> Iterator[str]:
+    """A name, and what is left of it after each dot."""
+    yield name
+    while "." in name:
+        name = name.partition(".")[2]
+        yield name
 
 
 def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:
@@ -131,8 +164,15 @@ def _check_fit(given: Weights, wanted: Weights, path: Path) -> None:
         for kind, names in problems.items()
         if names
     ]
-    if found:
+    if not found:
+        return
+    if _is_blurred(given) != _is_blurred(wanted):
+        kinds = ("plain", "anti-aliased") if _is_blurred(given) else ("anti-aliased", "plain")
         raise ValueError(
-            f"pretrained must fit the model; got {str(path)!r} with weights {', '.join(found)}. "
-            "Create the model by the name, options and number of channels that the file was saved with."
+            f"pretrained must fit the model; got {str(path)!r} with weights of {kinds[1]} convolutions for a model of "
+            f"{kinds[0]} ones. Write model.options.blurpool={'true' if _is_blurred(given) else 'false'}."
         )
+    raise ValueError(
+        f"pretrained must fit the model; got {str(path)!r} with weights {', '.join(found)}. "
+        "Create the model by the name, options and number of channels that the file was saved with."
+    )

@@ -37,6 +37,7 @@ _GUIDES = (0.05, 0.1, 0.2)
 _THIS_MODEL = "this model"
 # The numbers of each topic, in their order.
 _NUMBERS = {
+    "Classes": "accuracy worst_class_accuracy top_confusion",
     "Label smoothing": "alpha alpha_by_scale alpha_by_gap unevenness",
     "Confidence on errors": "mean_confidence confidence_correct confidence_wrong confidence_wrong_if_calibrated",
     "Calibration": "ece ece_if_calibrated temperature ece_before ece_after nll_before nll_after adaptive_ece brier",
@@ -77,7 +78,6 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
     sections = [
         Section("Verdicts", [Findings(diagnosis.findings)]),
         *(Section(found.topic, _blocks(found.topic, diagnosis)) for found in diagnosis.findings),
-        Section("Classes", [_class_table(data["classes"])]),
         Section("How the numbers are made", methods),
     ]
     lead = "What the outputs of this model say about its training, and how far its confidence can be trusted."
@@ -97,7 +97,10 @@ def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:
     if topic == "Label smoothing":
         blocks.append(Text(f"The verdict is {diagnosis.smoothing.verdict!r}: {diagnosis.smoothing.reason}."))
     caption = f"{topic}: numbers with their 95 % intervals"
-    return [*blocks, Table(caption, columns, rows, name=f"numbers-{anchor(topic)}")]
+    blocks.append(Table(caption, columns, rows, name=f"numbers-{anchor(topic)}"))
+    if topic == "Classes":
+        blocks += [_class_table(diagnosis.data["classes"]), _confusion_table(diagnosis.data["confusions"])]
+    return blocks
 
 
 def _class_table(rows: list[dict[str, Any]]) -> Table:
@@ -109,7 +112,18 @@ def _class_table(rows: list[dict[str, Any]]) -> Table:
         caption if len(worst) < len(rows) else "One row per class",
         [Column("class", is_number=False), *map(Column, titles)],
         [[row[key] for key in keys] for row in worst],
-        name="numbers-classes",
+        name="every-class",
+    )
+
+
+def _confusion_table(rows: list[dict[str, Any]]) -> Table:
+    titles = ("times", "of", "share", "from", "to")
+    keys = ("label", "predicted", "count", "size", "share", "low", "high")
+    return Table(
+        "The strongest confusions, by the lower bound of their share; intervals hold for all pairs of classes at once",
+        [*(Column(title, is_number=False) for title in ("true class", "taken for")), *map(Column, titles)],
+        [[row[key] for key in keys] for row in rows],
+        name="confusions",
     )
 
 

@@ -147,7 +147,7 @@ def _print(found: Diagnosis, facts: dict[str, str], page: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=False)
     console.print(found.headline, markup=False)
-    for name in ("Transform", "Class order", "Notes", "Unreadable"):
+    for name in ("Network", "Transform", "Class order", "Notes", "Unreadable"):
         if name in facts:
             console.print(f"{name.lower()}: {facts[name]}", markup=False, soft_wrap=True)
     for finding in found.findings:
