@@ -16,13 +16,14 @@ RecipeArgument = Annotated[
 OverrideArguments = Annotated[
     list[str] | None, argument("KEY=VALUE", "Changes to the recipe, for instance optimizer.lr=0.1 epochs=5.")
 ]
-DATA = option("NAME", "From `maxsup ls data`, or folder:PATH, arrays:PATH.", complete_data)
+DATA = option("NAME", "From `maxsup ls data`, or folder:PATH, or arrays:PATH.", complete_data)
 ModelOption = Annotated[str | None, option("NAME", "From `maxsup ls models`, or any of timm's.", complete_model)]
-SplitOption = Annotated[str, option("train|val|test", "Which images.")]
-WeightsOption = Annotated[str, option("last|best", "Which checkpoint.")]
-DataRootOption = Annotated[Path | None, option("DIR", "Where data sets are; else MAXSUP_DATA, else ./data.")]
+SplitOption = Annotated[str, option("train|val|test", "Split to use.")]
+WeightsOption = Annotated[str, option("last|best", "Checkpoint to load.")]
+DataRootOption = Annotated[Path | None, option("DIR", "Folder of the data sets (default: MAXSUP_DATA, or ./data).")]
 NoLockOption = Annotated[
-    bool, flag("--no-lock", "For file systems without locks: see to it yourself that a run has one process.")
+    bool,
+    flag("--no-lock", "For file systems without locks: do not lock runs. Never start a run twice."),
 ]
 JsonOption = Annotated[bool, flag("--json", "Print one JSON object on standard output.")]
 

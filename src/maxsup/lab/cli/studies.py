@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.reports.summary import Summary, SummaryCell
 
-LauncherOption = Annotated[str, option("local|ray|slurm", "Who runs the runs.")]
+LauncherOption = Annotated[str, option("local|ray|slurm", "Where the runs execute.")]
 JobOption = Annotated[
     list[str] | None,
     option("KEY=VALUE", "A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again."),
 ]
-DryRunOption = Annotated[bool, flag("--dry-run", "Print the jobs and start none.")]
-WorkersOption = Annotated[int | None, option("N", "Runs at a time; as many as there are cores.")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Print the runs without starting them.")]
+WorkersOption = Annotated[int | None, option("N", "Runs in parallel (default: one per core).")]
 
 
 def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:

@@ -1,4 +1,4 @@
-"""Pages on the results of runs and analyses, and a page to play with the losses: one offline HTML file each."""
+"""Pages on the results of runs and analyses, and an interactive page about the losses: one offline HTML file each."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def analyze(
     split: SplitOption = "test",
     weights: WeightsOption = "last",
     output: Annotated[
-        Path | None, option("DIR", "For figures; by default RUN/figures, or ./figures for several.")
+        Path | None, option("DIR", "Folder for figures (default: RUN/figures; ./figures for several runs).")
     ] = None,
     data_root: DataRootOption = None,
     as_json: JsonOption = False,

@@ -29,8 +29,8 @@ def bench(
     classes: Annotated[int, typer.Option(min=2, max=MAX_SIDE, help="Number of classes.")] = 1000,
     batch: Annotated[int, typer.Option(min=1, max=MAX_SIDE, help="Number of samples.")] = 256,
     dtype: Annotated[str, option("|".join(DTYPES), "Type of the logits.")] = "float32",
-    compiled: Annotated[bool, flag("--compile", "Each through torch.compile too.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each takes its turn.")] = 15,
+    compiled: Annotated[bool, flag("--compile", "Also time each under torch.compile.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of timed rounds.")] = 15,
     as_json: JsonOption = False,
 ) -> None:
     """Measure time and memory of MaxSup beside label smoothing."""

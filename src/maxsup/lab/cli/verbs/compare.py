@@ -22,22 +22,30 @@ _LOSSES = (
     "Separated by commas; maxsup:0.2 sets a strength. By default those of the paper's main table that the data can be "
     "trained with: ce, ls, zipf_ls, ols, maxsup, logit_penalty."
 )
+_SEEDS = "Number of paired seeds, or a list such as 3,5,8. With fewer than 6 no difference can be significant."
 
 
 def compare(
     overrides: OverrideArguments = None,
     data: Annotated[str, DATA] = "synthetic",
     model: ModelOption = None,
-    recipe: Annotated[str | None, option("RECIPE", "What all runs share; chosen by the data.", complete_recipe)] = None,
+    recipe: Annotated[
+        str | None, option("RECIPE", "Recipe of all runs (default: by the data).", complete_recipe)
+    ] = None,
     losses: Annotated[str | None, option("NAMES", _LOSSES, complete_losses)] = None,
-    seeds: Annotated[str, option("N", "Paired seeds, or which, as 3,5,8; fewer than 6 show nothing.")] = "6",
+    seeds: Annotated[
+        str,
+        option("N", _SEEDS),
+    ] = "6",
     baseline: Annotated[
-        str | None, option("LOSS", "What others are compared with, as in --losses; ls by default.", complete_loss)
+        str | None,
+        option("LOSS", "Loss to compare the others with (default: ls).", complete_loss),
     ] = None,
     tune: Annotated[
-        str | None, option("alpha", "Every loss gets the same runs to choose its strength on validation.")
+        str | None,
+        option("alpha", "Choose each strength on validation data, with equally many runs a loss."),
     ] = None,
-    output: Annotated[Path, option("DIR", "Gets report.html, summary.json and the runs.")] = Path("comparison"),
+    output: Annotated[Path, option("DIR", "Folder for report.html, summary.json and the runs.")] = Path("comparison"),
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
@@ -48,7 +56,7 @@ def compare(
 ) -> None:
     """Compare losses over paired seeds.
 
-    Gives a table, what it shows in words, and a report. The same command goes on where it was stopped.
+    Prints findings and a table, and writes a report. Run the same command again to resume.
     """
     work_without_locks(no_lock)
     chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)

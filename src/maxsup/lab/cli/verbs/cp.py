@@ -12,7 +12,7 @@ from maxsup.lab.cli.shorthands import argument, flag
 
 def cp(
     recipe: RecipeArgument,
-    destination: Annotated[Path, argument("FILE", "Where to: a .yaml file, or a folder.")],
+    destination: Annotated[Path, argument("FILE", "Destination: a .yaml file or a folder.")],
     force: Annotated[bool, flag("--force", "Overwrite the file if there is one.")] = False,
     as_json: JsonOption = False,
 ) -> None:

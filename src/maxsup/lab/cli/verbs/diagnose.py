@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 
 # Outputs on training images show label smoothing best; if there are more than this, held-out images have to do.
 _MAX_TRAINING_IMAGES = 20_000
-_CLASS_NAMES = "One name a line, in the order of the outputs, or JSON of both."
-_MODEL = "Of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
-_WEIGHTS = "Of a checkpoint, else the published ones; or which of a run's."
-_DATA = "For a checkpoint: folder:PATH with a folder a class, or another."
+_CLASS_NAMES = "One name per line, in the order of the outputs, or JSON of both."
+_MODEL = "Network of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
+_WEIGHTS = "Checkpoint (default: published weights); for a run, which of its checkpoints."
+_DATA = "Data for a checkpoint: folder:PATH with one folder per class, or any other data set."
 
 
 def diagnose(
     words: Annotated[list[str] | None, argument("RUN|KEY=VALUE", "A run directory, and changes to its recipe.")] = None,
     logits: Annotated[str | None, option("FILE", "Logits (N, K): .npy, .npz, .safetensors or .csv.")] = None,
-    labels: Annotated[str | None, option("FILE", "True classes (N); else those in the logits' file.")] = None,
-    features: Annotated[str | None, option("FILE", "Input of the last layer (N, D), if at hand.")] = None,
+    labels: Annotated[str | None, option("FILE", "True classes (N); by default those in the logits' file.")] = None,
+    features: Annotated[str | None, option("FILE", "Inputs of the last layer (N, D), optional.")] = None,
     class_names: Annotated[str | None, option("FILE", _CLASS_NAMES)] = None,
     model: Annotated[str | None, option("NAME", _MODEL)] = None,
     weights: Annotated[str | None, option("FILE|last|best", _WEIGHTS)] = None,
     data: Annotated[str | None, option("NAME", _DATA)] = None,
-    split: Annotated[str | None, option("train|val|test", "Which images; test by default.")] = None,
-    output: Annotated[Path, option("FILE", "The page.")] = Path("diagnosis.html"),
+    split: Annotated[str | None, option("train|val|test", "Split to diagnose (default: test).")] = None,
+    output: Annotated[Path, option("FILE", "Page to write.")] = Path("diagnosis.html"),
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the outputs of a model show.
+    """Diagnose the outputs of a trained model.
 
-    Label smoothing, confidence on errors, calibration, selection and collapse, each with a verdict and a page of all.
+    Gives a verdict on label smoothing, confidence on errors, calibration, selective prediction and collapse, and writes
+    a page of all.
     """
     runs, overrides = split_words(words or [])
     if len(runs) > 1:

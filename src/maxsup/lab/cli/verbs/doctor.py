@@ -40,10 +40,10 @@ def doctor(
     criterion: Annotated[str | None, option("TEXT", 'For instance "CrossEntropyLoss(label_smoothing=0.1)".')] = None,
     evaluation_criterion: Annotated[str | None, option("TEXT", "The loss used in evaluation.")] = None,
     mixup: Annotated[str | None, option("TEXT", 'For instance "Mixup(label_smoothing=0.1)".')] = None,
-    loss: Annotated[str | None, option("NAME", "In place of --criterion: ce, ls or maxsup.")] = None,
+    loss: Annotated[str | None, option("NAME", "ce, ls or maxsup, instead of --criterion.")] = None,
     alpha: Annotated[float | None, option(None, "Strength of --loss.")] = None,
     ignore_index: Annotated[
-        int | None, option(None, "Label that counts nothing; else the criterion's, else -100.")
+        int | None, option(None, "Label to ignore (default: that of the criterion, or -100).")
     ] = None,
     num_classes: Annotated[int | None, option(None, "How many there should be.")] = None,
     is_accumulated: Annotated[

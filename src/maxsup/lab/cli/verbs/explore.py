@@ -14,13 +14,13 @@ _NAME = "maxsup-explore.html"
 
 
 def explore(
-    output: Annotated[Path | None, option("FILE", "Write the page there, an .html file, and open nothing.")] = None,
+    output: Annotated[Path | None, option("FILE", "Write the page to this .html file and do not open it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Open a page on which you play with the losses.
+    """Open an interactive page about the losses.
 
     Drag logits and see what each loss does to them, follow one error, train a small network. The page is one file,
-    maxsup-explore.html in this folder, and works without a network.
+    maxsup-explore.html in this folder, and works offline.
     """
     import webbrowser
 

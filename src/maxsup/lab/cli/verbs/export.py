@@ -20,18 +20,19 @@ _LISTING = ".export.json"
 def export(
     folder: Annotated[Path, argument("DIR", "A run.")],
     to: Annotated[str, option("card", "A model card with its weights.")] = "card",
-    output: Annotated[Path | None, option("DIR", "A new folder; by default card in that of the run.")] = None,
-    weights: Annotated[str, option("last|best", "Those of the last epoch, or those best on validation.")] = "last",
+    output: Annotated[Path | None, option("DIR", "New folder (default: RUN/card).")] = None,
+    weights: Annotated[str, option("last|best", "Weights of the last epoch, or the best on validation data.")] = "last",
     dataset: Annotated[str | None, option("OWNER/NAME", "The test data's name on the hub, for .eval_results.")] = None,
     licence: Annotated[
-        str | None, typer.Option("--license", metavar="ID", help="Of the weights, as the hub writes it: apache-2.0.")
+        str | None,
+        typer.Option("--license", metavar="ID", help="Licence of the weights, such as apache-2.0."),
     ] = None,
     force: Annotated[
         bool, flag("--force", "Write into a folder that holds something; an earlier export is replaced.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a folder that is ready to be shared.
+    """Export a run as a folder to share.
 
     A card has weights, recipe and environment. Nothing is uploaded.
     """

@@ -91,7 +91,7 @@ def _wrapped(text: str, *, indent: str = _INDENT, end: str = "") -> str:
 
 def ls(
     kind: Annotated[str, argument("KIND", f"What to list: {', '.join(KINDS)}.", complete_kind)],
-    as_json: Annotated[bool, flag("--json", "Print the same as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the result as JSON.")] = False,
 ) -> None:
     """List losses, models, data sets, analyses or recipes."""
     check_choice("kind", kind, KINDS)

@@ -15,8 +15,8 @@ _FOLDERS = "Comparisons or studies; or run directories, which become one table."
 
 def report(
     folders: Annotated[list[Path], argument("DIR", _FOLDERS)],
-    output: Annotated[Path | None, option("DIR", "Where the page goes; by default into the first directory.")] = None,
-    baseline: Annotated[str | None, option("LOSS", "For run directories: what others are compared to.")] = None,
+    output: Annotated[Path | None, option("DIR", "Folder of the page (default: the first folder given).")] = None,
+    baseline: Annotated[str | None, option("LOSS", "Loss to compare the others with, for run folders.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write report.html and tables from what is on disk.

@@ -78,11 +78,11 @@ def run(
         list[str] | None, argument("STUDY|KEY=VALUE", "A study, and overrides for all of its runs.", complete_study)
     ] = None,
     scale: ScaleOption = "tiny",
-    is_all: Annotated[bool, flag("--all", "Every study of the package, one after another.")] = False,
+    is_all: Annotated[bool, flag("--all", "Run every study of the package, one after another.")] = False,
     is_tuned: Annotated[
-        bool, flag("--tune", "Add rows whose strength is chosen on validation, small scale only.")
+        bool, flag("--tune", "Add rows with strengths chosen on validation data (small scale only).")
     ] = False,
-    output: Annotated[Path | None, option("DIR", "By default studies/NAME-SCALE; with --all what holds these.")] = None,
+    output: Annotated[Path | None, option("DIR", "Default: studies/NAME-SCALE; with --all, its parent.")] = None,
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Run a study and print its table beside the published numbers.
 
-    The same command goes on where it was stopped.
+    Run the same command again to resume.
     """
     work_without_locks(no_lock)
     given = list(words or [])

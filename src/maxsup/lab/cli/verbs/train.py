@@ -31,13 +31,13 @@ def train(
     overrides: OverrideArguments = None,
     data: Annotated[str | None, DATA] = None,
     model: ModelOption = None,
-    output: Annotated[Path | None, option("DIR", "The run directory; by default one under runs/.")] = None,
-    resume: Annotated[str, option("auto|never", "Go on where a run is, or refuse to.")] = "auto",
+    output: Annotated[Path | None, option("DIR", "Run folder (default: a new one under runs/).")] = None,
+    resume: Annotated[str, option("auto|never", "Resume a run that exists, or refuse it.")] = "auto",
     data_root: DataRootOption = None,
     no_lock: NoLockOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a recipe. After an interruption the same command goes on where it stopped."""
+    """Train a recipe. Run the same command again to resume after an interruption."""
     work_without_locks(no_lock)
     from maxsup.lab.core.recipes import load_recipe, recipe_path
 
