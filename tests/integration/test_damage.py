@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped in its second epoch, and a comparison of two runs."""
     home = tmp_path_factory.mktemp("home")
     recipe = tiny_recipe(image_folder(home / "images"), *WORDS)
-    with pytest.raises(Interruption, match="stopped by signal"):
+    with pytest.raises(Interruption, match="stopped by SIG"):
         train_quietly(recipe, home / "stopped", StopAt(6))
     words = ["epochs=1", "model.options.widths=[2, 4]", "batch_size=512"]
     study = comparison("digits_cnn", ["ce", "maxsup"], seeds=1, overrides=words)

@@ -130,7 +130,7 @@ def test_a_run_whose_terminal_closes_saves_and_says_so(tmp_path: Path) -> None:
         os.close(ours)
         _, said = run.communicate(timeout=60)
     assert run.returncode == 129
-    assert "stopped by signal 1 after" in said
+    assert "stopped by SIGHUP after" in said
     assert "everything is saved" in said
     assert (tmp_path / "run/checkpoints/last/state.json").exists()
 

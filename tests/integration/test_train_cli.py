@@ -279,14 +279,14 @@ def long_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_leaves_minutes_before_the_end(
-    long_run: subprocess.Popen[str], tmp_path: Path, number: int, code: int
+    long_run: subprocess.Popen[str], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     long_run.send_signal(number)
     assert long_run.wait(timeout=60) == code
     assert long_run.stderr is not None
     complaint = long_run.stderr.read().splitlines()[-1]
     state = json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())
-    assert complaint.startswith(f"maxsup: stopped by signal {int(number)} after {state['global_step']} steps")
+    assert complaint.startswith(f"maxsup: stopped by {number.name} after {state['global_step']} steps")
 
 
 @pytest.mark.slow

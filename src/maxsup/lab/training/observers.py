@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import Any
 
 from maxsup.core.errors import Interruption
@@ -97,8 +98,9 @@ class StopSignals(Observer):
     def _raise_if_signalled(self, trainer: Trainer) -> None:
         received = int(largest(trainer.accelerator, float(self._guard.received or 0)))
         if received:
+            steps = trainer.position.global_step
             raise Interruption(
-                f"stopped by signal {received} after {trainer.position.global_step} steps; everything is saved in "
-                f"{self._run.path}. Give the same command again to go on.",
+                f"stopped by {Signals(received).name} after {steps} steps; everything is saved in {self._run.path}. "
+                "Give the same command again to go on.",
                 signal_number=received,
             )
