@@ -115,8 +115,12 @@ def calibration_finding(numbers: Numbers, how_fitted: str, num_samples: int) -> 
     sentence = (
         f"The calibration error is {ece:.3f}, between {low:.3f} and {high:.3f} (up to {limit:.3f} is fine{why}), the "
         f"model {'over' if sure > 0 else 'under'}-confident by {abs(sure):.3f} on average; a temperature of "
-        f"{temperature:.2f}, {how_fitted}, changes it from {before:.3f} to {after:.3f} on the evaluated samples."
+        f"{temperature:.2f}, {how_fitted}, changes it from {before:.3f} to {after:.3f} on the evaluated samples"
     )
+    loss, refinement, part = (numbers[f"nll_{when}"]["value"] for when in ("before", "after", "calibration"))
+    if part > 0:
+        sentence += f" and removes {part:.3f} of the NLL of {loss:.3f}; {refinement:.3f} remain"
+    sentence += "."
     advice = "One temperature does not repair this; look at the reliability diagram and calibrate by class or region."
     if level == "good":
         advice = "Nothing to do."

@@ -24,6 +24,7 @@ from maxsup.metrics import (
 from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
 from maxsup.metrics.classes import class_scores_of, class_sums
 from maxsup.metrics.predictions import Predictions
+from maxsup.metrics.temperature import recalibration_of
 
 Numbers = dict[str, float | Interval]
 
@@ -97,10 +98,10 @@ def _chance_error(confidence: Tensor, seed: int) -> float:
 
 
 def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
-    """Return calibration before and after the temperature, and ranking before and after the norm."""
+    """Return calibration before and after the temperature with its parts, and ranking before and after the norm."""
     power = float("nan") if rescaled.power is None else float(rescaled.power)
     numbers: Numbers = {"temperature": rescaled.temperature, "norm_power": power}
-    errors, rankings = ["ece", "nll"], ["aurc", "excess_aurc", "auroc", "fpr95"]
+    errors, rankings = ["ece", "nll", "brier"], ["aurc", "excess_aurc", "auroc", "fpr95"]
     for when, table, names, confidence in (
         ("before", rescaled.before, errors, None),
         ("after", rescaled.after, errors, None),
@@ -109,7 +110,8 @@ def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
     ):
         found = bootstrap_intervals(table, names, confidence=confidence, num_resamples=_NUM_RESAMPLES, seed=seed)
         numbers |= {f"{name}_{when}": interval for name, interval in found.items()}
-    return numbers
+    parts = recalibration_of(rescaled.before.predictions, rescaled.after.predictions, rescaled.temperature)
+    return {**numbers, "nll_calibration": parts.nll_calibration, "brier_calibration": parts.brier_calibration}
 
 
 def smoothing_numbers(found: SmoothingEstimate) -> Numbers:

@@ -29,8 +29,19 @@ from maxsup.metrics.classes import (
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.segmentation import ConfusionSums
-from maxsup.metrics.selective import RiskCoverage, aurc, auroc, excess_aurc, fpr95, risk_at_coverage, risk_coverage
+from maxsup.metrics.selective import (
+    RiskCoverage,
+    augrc,
+    aurc,
+    auroc,
+    excess_aurc,
+    fpr95,
+    risk_at_coverage,
+    risk_coverage,
+)
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
+from maxsup.metrics.smooth_calibration import smooth_calibration_error
+from maxsup.metrics.temperature import Recalibration, fit_temperature, recalibration
 
 __all__ = [
     "ClassScores",
@@ -43,11 +54,13 @@ __all__ = [
     "NeuralCollapse",
     "PredictionSums",
     "PredictionTable",
+    "Recalibration",
     "Reliability",
     "RiskCoverage",
     "SeparationSums",
     "accuracy",
     "adaptive_calibration_error",
+    "augrc",
     "aurc",
     "auroc",
     "bootstrap_interval",
@@ -59,13 +72,16 @@ __all__ = [
     "confusion_pairs",
     "excess_aurc",
     "expected_calibration_error",
+    "fit_temperature",
     "fpr95",
     "mean_confidence",
     "negative_log_likelihood",
     "neural_collapse",
+    "recalibration",
     "reliability",
     "risk_at_coverage",
     "risk_coverage",
+    "smooth_calibration_error",
     "top_confusion",
     "worst_class_accuracy",
 ]

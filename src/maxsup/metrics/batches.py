@@ -24,7 +24,8 @@ from maxsup.metrics.calibration import (
 from maxsup.metrics.classes import ClassScores, class_scores_of, class_sums
 from maxsup.metrics.predictions import Predictions, Tally, concatenated, predictions_of, tally
 from maxsup.metrics.scores import accuracy_of, confidence_of, ratio
-from maxsup.metrics.selective import aurc_of, auroc_of, excess_aurc_of, fpr95_of
+from maxsup.metrics.selective import augrc_of, aurc_of, auroc_of, excess_aurc_of, fpr95_of
+from maxsup.metrics.smooth_calibration import smooth_error_of
 
 _SCALARS = ("n", "missing", "correct", "correct_top5", "nll", "brier", "confidence_correct", "confidence_wrong")
 # Each reads only the counts and columns of a tally, so a bootstrap resample is the same tally with other counts.
@@ -42,6 +43,7 @@ SCORES: dict[str, Callable[[Tally], float]] = {
 RANKINGS: dict[str, Callable[[Tally], float]] = {
     "aurc": aurc_of,
     "excess_aurc": excess_aurc_of,
+    "augrc": augrc_of,
     "auroc": auroc_of,
     "fpr95": fpr95_of,
 }
@@ -183,10 +185,9 @@ class PredictionTable:
     def compute(self, confidence: Tensor | None = None) -> dict[str, float]:
         """Return every metric by name. Undefined metrics are ``nan``.
 
-        ``confidence`` ``(N,)`` replaces the top probability in AURC, E-AURC, AUROC and FPR95.
+        ``confidence`` ``(N,)`` replaces the top probability in AURC, E-AURC, AUGRC, AUROC and FPR95.
         """
         samples = self.tally()
         ranked = samples if confidence is None else self.tally(confidence)
-        return {name: score(samples) for name, score in SCORES.items()} | {
-            name: score(ranked) for name, score in RANKINGS.items()
-        }
+        found = {name: score(samples) for name, score in SCORES.items()} | {"smooth_ece": smooth_error_of(samples)}
+        return found | {name: score(ranked) for name, score in RANKINGS.items()}

@@ -21,8 +21,9 @@ from maxsup.metrics.calibration import (
 from maxsup.metrics.classes import top_confusion, worst_class_accuracy
 from maxsup.metrics.collapse import neural_collapse
 from maxsup.metrics.scores import accuracy, brier_score, mean_confidence, negative_log_likelihood
-from maxsup.metrics.selective import aurc, auroc, excess_aurc, fpr95, risk_at_coverage
+from maxsup.metrics.selective import augrc, aurc, auroc, excess_aurc, fpr95, risk_at_coverage
 from maxsup.metrics.separation import class_separation
+from maxsup.metrics.smooth_calibration import smooth_calibration_error
 
 Direction = Literal["higher", "lower", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
@@ -79,10 +80,28 @@ FACTS: dict[str, Fact] = {
     "nll": Fact("NLL", "lower", "nats", words="negative log-likelihood", function=negative_log_likelihood),
     "brier": Fact("Brier score", "lower", function=brier_score),
     "ece": Fact("ECE", "lower", words="expected calibration error, 15 bins", function=expected_calibration_error),
+    # After a temperature that was fitted on other samples; what remains of a loss is its refinement part.
+    "nll_after": Fact(
+        "NLL after a temperature", "lower", "nats", words="refinement part of NLL, after a temperature fitted elsewhere"
+    ),
+    "brier_after": Fact(
+        "Brier score after a temperature", "lower", words="refinement part of the Brier score, after a temperature"
+    ),
+    "ece_after": Fact("ECE after a temperature", "lower", words="ECE after a temperature fitted on other samples"),
+    "nll_calibration": Fact(
+        "calibration part of NLL", "lower", "nats", words="NLL that a temperature fitted on other samples removes"
+    ),
+    "brier_calibration": Fact(
+        "calibration part of the Brier score", "lower", words="Brier score that a temperature fitted elsewhere removes"
+    ),
     "adaptive_ece": Fact("adaptive ECE", "lower", function=adaptive_calibration_error),
+    "smooth_ece": Fact(
+        "smooth ECE", "lower", words="smooth calibration error, without bins", function=smooth_calibration_error
+    ),
     "classwise_ece": Fact("classwise ECE", "lower", function=classwise_calibration_error),
     "aurc": Fact("AURC", "lower", digits=4, words="area under the risk-coverage curve", function=aurc),
     "excess_aurc": Fact("E-AURC", "lower", digits=4, words="AURC above that of a perfect order", function=excess_aurc),
+    "augrc": Fact("AUGRC", "lower", digits=4, words="wrong and accepted samples, mean over coverages", function=augrc),
     "auroc": Fact("AUROC", "higher", words="chance that a right prediction is the surer one", function=auroc),
     "fpr95": Fact("FPR95", "lower", words="errors accepted with 95 % of the right predictions", function=fpr95),
     **{

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -63,6 +64,11 @@ class Tally:
     def total(self) -> float:
         """Number of samples, with repeats."""
         return float(self.count.sum())
+
+    @cached_property
+    def accepted(self) -> tuple[Tensor, Tensor]:
+        """The samples and the wrong samples at each level."""
+        return self.by_level(self.count), self.by_level(self.count * (1.0 - self.is_correct))
 
     def mean(self, column: Tensor) -> float:
         """Return the mean of a column."""

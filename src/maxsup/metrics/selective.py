@@ -8,6 +8,7 @@ all orders of tied samples, so shuffling changes nothing. A threshold accepts or
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -50,6 +51,19 @@ def aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> fl
         0.25
     """
     return aurc_of(tallied(logits, labels, confidence))
+
+
+def augrc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
+    """Return the area under the generalised risk-coverage curve (AUGRC; Traub et al. 2024). Lower is better.
+
+    It is the mean, over all coverages, of the share of all samples that are accepted although they are wrong. Samples
+    are ranked by their top probability, or by ``confidence (N,)``.
+
+    Example:
+        >>> augrc(torch.tensor([[3.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+        0.25
+    """
+    return augrc_of(tallied(logits, labels, confidence))
 
 
 def excess_aurc(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> float:
@@ -105,24 +119,33 @@ def fpr95(logits: Tensor, labels: Tensor, confidence: Tensor | None = None) -> f
 
 def aurc_of(samples: Tally) -> float:
     """See :func:`aurc`."""
-    count, wrong = _levels(samples)
+    count, wrong = samples.accepted
     total = samples.total
     before, wrong_before = count.cumsum(0) - count, wrong.cumsum(0) - wrong
     # B samples, W of them wrong, come before a level of n with w wrong. After its j-th sample the risk is
     # (W + j w / n) / (B + j), and the sum over j is w + (W - B w / n) (H(B + n) - H(B)), H being harmonic numbers.
-    harmonic = torch.cat([count.new_zeros(1), torch.arange(1, round(total) + 1, dtype=torch.float64).reciprocal_()])
-    harmonic = harmonic.cumsum(0)
+    harmonic = _harmonic_numbers(round(total))
     sums = harmonic[(before + count).long()] - harmonic[before.long()]
     share = wrong / count.clamp(min=1.0)
     return float((wrong + (wrong_before - before * share) * sums).sum()) / total
 
 
+def augrc_of(samples: Tally) -> float:
+    """See :func:`augrc`."""
+    count, wrong = samples.accepted
+    wrong_before = wrong.cumsum(0) - wrong
+    # After the j-th of n tied samples, w of them wrong, W + j w / n wrong ones are accepted.
+    return float((count * wrong_before + wrong * (count + 1.0) / 2).sum()) / samples.total**2
+
+
 def excess_aurc_of(samples: Tally) -> float:
     """See :func:`excess_aurc`."""
-    count, wrong = _levels(samples)
-    total, num_right = samples.total, float((count - wrong).sum())
-    position = torch.arange(1, round(total) + 1, dtype=torch.float64)
-    best = float(((position - num_right).clamp_(min=0.0) / position).sum()) / total
+    wrong = samples.accepted[1]
+    total, num_wrong = samples.total, float(wrong.sum())
+    num_right = total - num_wrong
+    # The mean of (j - R) / j over the positions j that follow R right predictions.
+    harmonic = _harmonic_numbers(round(total))
+    best = (num_wrong - num_right * float(harmonic[-1] - harmonic[round(num_right)])) / total
     # For the best order the two differ only by rounding.
     excess = aurc_of(samples) - best
     return excess if excess > 1e-14 else 0.0
@@ -132,7 +155,7 @@ def risk_at_coverage_of(samples: Tally, coverage: float) -> float:
     """See :func:`risk_at_coverage`."""
     if isinstance(coverage, bool) or not isinstance(coverage, float | int) or not 0.0 < coverage <= 1.0:
         raise ValueError(f"coverage must be a share above 0 and at most 1; got {coverage!r}. Use 0.8 for 80 %.")
-    count, wrong = _levels(samples)
+    count, wrong = samples.accepted
     num_accepted = max(1.0, math.ceil(coverage * samples.total - 1e-9))
     end = count.cumsum(0)
     level = int(torch.searchsorted(end, torch.tensor(num_accepted, dtype=torch.float64)))
@@ -142,7 +165,7 @@ def risk_at_coverage_of(samples: Tally, coverage: float) -> float:
 
 def auroc_of(samples: Tally) -> float:
     """See :func:`auroc`."""
-    count, wrong = _levels(samples)
+    count, wrong = samples.accepted
     right = count - wrong
     num_right, num_wrong = float(right.sum()), float(wrong.sum())
     if not num_right or not num_wrong:
@@ -153,7 +176,7 @@ def auroc_of(samples: Tally) -> float:
 
 def fpr95_of(samples: Tally) -> float:
     """See :func:`fpr95`."""
-    count, wrong = _levels(samples)
+    count, wrong = samples.accepted
     right, num_wrong = (count - wrong).cumsum(0), float(wrong.sum())
     if not right[-1] or not num_wrong:
         return math.nan
@@ -161,6 +184,8 @@ def fpr95_of(samples: Tally) -> float:
     return float(wrong.cumsum(0)[level]) / num_wrong
 
 
-def _levels(samples: Tally) -> tuple[Tensor, Tensor]:
-    """Return the samples and the wrong samples at each level of confidence, in descending order."""
-    return samples.by_level(samples.count), samples.by_level(samples.count * (1.0 - samples.is_correct))
+@lru_cache(maxsize=2)
+def _harmonic_numbers(count: int) -> Tensor:
+    """Return the harmonic numbers from 0 to ``count``."""
+    terms = torch.arange(1, count + 1, dtype=torch.float64).reciprocal_()
+    return torch.cat([terms.new_zeros(1), terms]).cumsum(0)

@@ -26,7 +26,14 @@ def test_every_finding_is_one_sentence_with_its_number_and_threshold() -> None:
     estimate = SmoothingEstimate(0.1, 0.08, 0.12, "smoothed", "so it is", 0.1, 0.1, 0.2)
     plain = replace(estimate, alpha=0.0, low=0.0, high=0.004, verdict="none")
     unknown = replace(estimate, alpha=None, low=None, high=None, verdict="cannot tell")
-    calibration = {"temperature": 1.5, "mean_confidence": 0.9, "accuracy": 0.8}
+    calibration = {
+        "nll_before": 0.5,
+        "nll_after": 0.4,
+        "nll_calibration": 0.1,
+        "temperature": 1.5,
+        "mean_confidence": 0.9,
+        "accuracy": 0.8,
+    }
     found = [
         *(smoothing_finding(each, 10, "ce") for each in (estimate, plain, unknown)),
         *(

@@ -11,7 +11,7 @@ from maxsup.metrics.facts import FACTS
 from tests.unit.metrics.cases import Case
 
 SUMMED = ("accuracy", "accuracy_top5", "nll", "brier", "ece", "confidence_correct", "confidence_wrong")
-NAMES = (*SUMMED, "adaptive_ece", "aurc", "excess_aurc", "auroc", "fpr95")
+NAMES = (*SUMMED, "adaptive_ece", "smooth_ece", "aurc", "excess_aurc", "augrc", "auroc", "fpr95")
 
 
 def check_numbers(sums: PredictionSums, table: PredictionTable, case: Case) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from maxsup.metrics import aurc, auroc, excess_aurc, fpr95, risk_at_coverage, risk_coverage
+from maxsup.metrics import augrc, aurc, auroc, excess_aurc, fpr95, risk_at_coverage, risk_coverage
 from maxsup.metrics.predictions import predictions_of
 from tests.reference import metrics as loops
 from tests.unit.metrics.cases import Case
@@ -44,6 +44,18 @@ def test_aurc_is_the_mean_of_the_risks(case: Case) -> None:
 def test_aurc_without_ties_is_that_of_the_loops(predictions: Case) -> None:
     expected = loops.average(loops.untied_risks(*listed(predictions)))
     assert aurc(*predictions) == pytest.approx(expected, abs=1e-10)
+
+
+def test_augrc_is_the_mean_over_all_orders_of_tied_samples() -> None:
+    risks = loops.risks(TIED.tolist(), RIGHT.tolist())
+    expected = loops.average(risk * (i + 1) / 8 for i, risk in enumerate(risks))
+    assert augrc(LOGITS, LABELS, confidence=TIED) == pytest.approx(expected, abs=1e-12)
+
+
+def test_augrc_is_the_mean_share_of_accepted_errors(case: Case) -> None:
+    columns = predictions_of(*case)
+    curve = risk_coverage(columns.confidence, columns.is_correct)
+    assert augrc(*case) == pytest.approx(float((curve.risk * curve.coverage).mean()), abs=1e-10)
 
 
 def test_excess_is_over_the_best_order_of_the_same_predictions(case: Case) -> None:

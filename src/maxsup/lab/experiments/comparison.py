@@ -35,7 +35,9 @@ _FACTORS = {"x": "place (x)", "hue": "hue"}
 METRICS = {
     "accuracy": Metric(margin=0.3),
     "nll": Metric(name="nll"),
+    "nll_after": Metric(source="repair", name="nll_after"),
     "ece": Metric(name="ece"),
+    "ece_after": Metric(source="repair", name="ece_after"),
     "aurc": Metric(source="calibration", name="aurc"),
     "confidence_wrong": Metric(name="confidence_wrong"),
     "within": Metric(source="collapse", name="train_within"),
@@ -223,7 +225,11 @@ def usual_numbers(recipe: Recipe) -> tuple[dict[str, Metric], list[Analysis]]:
     """Return the numbers and analyses of a comparison; known factors within classes are probed too."""
     if task_of_model(recipe.model.name).name == "segmentation":
         return MASK_METRICS, [Analysis(name="segmentation", what="segmentation")]
-    names, metrics = ["calibration", "collapse", "logits"], dict(METRICS)
+    names, metrics = ["calibration", "repair", "collapse", "logits"], dict(METRICS)
+    if not recipe.data.val_share:
+        # A temperature is fitted on images that were held out of training.
+        names.remove("repair")
+        metrics = {key: metric for key, metric in metrics.items() if metric.source != "repair"}
     if recipe.data.name == "synthetic":
         names.append("probe")
         for factor, title in _FACTORS.items():

@@ -11,12 +11,22 @@ from maxsup.lab.experiments.statistics import (
     seeds_needed,
     smallest_p_value,
 )
-from maxsup.lab.reports.summary import DIFFERENT, MIN_SEEDS, PairedComparison, SummaryLoss, SummaryMetric, join_words
+from maxsup.lab.reports.summary import (
+    DIFFERENT,
+    MIN_SEEDS,
+    Finding,
+    PairedComparison,
+    SummaryLoss,
+    SummaryMetric,
+    join_words,
+)
 
 BOLD_RULE = (
     f"Bold: at least {MIN_SEEDS} paired seeds, and Student's 95 % interval of the difference excludes 0. "
     "Bold is a finding about one comparison; the exact sign-flip p, also after Holm, stands beside it."
 )
+
+_AFTER = "_after"  # ends the name of a number after a temperature
 
 
 def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric], baseline: str) -> list[str]:
@@ -37,7 +47,11 @@ def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric],
             "any size can be shown."
         ]
     name = next((loss.title for loss in losses if loss.is_baseline), baseline)
-    sentences = [f"{loss.title} against {name}{_found(loss, metrics, len(others))}" for loss in others]
+    sentences = list[str]()
+    for loss in others:
+        sentences.append(f"{loss.title} against {name}{_found(loss, metrics, len(others))}")
+        if rest := _after_temperature(loss, metrics, len(others)):
+            sentences.append(f"Calibration of {loss.title} against {name}: {rest}.")
     if len(others) > 1 and num_pairs < seeds_needed(len(others)):
         sentences.append(
             f"Each of these stands alone. Corrected for {len(others)} comparisons (Holm), {num_pairs} seeds can show "
@@ -50,14 +64,13 @@ def conclusions(losses: Sequence[SummaryLoss], metrics: Sequence[SummaryMetric],
 
 
 def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
-    """Return what was found about a loss, the surest first."""
+    """Return what was found about a loss, the surest first; what a temperature changes has its own sentence."""
     held, alone, equal = list[str](), list[str](), list[str]()
-    for metric in metrics:
+    for metric in (each for each in metrics if not each.name.endswith(_AFTER)):
         entry = loss.number(metric)
         finding = entry.finding(metric.direction)
         if finding in DIFFERENT:
-            ends = ", ".join(metric.signed(end) for end in (entry.low, entry.high))
-            sentence = f"{metric.title} is {_size(entry.difference, metric)} [{ends}]"
+            sentence = f"{metric.title} is {_size(entry.difference, metric)} {_ends(entry, metric)}"
             (held if num_comparisons == 1 or entry.holds_after_correction else alone).append(sentence)
         elif finding == "equal" and metric.margin is not None:
             equal.append(f"{metric.title} is equal within {metric.size(metric.margin / metric.factor)}")
@@ -70,6 +83,33 @@ def _found(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons:
         sentence = join_words(equal)
         parts.append(f" {sentence[0].upper()}{sentence[1:]}." if parts else f": {sentence}.")
     return "".join(parts) or ": no difference was shown."
+
+
+def _after_temperature(loss: SummaryLoss, metrics: Sequence[SummaryMetric], num_comparisons: int) -> str:
+    """Return how calibrated a loss is as trained, and what a temperature leaves of it; "" without both numbers."""
+    known = {metric.name: metric for metric in metrics}
+    pairs = [(known[name], known[name + _AFTER]) for name in ("ece", "nll") if {name, name + _AFTER} <= known.keys()]
+    if not pairs or any(loss.number(metric).num_pairs < MIN_SEEDS for pair in pairs for metric in pair):
+        return ""
+
+    def found(metric: SummaryMetric) -> Finding:
+        return loss.number(metric).finding(metric.direction)
+
+    def shown(metric: SummaryMetric, title: str) -> str:
+        entry = loss.number(metric)
+        alone = found(metric) in DIFFERENT and num_comparisons > 1 and not entry.holds_after_correction
+        signed = f"{metric.signed(entry.difference)} {_ends(entry, metric)}"
+        return f"{title} {signed}{' without correction' if alone else ''}"
+
+    calibrated = {"better": "better calibrated", "worse": "less calibrated"}
+    first, left = pairs[0][0], dict[str, list[str]]()
+    for before, after in pairs:
+        word = finding if (finding := found(after)) in DIFFERENT else "no difference shown"
+        left.setdefault(word, []).append(shown(after, before.title))
+    opening = f"{calibrated.get(found(first), 'no difference in calibration')} as trained ({shown(first, first.title)})"
+    return (
+        f"{opening}; after a temperature {join_words([f'{word} ({join_words(each)})' for word, each in left.items()])}"
+    )
 
 
 def verdict_sentences(comparisons: Mapping[str, PairedComparison], baseline: str, metric: SummaryMetric) -> list[str]:
@@ -161,6 +201,10 @@ def _power(comparisons: Mapping[str, PairedComparison], metric: SummaryMetric) -
         f"What was left open may still exist: with the spread seen here, true differences below {size} are missed in "
         "more than one case of five."
     ]
+
+
+def _ends(found: PairedComparison, metric: SummaryMetric) -> str:
+    return f"[{metric.signed(found.low)}, {metric.signed(found.high)}]"
 
 
 def _size(difference: float, metric: SummaryMetric) -> str:

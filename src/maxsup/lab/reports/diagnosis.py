@@ -40,7 +40,8 @@ _NUMBERS = {
     "Classes": "accuracy worst_class_accuracy top_confusion",
     "Label smoothing": "alpha alpha_by_scale alpha_by_gap unevenness",
     "Confidence on errors": "mean_confidence confidence_correct confidence_wrong confidence_wrong_if_calibrated",
-    "Calibration": "ece ece_if_calibrated temperature ece_before ece_after nll_before nll_after adaptive_ece brier",
+    "Calibration": "ece ece_if_calibrated temperature ece_before ece_after nll_before nll_after nll_calibration "
+    "brier_before brier_after brier_calibration adaptive_ece brier",
     "Selective classification": "norm_power aurc_before aurc_after excess_aurc_before excess_aurc_after "
     "auroc_before auroc_after fpr95_before fpr95_after",
     "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4",
@@ -55,6 +56,8 @@ _METHOD_TEXTS = (
     "before and after come from the judged samples only, all others from all samples. ECE has 15 bins of equal width; "
     "a calibrated model with the same confidences stays below ece_if_calibrated in 95 of 100 such samples. Intervals "
     "come from 200 bootstrap resamples.",
+    "What remains of NLL and Brier score after the temperature is their refinement part, what it removes their "
+    "calibration part.",
     "AURC is the mean share of errors over all numbers of accepted samples. Distances are cosine distances between "
     "features and include pairs of a sample with itself; reference values of within: {references} ({source} of the "
     "paper, ResNet-50 on ImageNet, validation images).",

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from maxsup.lab.experiments.statistics import compare_losses
-from maxsup.lab.experiments.verdicts import BOLD_RULE, verdict_sentences
-from maxsup.lab.reports.summary import SummaryMetric
+from maxsup.lab.experiments.verdicts import BOLD_RULE, conclusions, verdict_sentences
+from maxsup.lab.reports.summary import SummaryLoss, SummaryMetric
 
 ACCURACY = SummaryMetric(title="accuracy", unit="%", factor=100, digits=2)
 BASE = [0.90, 0.91, 0.89, 0.90, 0.92, 0.90, 0.91, 0.89]
@@ -72,3 +72,35 @@ def test_nothing_is_called_better_without_enough_seeds_or_a_conclusion() -> None
 def test_the_rule_of_bold_is_stated_for_the_page() -> None:
     assert "at least 6 paired seeds" in BOLD_RULE
     assert "excludes 0" in BOLD_RULE
+
+
+def calibration_sentence(nll: float, nll_after: float, ece: float, ece_after: float, num_seeds: int = 6) -> list[str]:
+    """What is said about differences of these sizes, each with a spread of 0.01 over the seeds."""
+    metrics = [SummaryMetric(name=name, title=name.upper(), direction="lower") for name in ("nll", "ece")]
+    metrics += [SummaryMetric(name=f"{each.name}_after", title=each.title, direction="lower") for each in metrics]
+    entries = {}
+    for name, shift in {"nll": nll, "nll_after": nll_after, "ece": ece, "ece_after": ece_after}.items():
+        values = {
+            "ls": BASE[:num_seeds],
+            "maxsup": [v + shift + 0.01 * (-1) ** i for i, v in enumerate(BASE[:num_seeds])],
+        }
+        entries[name] = compare_losses(values, "ls", direction="lower")["maxsup"].model_dump()
+    losses = [
+        SummaryLoss(loss="maxsup", title="maxsup", metrics=entries),
+        SummaryLoss(loss="ls", title="ls", is_baseline=True, metrics={}),
+    ]
+    return [each for each in conclusions(losses, metrics, "ls") if each.startswith("Calibration")]
+
+
+def test_what_a_temperature_leaves_is_said_in_one_sentence() -> None:
+    [sentence] = calibration_sentence(nll=0.0, nll_after=0.0, ece=0.05, ece_after=0.0)
+    assert sentence.startswith("Calibration of maxsup against ls: less calibrated as trained (ECE +0.050 [")
+    assert "; after a temperature no difference shown (ECE +0.000 [" in sentence
+    [sentence] = calibration_sentence(nll=0.0, nll_after=-0.05, ece=-0.05, ece_after=0.05)
+    assert ": better calibrated as trained (" in sentence
+    assert "; after a temperature worse (ECE +0.050 [" in sentence
+    assert ") and better (NLL -0.050 [" in sentence
+
+
+def test_too_few_seeds_say_nothing_about_a_temperature() -> None:
+    assert calibration_sentence(nll=0.0, nll_after=0.0, ece=0.05, ece_after=0.0, num_seeds=5) == []

@@ -25,6 +25,7 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
     table = metrics.PredictionTable()
     table.update(*samples)
     found: dict[str, float | metrics.Interval] = dict(metrics.bootstrap_intervals(table, num_resamples=num_resamples))
+    found["smooth_ece"] = table.compute()["smooth_ece"]
     found["classwise_ece"] = metrics.classwise_calibration_error(*samples)
     for coverage in _COVERAGES:
         found[f"risk_at_coverage_{round(100 * coverage)}"] = metrics.risk_at_coverage(*samples, coverage)

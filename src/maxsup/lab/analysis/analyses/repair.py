@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxsup import metrics
-from maxsup.diagnosis.rescaling import fit_norm, fit_temperature, normalized_confidence
+from maxsup.diagnosis.rescaling import fit_norm, normalized_confidence
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.figures.calibration import repair_figures
@@ -20,17 +20,10 @@ def obstacle(run: RunOutputs, *, split: str) -> str | None:
 def compute(run: RunOutputs, *, split: str) -> Result:
     """Compute calibration before and after a temperature, and selective classification before and after a norm."""
     val, judged = run.split("val"), run.split(split)
-    temperature, power = fit_temperature(val.logits, val.labels), fit_norm(val.logits, val.labels)
-    cooled = judged.logits.double() / temperature
+    found = metrics.recalibration(judged.logits, judged.labels, fitted_on=(val.logits, val.labels))._asdict()
+    power = fit_norm(val.logits, val.labels)
     ranked = None if power is None else normalized_confidence(judged.logits, power)
-    found = {"temperature": temperature, "norm_power": float("nan") if power is None else power}
-    for name, error in (
-        ("nll", metrics.negative_log_likelihood),
-        ("ece", metrics.expected_calibration_error),
-        ("brier", metrics.brier_score),
-    ):
-        found[f"{name}_before"] = error(judged.logits, judged.labels)
-        found[f"{name}_after"] = error(cooled, judged.labels)
+    found["norm_power"] = float("nan") if power is None else power
     for name in ("aurc", "excess_aurc", "fpr95", "auroc"):
         rank = getattr(metrics, name)
         found[f"{name}_before"] = rank(judged.logits, judged.labels)
