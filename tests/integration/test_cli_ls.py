@@ -24,6 +24,13 @@ def listing(cli: Cli) -> list[dict[str, Any]]:
     return json.loads(outcome.out)
 
 
+def test_an_error_is_an_object_with_its_code_when_json_is_asked_for(cli: Cli) -> None:
+    outcome = cli("eval", "no-such-run", "--json")
+    error = json.loads(outcome.out)["error"]
+    assert error == {"code": "run-not-found", "message": error["message"], "exit_code": outcome.code}
+    assert f"maxsup: {error['message']}" in outcome.err
+
+
 def test_json_lists_every_registered_loss_with_all_its_facts(listing: list[dict[str, Any]]) -> None:
     assert [row["name"] for row in listing] == maxsup.list_losses()
     assert len(listing) == NUM_LOSSES

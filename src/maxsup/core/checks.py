@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral, Rational, Real
 from typing import Any
 
-from maxsup.core.errors import hint
+from maxsup.core.errors import coded, hint
 
 LARGEST = 1e30
 """Beyond what any option can mean, and well within single precision."""
@@ -36,10 +36,10 @@ def check_number(
     if not (number > low or (number == low and not above)):
         bound = f"above {low:g}" if above else f"of at least {low:g}"
         fix = "Use a small positive value." if above else f"Use {low:g} {at_low}."
-        raise ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}")
+        raise coded(ValueError(f"{name} must be a number {bound}; got {value!r}. {fix}"), "too-small")
     most = min(high, LARGEST)
     if number > most:
-        raise ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one.")
+        raise coded(ValueError(f"{name} must be at most {most:g}; got {value!r}. Use a smaller one."), "too-large")
 
 
 def require_number(name: str, value: Any) -> None:
@@ -61,7 +61,7 @@ def require_number(name: str, value: Any) -> None:
     if not isinstance(value, str):
         is_convertible = hasattr(type(value), "__float__")
         fix = f"Pass one number, such as float({name})." if is_convertible else f"Write for instance {name}=0.1."
-    raise TypeError(f"{name} must be a number; got {value!r}. {fix}")
+    raise coded(TypeError(f"{name} must be a number; got {value!r}. {fix}"), "not-a-number")
 
 
 def check_count(name: str, value: Any, least: int = 1, *, fix: str | None = None) -> None:
@@ -74,11 +74,13 @@ def check_count(name: str, value: Any, least: int = 1, *, fix: str | None = None
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         fix = fix or f"Write for instance {name}=2."
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}. {fix}")
+        sentence = f"{name} must be a whole number of at least {least}; got {value!r}. {fix}"
+        raise coded(ValueError(sentence), "not-a-count")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}; got {value!r}. {hint(str(value), choices)}")
+        sentence = f"{name} must be one of {listed}; got {value!r}. {hint(str(value), choices)}"
+        raise coded(ValueError(sentence), "unknown-choice")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ExitCode(IntEnum):
@@ -86,33 +87,46 @@ def user_stacklevel() -> int:
 
 
 class MaxsupError(Exception):
-    """One sentence about what went wrong; the command line prints it and exits with ``exit_code``."""
+    """One sentence about what went wrong; the command line prints it and exits with ``exit_code``.
+
+    ``code`` names the kind of mistake in a word or two that stay, for programs and tests.
+    """
 
     exit_code: int = ExitCode.INPUT
+    code = "refused"
+
+    def __init__(self, sentence: str, *, code: str | None = None) -> None:
+        super().__init__(sentence)
+        if code is not None:
+            self.code = code
 
 
 class NonFiniteError(MaxsupError):
     """A loss became infinite or not a number; nothing was updated with it."""
 
     exit_code = ExitCode.NON_FINITE
+    code = "non-finite"
 
 
 class DataError(MaxsupError):
     """Data is missing, unreadable or not what it was said to be."""
 
     exit_code = ExitCode.DATA
+    code = "bad-data"
 
 
 class StorageError(MaxsupError):
     """A file could not be written or read back; what was there before still is."""
 
     exit_code = ExitCode.FILES
+    code = "files"
 
 
 class LostProcessError(MaxsupError):
     """Another process of a training with several has died; what was saved before still is."""
 
     exit_code = ExitCode.CRASH
+    code = "lost-process"
 
 
 class Interruption(BaseException):
@@ -124,6 +138,7 @@ class Interruption(BaseException):
     def __init__(self, sentence: str, *, signal_number: int) -> None:
         super().__init__(sentence)
         self.exit_code = 128 + signal_number
+        self.code = "interrupted"
 
 
 def exit_code(error: BaseException) -> int:
@@ -140,6 +155,35 @@ def exit_code(error: BaseException) -> int:
     return int(ExitCode.INPUT if isinstance(error, ImportError | TypeError | ValueError) else ExitCode.CRASH)
 
 
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (KeyboardInterrupt, "interrupted"),
+    (OSError, "files"),
+    (ImportError, "missing-package"),
+    (TypeError, "wrong-type"),
+    (ValueError, "wrong-value"),
+)
+
+E = TypeVar("E", bound=Exception)
+
+
+def coded(error: E, code: str) -> E:
+    """Give an error of Python a code, and return it; ``error_code`` reads it."""
+    error.code = code  # type: ignore[attr-defined]
+    return error
+
+
+def error_code(error: BaseException) -> str:
+    """Return the short, stable name of what went wrong: the error's own, else that of its kind.
+
+    Example:
+        >>> error_code(DataError("no images.", code="empty-split")), error_code(ValueError())
+        ('empty-split', 'wrong-value')
+    """
+    shortage = out_of_memory(error) if not isinstance(error, MaxsupError) else None
+    own = getattr(shortage or error, "code", None)
+    return own if isinstance(own, str) else next((code for kind, code in _KINDS if isinstance(error, kind)), "bug")
+
+
 def out_of_memory(error: BaseException) -> MaxsupError | None:
     """The error to show if ``error`` means too little memory, which torch and numpy word in many ways; else None.
 
@@ -153,5 +197,6 @@ def out_of_memory(error: BaseException) -> MaxsupError | None:
     amount = _AMOUNT.search(str(error))
     return MaxsupError(
         f"there is too little memory for {f'{amount[1]} more' if amount else 'this'}. "
-        "Choose a smaller batch_size (bench: --batch), a larger accumulation, smaller images or a smaller model."
+        "Choose a smaller batch_size (bench: --batch), a larger accumulation, smaller images or a smaller model.",
+        code="out-of-memory",
     )

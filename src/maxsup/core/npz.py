@@ -32,7 +32,8 @@ class NpzFile:
             members = archive.infolist()
         if len(members) > _MAX_MEMBERS:
             raise DataError(
-                f"{path.name} must hold at most {_MAX_MEMBERS} arrays; got {len(members)}. Save those that are needed."
+                f"{path.name} must hold at most {_MAX_MEMBERS} arrays; got {len(members)}. Save those that are needed.",
+                code="bad-array-file",
             )
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
 
@@ -65,20 +66,27 @@ def _header(stream: IO[bytes]) -> tuple[tuple[tuple[int, ...], bool, np.dtype[An
 def _content(stream: IO[bytes], member: zipfile.ZipInfo, file_size: int, where: str) -> NDArray[Any]:
     (shape, is_fortran, dtype), begun = _header(stream)
     if dtype.hasobject:
-        raise DataError(f"{where} must hold plain numbers; got Python objects, which are not read. Save numbers.")
+        raise DataError(
+            f"{where} must hold plain numbers; got Python objects, which are not read. Save numbers.",
+            code="bad-array-file",
+        )
     if not dtype.itemsize or min(shape, default=0) < 0:
-        raise DataError(f"{where} must hold numbers or words; got {dtype} of shape {shape}. Save it again.")
+        raise DataError(
+            f"{where} must hold numbers or words; got {dtype} of shape {shape}. Save it again.", code="bad-array-file"
+        )
     size, stored = math.prod(shape) * dtype.itemsize, member.file_size - (stream.tell() - len(begun))
     if size > MAX_BYTES or size != stored:
         raise DataError(
             f"{where} must hold what its header says, {MAX_BYTES} bytes at most; got a header for {size} bytes and "
-            f"{stored} bytes of content. Save it as .npy, which may have any size."
+            f"{stored} bytes of content. Save it as .npy, which may have any size.",
+            code="bad-array-file",
         )
     compressed = min(member.compress_size, file_size)  # the directory may say anything
     if size > _RATIO_FROM and size > _MAX_RATIO * compressed:
         raise DataError(
             f"{where} must not be compressed more than {_MAX_RATIO} times; got {compressed} bytes that "
-            f"unfold to {size}. Save it with numpy.savez or numpy.save, which do not compress."
+            f"unfold to {size}. Save it with numpy.savez or numpy.save, which do not compress.",
+            code="bad-array-file",
         )
     flat = np.empty(math.prod(shape), dtype=dtype)
     content = flat.view(np.uint8) if size else np.empty(0, np.uint8)
@@ -87,7 +95,9 @@ def _content(stream: IO[bytes], member: zipfile.ZipInfo, file_size: int, where: 
         part = begun or stream.read(min(_CHUNK, size - filled))
         begun = b""
         if not part:
-            raise DataError(f"{where} must be complete; got {filled} of {size} bytes. Write it again.")
+            raise DataError(
+                f"{where} must be complete; got {filled} of {size} bytes. Write it again.", code="bad-array-file"
+            )
         content[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
         filled += len(part)
     return flat.reshape(shape, order="F" if is_fortran else "C")

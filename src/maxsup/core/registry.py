@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoints, entry_points
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
-from maxsup.core.errors import hint
+from maxsup.core.errors import coded, hint
 
 T = TypeVar("T")
 
@@ -63,7 +63,8 @@ class Registry(Generic[T]):
 
         def add(member: T) -> T:
             if name in self._registered:
-                raise ValueError(f"{self.kind} name must be new; got {name!r}, which is taken. Choose another name.")
+                sentence = f"{self.kind} name must be new; got {name!r}, which is taken. Choose another name."
+                raise coded(ValueError(sentence), "name-taken")
             self._registered[name] = (member, facts)
             return member
 
@@ -99,7 +100,7 @@ class Registry(Generic[T]):
             self._load_plugins()
         if name not in entries:
             fix = (self._fix(str(name)) if self._fix else "") or hint(str(name), entries)
-            raise ValueError(f"{self.kind} must be a registered name; got {name!r}. {fix}")
+            raise coded(ValueError(f"{self.kind} must be a registered name; got {name!r}. {fix}"), "unknown-name")
         return entries[name]
 
     def __getitem__(self, name: str) -> T:
@@ -156,4 +157,4 @@ def check_known_options(owner: str, given: Iterable[str], known: Iterable[str]) 
     for option in given:
         if option not in known:
             fix = hint(option, known) if known else "It has none."
-            raise TypeError(f"option of {owner} must be one it has; got {option!r}. {fix}")
+            raise coded(TypeError(f"option of {owner} must be one it has; got {option!r}. {fix}"), "unknown-option")

@@ -57,7 +57,8 @@ def read_array_files(
     if labels is None and "labels" not in readers:
         raise DataError(
             f"labels must be given with the logits, because {str(logits)!r} holds none. Give their file as labels "
-            "(--labels y.npy on the command line)."
+            "(--labels y.npy on the command line).",
+            code="labels-missing",
         )
     true = readers["labels"]() if labels is None else file_contents(labels, "labels")[0]
     own = readers.get("features", lambda: None)
@@ -80,12 +81,17 @@ def file_contents(path: Path | str, what: str) -> tuple[Any, Readers]:
     opened = formats.get(file.suffix.lower())
     if opened is None:
         raise DataError(
-            f"{what} must be in a file of kind {', '.join(formats)}; got {file.name!r}. Save it with numpy.save."
+            f"{what} must be in a file of kind {', '.join(formats)}; got {file.name!r}. Save it with numpy.save.",
+            code="bad-array-file",
         )
     if not file.is_file():
-        raise DataError(f"{what} must be a file that is there; got {str(file)!r}. Check the path.")
+        raise DataError(
+            f"{what} must be a file that is there; got {str(file)!r}. Check the path.", code="file-not-found"
+        )
     if file.stat().st_size == 0:
-        raise DataError(f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.")
+        raise DataError(
+            f"{what} must be a file with content; got {file.name!r} of 0 bytes. Write it again.", code="empty-file"
+        )
     readers: Readers = _read_or_explain(file, what, partial(opened, file, what))
     array = _read_or_explain(file, what, readers[_array_name(list(readers), name, what, file)])
     return array, {key: partial(_read_or_explain, file, key, read) for key, read in readers.items()}
@@ -101,7 +107,8 @@ def _read_or_explain(file: Path, what: str, read: Callable[[], Any]) -> Any:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(
             f"{what} must be in a readable {file.suffix} file of plain numbers; got {file.name!r} ({reason}). "
-            "Write it again."
+            "Write it again.",
+            code="bad-array-file",
         ) from error
 
 
@@ -162,5 +169,6 @@ def _array_name(keys: list[str], name: str | None, what: str, file: Path) -> str
         return keys[0]
     raise DataError(
         f"{file.name} must hold an array called {wanted!r}; got {', '.join(sorted(keys)[:8]) or 'none'}. "
-        f"Choose one with {file.name}:NAME."
+        f"Choose one with {file.name}:NAME.",
+        code="bad-array-file",
     )

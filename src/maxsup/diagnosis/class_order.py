@@ -51,12 +51,14 @@ def class_order(
             if not 0 <= index < num_outputs:
                 raise DataError(
                     f"numbers of class names must be from 0 to {num_outputs - 1}, the outputs of the network; got "
-                    f"{index}. Correct the list."
+                    f"{index}. Correct the list.",
+                    code="bad-class-names",
                 )
         if len(set(places)) < len(places):
             raise DataError(
                 f"every class of the data must have an output of its own; got {len(places)} classes for "
-                f"{len(set(places))} outputs. Correct the list of class names."
+                f"{len(set(places))} outputs. Correct the list of class names.",
+                code="bad-class-names",
             )
         how = "found by name" if listed is None else "by the list of class names"
     elif listed is None and len(names) == num_outputs:
@@ -67,7 +69,8 @@ def class_order(
             f"classes of the data must be classes of the network, which has {num_outputs:,} outputs; got {given} "
             f"({', '.join(missing[:_NUM_SHOWN])}{', ...' if len(missing) > _NUM_SHOWN else ''}). Map the outputs in a "
             "file of class names (class_names, or --class-names on the command line): JSON of names and numbers, or "
-            "one name per line in the order of the outputs."
+            "one name per line in the order of the outputs.",
+            code="bad-class-names",
         )
     if len(names) < num_outputs:
         how = f"{len(names):,} of the network's {num_outputs:,}, {how}; it chooses among all {num_outputs:,}"
@@ -93,11 +96,14 @@ def read_class_names(path: Path) -> dict[str, int]:
     except (OSError, UnicodeDecodeError, ValueError, TypeError) as error:
         raise DataError(
             f"class names must be a text file with one per line, or JSON of names and numbers; got {str(path)!r} "
-            f"({error}). Correct it."
+            f"({error}). Correct it.",
+            code="bad-class-names",
         ) from error
     if len(found) < len(pairs):
         twice = next(name for name, count in Counter(str(name) for name, _ in pairs).items() if count > 1)
-        raise DataError(f"class names must differ; got {twice!r} twice in {str(path)!r}. Correct it.")
+        raise DataError(
+            f"class names must differ; got {twice!r} twice in {str(path)!r}. Correct it.", code="bad-class-names"
+        )
     return found
 
 

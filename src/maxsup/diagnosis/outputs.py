@@ -79,24 +79,30 @@ def checked_outputs(
     scores = _checked_rows(logits, "logits")
     num_samples, num_classes = scores.shape
     if num_classes < 2:
-        raise DataError(f"logits must have a column for each of at least 2 classes; got {num_classes}. Check the axes.")
+        raise DataError(
+            f"logits must have a column for each of at least 2 classes; got {num_classes}. Check the axes.",
+            code="bad-outputs",
+        )
     true = _checked_labels(labels, num_samples, num_classes)
     seen = None if features is None else _checked_rows(_as_array(features), "features")
     if seen is not None and len(seen) != num_samples:
         raise DataError(
             f"features must have one row for each of the {num_samples} rows of logits; got {len(seen)}. "
-            "Save both from the same pass over the data."
+            "Save both from the same pass over the data.",
+            code="bad-outputs",
         )
     parts = scores.split(_ROWS)
     if all((part >= 0).all() and ((part.sum(dim=1) - 1).abs() < _SUM_TOLERANCE).all() for part in parts):
         raise DataError(
             "logits must be scores before the softmax; got probabilities, every row sums to 1. "
-            "Give the input of the softmax, or the logarithm of the probabilities."
+            "Give the input of the softmax, or the logarithm of the probabilities.",
+            code="probabilities-as-logits",
         )
     if class_names and len(class_names) != num_classes:
         raise DataError(
             f"class names must be {num_classes}, one for each column of the logits; got {len(class_names)}. "
-            "Check their file."
+            "Check their file.",
+            code="bad-class-names",
         )
     return Outputs(scores, true, seen, class_names=tuple(class_names or ()))
 
@@ -109,16 +115,23 @@ def _check_axes(logits: Array, labels: Array) -> None:
     """Raise for arrays that would fit if they were transposed or exchanged, with the remedy."""
     shape, label_shape = tuple(logits.shape), tuple(labels.shape)
     if logits.ndim == 1 and labels.ndim == 2 and len(logits) == len(labels):
-        raise DataError(f"logits must be (N, K) and labels (N,); got {shape} and {label_shape}. Exchange the two.")
+        raise DataError(
+            f"logits must be (N, K) and labels (N,); got {shape} and {label_shape}. Exchange the two.",
+            code="swapped-arrays",
+        )
     if logits.ndim != 2:
         return
     if label_shape == shape and shape[1] > 1:
         kind = "one-hot rows" if set(np.unique(np.asarray(labels[:_ROWS])).tolist()) <= {0, 1} else "a row per sample"
-        raise DataError(f"labels must be one class per sample, (N,); got {kind}, {shape}. Take their argmax(axis=1).")
+        raise DataError(
+            f"labels must be one class per sample, (N,); got {kind}, {shape}. Take their argmax(axis=1).",
+            code="bad-outputs",
+        )
     if labels.ndim == 1 and len(labels) == shape[1] != shape[0]:
         raise DataError(
             f"logits must have a row for each of the {len(labels)} labels; got {shape}, a column for each. "
-            "Transpose them: logits.T."
+            "Transpose them: logits.T.",
+            code="swapped-axes",
         )
 
 
@@ -126,10 +139,11 @@ def _checked_rows(values: Array, what: str) -> Tensor:
     """Return a matrix as float32. Raise unless it is finite."""
     kind = values.dtype.kind if isinstance(values, np.ndarray) else "c" if values.is_complex() else "f"
     if kind not in "fiu":
-        raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32.")
+        raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32.", code="bad-outputs")
     if values.ndim != 2 or 0 in values.shape:
         raise DataError(
-            f"{what} must have rows for samples and columns, (N, K); got {tuple(values.shape)}. Check the axes."
+            f"{what} must have rows for samples and columns, (N, K); got {tuple(values.shape)}. Check the axes.",
+            code="bad-outputs",
         )
     if isinstance(values, Tensor):
         rows = values.detach().cpu().float()
@@ -142,7 +156,8 @@ def _checked_rows(values: Array, what: str) -> Tensor:
             row = start + int((~is_finite).nonzero()[0])
             raise DataError(
                 f"{what} must be finite numbers; got {float(rows[row][~rows[row].isfinite()][0])} in row {row}. "
-                "Drop such rows, or find out where the model overflows."
+                "Drop such rows, or find out where the model overflows.",
+                code="non-finite-values",
             )
     return rows
 
@@ -154,19 +169,24 @@ def _checked_labels(labels: Array, num_samples: int, num_classes: int) -> Tensor
     if values.ndim != 1 or len(values) != num_samples:
         raise DataError(
             f"labels must be one class for each of the {num_samples} rows of logits; got {tuple(labels.shape)}. "
-            "Save both from the same pass over the data."
+            "Save both from the same pass over the data.",
+            code="bad-outputs",
         )
     with np.errstate(invalid="ignore"):
         whole = values.astype(np.int64) if values.dtype.kind in "fiu" else None
     if whole is None or not np.array_equal(whole, values):
         wrong = values.dtype if whole is None else values[np.flatnonzero(whole != values)[0]]
-        raise DataError(f"labels must be whole numbers; got {wrong}. Number the classes from 0 on.")
+        raise DataError(f"labels must be whole numbers; got {wrong}. Number the classes from 0 on.", code="bad-outputs")
     low, high = int(whole.min()), int(whole.max())
     if low < 0 or high >= num_classes:
         raise DataError(
             f"labels must be from 0 to {num_classes - 1}, the columns of the logits; got {low if low < 0 else high}. "
-            "Drop rows without a class and number the classes from 0 on."
+            "Drop rows without a class and number the classes from 0 on.",
+            code="bad-outputs",
         )
     if low == high:
-        raise DataError(f"labels must hold at least two classes; got {low} for every sample. Give more of the data.")
+        raise DataError(
+            f"labels must hold at least two classes; got {low} for every sample. Give more of the data.",
+            code="bad-outputs",
+        )
     return torch.from_numpy(whole)

@@ -68,7 +68,8 @@ def _train(words: list[str]) -> None:
     if smoothing > 0 and not options.allow_both:
         raise MaxsupError(
             f"--smoothing must be 0 with --loss maxsup, which replaces it; got {smoothing:g}. "
-            "Leave --smoothing out, or add --allow-both to use both."
+            "Leave --smoothing out, or add --allow-both to use both.",
+            code="both-smoothings",
         )
     if importlib.util.find_spec("timm") is None:
         raise MaxsupError(str(not_installed("timm")))
@@ -126,7 +127,8 @@ def load_script(path: Path | None = None) -> ModuleType:
         raise MaxsupError(
             f"timm's train.py must be given; {what}. It is not part of the installed package: git clone --depth 1 "
             f"--branch v{version('timm')} https://github.com/huggingface/pytorch-image-models and pass --script "
-            f"pytorch-image-models/train.py (or set {SCRIPT_VARIABLE})."
+            f"pytorch-image-models/train.py (or set {SCRIPT_VARIABLE}).",
+            code="script-not-found",
         )
     # Check the source before importing: any project may have a train.py, and many start training on import.
     try:
@@ -183,7 +185,10 @@ def use_maxsup(script: ModuleType, criterion: MaxSupLoss, *, smoothing: float = 
         for flag in _OTHER_LOSSES:
             if getattr(settings, flag, False):
                 name = flag.replace("_", "-")
-                raise MaxsupError(f"--{name} must be left out with --loss maxsup; got both. Choose one training loss.")
+                raise MaxsupError(
+                    f"--{name} must be left out with --loss maxsup; got both. Choose one training loss.",
+                    code="option-conflict",
+                )
         if holder == "task":
             # A compiled task holds the original one.
             task = getattr(bound.arguments["task"], "_orig_mod", bound.arguments["task"])
@@ -216,7 +221,8 @@ def _replace_criterion(old: nn.Module, criterion: MaxSupLoss) -> MaxSupLoss:
     if type(old).__name__ not in _REPLACEABLE:
         raise MaxsupError(
             f"the criterion of the script must be one of {', '.join(_REPLACEABLE)} for --loss maxsup; got "
-            f"{type(old).__name__}. Leave out the option that selects it."
+            f"{type(old).__name__}. Leave out the option that selects it.",
+            code="unknown-criterion",
         )
     weight = getattr(old, "weight", None)
     if isinstance(weight, Tensor):
@@ -228,7 +234,8 @@ def _check_outputs(criterion: nn.Module, args: tuple[Any, ...]) -> None:
     if isinstance(args[0], (tuple, list)):
         raise MaxsupError(
             f"the model must give one tensor of logits in training; got {len(args[0])} outputs. A distilled model "
-            "trains with --kd-distill-type token and a teacher, or pass its first output to the loss."
+            "trains with --kd-distill-type token and a teacher, or pass its first output to the loss.",
+            code="several-outputs",
         )
 
 

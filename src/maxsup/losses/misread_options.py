@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from maxsup.core.errors import hint
+from maxsup.core.errors import coded, hint
 from maxsup.losses.reduction import LossOptions
 
 
@@ -21,7 +21,8 @@ def refuse_unknown_options(loss: type, strength: str | None, unknown: Mapping[st
             fix = f"Write LabelSmoothingLoss(alpha={value!r}) or MaxSupLoss(alpha={value!r})."
             if strength == "alpha":
                 fix = f"Did you mean alpha={value!r}?"
-        raise TypeError(f"options of {loss.__name__} must be those it has; got {option}={value!r}. {fix}")
+        sentence = f"options of {loss.__name__} must be those it has; got {option}={value!r}. {fix}"
+        raise coded(TypeError(sentence), "unknown-option")
 
 
 def refuse_class_weights(loss: type, value: Any) -> None:

@@ -51,7 +51,8 @@ def _with_channels(split: Split, num_channels: int, name: str) -> Split:
         return split
     if not isinstance(split, MemorySplit) or (has, num_channels) not in {(1, 3), (3, 1)}:
         raise DataError(
-            f"{name!r} must have the {num_channels} channels the model was trained on; got {has}. Choose other data."
+            f"{name!r} must have the {num_channels} channels the model was trained on; got {has}. Choose other data.",
+            code="damaged-file",
         )
     if has == 1:
         return replace(split, images=split.images.expand(-1, 3, -1, -1).contiguous())

@@ -77,7 +77,9 @@ def checkpoint_outputs(
         recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
     bundle = build_data(recipe)
     if not isinstance(bundle.train, LabelledSplit):
-        raise DataError(f"data must have one label per image; got {bundle.train.describe()}. Choose other data.")
+        raise DataError(
+            f"data must have one label per image; got {bundle.train.describe()}. Choose other data.", code="bad-data"
+        )
     if bundle.image_shape is None and recipe.data.image_size is None:
         wanted = program or wanted_preprocessing(recipe.model)
         size = (wanted.image_size if wanted is not None else None) or DEFAULT_IMAGE_SIZE
@@ -85,7 +87,10 @@ def checkpoint_outputs(
     recipe = resolve_preprocessing(recipe)
     images = getattr(bundle, split or "test") if place is None else bundle.test
     if len(images) == 0:
-        raise DataError(f"{split} split of {data!r} must have at least one image; got none. Choose another split.")
+        raise DataError(
+            f"{split} split of {data!r} must have at least one image; got none. Choose another split.",
+            code="empty-split",
+        )
     network = program or _network(recipe, bundle)
     num_outputs = _num_outputs(network, recipe, bundle)
     listed = None if class_names is None else read_class_names(Path(class_names))
@@ -122,7 +127,7 @@ def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
         return None
     if split is not None and split not in parts:
         there = ", ".join(parts) or "none"
-        raise DataError(f"split must be a folder of {home} ({there}); got {split!r}. Leave split out.")
+        raise DataError(f"split must be a folder of {home} ({there}); got {split!r}. Leave split out.", code="bad-data")
     return parts[split] if split else parts.get("test", parts.get("val", home))
 
 
@@ -144,6 +149,8 @@ def _network(recipe: Recipe, bundle: DataBundle) -> Classifier:
         network = build_model(recipe, replace(bundle, num_classes=num_classes)).eval()
     for message in (str(warning.message) for warning in caught):
         if "starts untrained" in message:
-            raise DataError(f"weights must have a head; got another: {message} Give weights of the whole network.")
+            raise DataError(
+                f"weights must have a head; got another: {message} Give weights of the whole network.", code="bad-data"
+            )
     assert isinstance(network, Classifier)
     return network.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -60,7 +60,8 @@ def find_masks(run: RunOutputs, split: str, masks: str | None) -> Masks | None:
     else:
         raise DataError(
             f"masks must be a folder of images or a .csv file ({', '.join(_HEADER)}) that exists; got {masks!r}. "
-            "Check the path."
+            "Check the path.",
+            code="model-not-found",
         )
     fit = _fit(run, images)
     return lambda index: fit(find(index))
@@ -70,11 +71,13 @@ def _file_mask(folder: Path, images: LabelledSplit, index: int) -> NDArray[np.ui
     tried = [folder / f"{name}.png" for name in _mask_names(images, index)]
     path = next((path for path in tried if path.is_file()), None)
     if path is None:
-        raise DataError(f"mask of image {index} must be at {tried[0]}. Add that file or leave masks out.")
+        raise DataError(
+            f"mask of image {index} must be at {tried[0]}. Add that file or leave masks out.", code="bad-masks"
+        )
     try:
         pixels = np.asarray(read_image(path)[0]).max(axis=2)
     except BadImageError as error:
-        raise DataError(f"{path} must be a readable mask; got {error}. Write it again.") from error
+        raise DataError(f"{path} must be a readable mask; got {error}. Write it again.", code="bad-masks") from error
     if set(np.unique(pixels)) <= set(_TRIMAP):
         return np.select([pixels == stored for stored in _TRIMAP], list(_TRIMAP.values())).astype(np.uint8)
     return (pixels > 0).astype(np.uint8) * OBJECT
@@ -88,13 +91,17 @@ def _read_boxes(path: Path) -> dict[str, list[list[float]]]:
             rows = csv.reader(file)
             header = next(rows, [])
             if header != _HEADER:
-                raise DataError(f"{path} must start with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.")
+                raise DataError(
+                    f"{path} must start with {','.join(_HEADER)}; got {','.join(header)!r}. Add it.", code="bad-masks"
+                )
             for name, *corners in rows:
                 if len(corners) != 4:
                     raise ValueError(f"{len(corners)} numbers in a line")
                 boxes.setdefault(str(PurePath(name).with_suffix("")), []).append([float(word) for word in corners])
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{path} must hold one box per line; got {error}. Write image,x0,y0,x1,y1.") from error
+        raise DataError(
+            f"{path} must hold one box per line; got {error}. Write image,x0,y0,x1,y1.", code="bad-masks"
+        ) from error
     return boxes
 
 
@@ -102,7 +109,7 @@ def _box_mask(path: Path, boxes: dict[str, list[list[float]]], images: Any, inde
     names = _mask_names(images, index)
     found = next((boxes[name] for name in names if name in boxes), None)
     if found is None:
-        raise DataError(f"{path} must have a box for image {names[0]!r}. Add it or leave masks out.")
+        raise DataError(f"{path} must have a box for image {names[0]!r}. Add it or leave masks out.", code="bad-masks")
     if isinstance(images, MemorySplit):
         height, width = images.images.shape[2:]
     else:

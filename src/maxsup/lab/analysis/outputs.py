@@ -94,7 +94,8 @@ class RunOutputs:
         if not isinstance(network, Classifier):
             raise MaxsupError(
                 f"run must be that of a classifier; got {str(self.run.path)!r}, a run of {self.task}. "
-                f"Use maxsup eval, or an analysis of {self.task}."
+                f"Use maxsup eval, or an analysis of {self.task}.",
+                code="wrong-task",
             )
         return network
 
@@ -187,7 +188,8 @@ class RunOutputs:
         if len(whole) == 0:
             raise DataError(
                 f"{name} split of {bundle.name!r} must have at least one image; got none. "
-                "Train with data.val_share above 0, or choose another split."
+                "Train with data.val_share above 0, or choose another split.",
+                code="empty-split",
             )
         pipeline = self.pipeline(limited(whole, MAX_IMAGES))
         self.progress.start(f"{self.label}: outputs of {bundle.name}, {name} split", pipeline.num_batches)

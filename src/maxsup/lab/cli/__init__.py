@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from maxsup.core.errors import ExitCode, Interruption, MaxsupError, exit_code, out_of_memory
+from maxsup.core.errors import ExitCode, Interruption, MaxsupError, error_code, exit_code, out_of_memory
 from maxsup.lab.core.interrupt import SignalGuard
 
 
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         sentence, code = explained
         say(sentence)
+        if "--json" in words:
+            print(json.dumps({"error": {"code": error_code(error), "message": sentence, "exit_code": int(code)}}))
     # After an error that holds for one of several processes too: it must not be there to be stopped by its launcher.
     if argv is None and "torch" in sys.modules and (code or "WORLD_SIZE" not in os.environ):
         # Everything is written. Python would take seconds to dismantle torch, and triton would print pages about it.

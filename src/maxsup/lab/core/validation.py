@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from maxsup.core.errors import hint
+from maxsup.core.errors import coded, hint
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -31,7 +31,8 @@ def validated(model: type[Model], values: Mapping[str, Any], *, source: str, fix
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ValueError(" ".join(_sentence(detail, model, source, fix) for detail in error.errors())) from None
+        sentences = " ".join(_sentence(detail, model, source, fix) for detail in error.errors())
+        raise coded(ValueError(sentences), "bad-settings") from None
 
 
 def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str:

@@ -47,7 +47,8 @@ class BadFileRecord:
             raise DataError(
                 f"image files must be readable but for a share of {self.tolerance:g}; got {len(self._left_out)} of "
                 f"{self.num_samples} that are not, the first {first} ({reason}). Repair or remove them, or raise "
-                f"data.tolerance.{place}"
+                f"data.tolerance.{place}",
+                code="unreadable-file",
             )
 
     def _list(self, line: str, path: Path) -> None:

@@ -62,11 +62,13 @@ class MemorySplit:
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
             raise DataError(
-                f"images must be uint8 (N, C, H, W); got {_kind(self.images)}. Scale them to 0..255 and round."
+                f"images must be uint8 (N, C, H, W); got {_kind(self.images)}. Scale them to 0..255 and round.",
+                code="bad-arrays",
             )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise DataError(
-                f"labels must be int64, one an image; got {_kind(self.labels)} for {len(self.images)} images."
+                f"labels must be int64, one an image; got {_kind(self.labels)} for {len(self.images)} images.",
+                code="bad-arrays",
             )
 
     def __len__(self) -> int:

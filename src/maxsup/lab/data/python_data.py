@@ -88,7 +88,8 @@ def _of_split(split: Any, name: str) -> _Arrays:
     if not isinstance(split, MemorySplit):
         raise DataError(
             f"a bundle must hold its images in memory to be given as data; got {split.describe()}. Give its name, "
-            f"{name!r}, instead."
+            f"{name!r}, instead.",
+            code="bad-arrays",
         )
     return np.ascontiguousarray(split.images.permute(0, 2, 3, 1).numpy()), split.labels.numpy()
 
@@ -101,16 +102,22 @@ def _of_part(part: Any) -> _Arrays:
     else:
         raise DataError(
             f"data must be a name, (images, labels), a torch Dataset, a pair of these for training and test, or a "
-            f"DataBundle; got {type(part).__name__}. Write for instance data=(images, labels)."
+            f"DataBundle; got {type(part).__name__}. Write for instance data=(images, labels).",
+            code="bad-arrays",
         )
     numbers = np.asarray(labels)
     if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
         raise DataError(
-            f"labels must be whole numbers, one an image; got {numbers.dtype} {numbers.shape}. Count classes from 0 on."
+            f"labels must be whole numbers, one an image; got {numbers.dtype} {numbers.shape}. Count "
+            f"classes from 0 on.",
+            code="bad-arrays",
         )
     pixels = _bytes(images)
     if len(pixels) != len(numbers):
-        raise DataError(f"labels must be one an image; got {len(numbers)} for {len(pixels)} images. Correct them.")
+        raise DataError(
+            f"labels must be one an image; got {len(numbers)} for {len(pixels)} images. Correct them.",
+            code="bad-arrays",
+        )
     return pixels, numbers.astype(np.int64)
 
 
@@ -126,7 +133,8 @@ def _collect(dataset: Dataset[Any]) -> tuple[Any, list[int]]:
     if len(shapes) != 1:
         raise DataError(
             f"images of a Dataset must have one shape; got {', '.join(map(str, shapes[:2])) or 'no image'}. Save them "
-            "as files, one folder a class, and give folder:PATH."
+            "as files, one folder a class, and give folder:PATH.",
+            code="bad-arrays",
         )
     return torch.stack(images) if isinstance(images[0], torch.Tensor) else np.stack(images), labels
 
@@ -138,7 +146,8 @@ def _bytes(images: Any) -> NDArray[np.uint8]:
     if values.ndim not in (3, 4):
         raise DataError(
             f"images must be (N, C, H, W) as a tensor, (N, H, W) or (N, H, W, C) as an array; got {values.shape}. "
-            "Reshape them."
+            "Reshape them.",
+            code="bad-arrays",
         )
     if values.ndim == 4:
         is_first, is_last = values.shape[1] <= 4, values.shape[3] <= 4
@@ -153,9 +162,12 @@ def _bytes(images: Any) -> NDArray[np.uint8]:
         if not (low >= 0.0 and high <= 1.0):
             raise DataError(
                 f"images must be uint8, or floats from 0 to 1; got floats from {low:.3g} to {high:.3g}. Leave out the "
-                "normalisation, which is the recipe's, or divide by 255."
+                "normalisation, which is the recipe's, or divide by 255.",
+                code="bad-arrays",
             )
         values = np.rint(values * 255)
     elif values.size and not (values.min() >= 0 and values.max() <= 255):
-        raise DataError(f"images must be from 0 to 255; got {values.min()} to {values.max()}. Scale them.")
+        raise DataError(
+            f"images must be from 0 to 255; got {values.min()} to {values.max()}. Scale them.", code="bad-arrays"
+        )
     return np.ascontiguousarray(values.astype(np.uint8))

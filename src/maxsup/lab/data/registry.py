@@ -152,7 +152,9 @@ def describe_datasets() -> list[dict[str, Any]]:
 
 def missing_data(request: DataRequest, files: str, fix: str) -> DataError:
     """The error of a data set that is not there."""
-    return DataError(f"data set {request.name!r} must be at {files}; got nothing complete there. {fix}")
+    return DataError(
+        f"data set {request.name!r} must be at {files}; got nothing complete there. {fix}", code="data-missing"
+    )
 
 
 def how_to_get(request: DataRequest, error: Exception) -> str:
@@ -194,5 +196,6 @@ def _check_labels(split: Split, name: str, num_classes: int) -> None:
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
         raise DataError(
-            f"labels of {name!r} must be from 0 to {num_classes - 1}; got {wrong}. Number the classes from 0 on."
+            f"labels of {name!r} must be from 0 to {num_classes - 1}; got {wrong}. Number the classes from 0 on.",
+            code="bad-labels",
         )

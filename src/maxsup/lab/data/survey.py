@@ -74,7 +74,10 @@ def shorter_sides(split: FileSplit) -> list[int]:
         except BadImageError as error:
             reason = f"{path} ({error})"
     if not sides:
-        raise DataError(f"no image can be read to learn its size: {reason}. Repair the files, or set data.image_size.")
+        raise DataError(
+            f"no image can be read to learn its size: {reason}. Repair the files, or set data.image_size.",
+            code="unreadable-file",
+        )
     return sides
 
 

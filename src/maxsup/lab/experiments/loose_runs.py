@@ -28,7 +28,8 @@ def folder_of_runs(paths: Sequence[Path], output: Path, *, baseline: str | None 
         for key, (left, right) in differing_settings(first, recipe).items():
             raise MaxsupError(
                 f"runs of one table must differ in loss and seed alone; got {key}={right!r} beside {left!r} in {path}. "
-                "Report them separately."
+                "Report them separately.",
+                code="runs-differ",
             )
         loss, label = recipe.loss, recipe.loss.label
         if label not in arms:

@@ -52,7 +52,9 @@ def decoded(text: str) -> NDArray[np.uint8]:
                 raise ValueError(f"an image of {image.size[0]}x{image.size[1]}")
             return np.asarray(image)
     except (ValueError, OSError) as error:
-        raise StorageError(f"image in a result must be a small PNG; got {error}. Run maxsup analyze again.") from error
+        raise StorageError(
+            f"image in a result must be a small PNG; got {error}. Run maxsup analyze again.", code="damaged-file"
+        ) from error
 
 
 def gradcam_figures(results: Results) -> dict[str, Figure]:

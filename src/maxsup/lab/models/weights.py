@@ -70,7 +70,8 @@ def read_weights(path: Path) -> Weights:
     if not path.is_file():
         raise StorageError(
             f"pretrained must be a file that is there; got {str(path)!r}. Write its path, model.pretrained=FILE, or "
-            "model.pretrained=false to train from the start."
+            "model.pretrained=false to train from the start.",
+            code="weights-not-found",
         )
     # The scripts of timm and torchvision save their arguments with the weights: plain values, which run no code.
     torch.serialization.add_safe_globals([Namespace])
@@ -87,7 +88,8 @@ def read_weights(path: Path) -> Weights:
         reason = "it is damaged, or holds Python objects besides tensors" if is_pickle else first_line(error)
         raise StorageError(
             f"pretrained must be a readable .safetensors file or a torch file of tensors; got {str(path)!r} "
-            f"({reason}). Fetch it again, or save model.state_dict() from a program you trust."
+            f"({reason}). Fetch it again, or save model.state_dict() from a program you trust.",
+            code="damaged-file",
         ) from error
     if average := next((name for name in _AVERAGES if isinstance(content, dict) and name in content), None):
         warnings.warn(
@@ -100,7 +102,8 @@ def read_weights(path: Path) -> Weights:
             content = content[envelope]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise StorageError(
-            f"pretrained must hold names and tensors; got neither in {str(path)!r}. Save a state_dict()."
+            f"pretrained must hold names and tensors; got neither in {str(path)!r}. Save a state_dict().",
+            code="weights-mismatch",
         )
     return {_unwrapped(name): value for name, value in content.items()}
 

@@ -81,7 +81,8 @@ def write_card(
     if not source.summary.is_file():
         raise MaxsupError(
             f"run must be finished before it is shared; got {str(run)!r}, which has no summary.json yet. "
-            "Give the command that trained it again: it goes on where it stopped."
+            "Give the command that trained it again: it goes on where it stopped.",
+            code="run-unfinished",
         )
     file, summary = source.check(source.weights(weights)), read_json(source.summary)
     tested = as_record(RunSummary, summary, source.summary).test.get(weights) or {}

@@ -134,13 +134,15 @@ def read_view(path: Path) -> FolderView:
     if not file.is_file():
         raise MaxsupError(
             f"folder must hold the summary.json of a comparison or a study; got {str(path)!r}, which has none. "
-            "Give the output folder of maxsup compare or maxsup study run."
+            "Give the output folder of maxsup compare or maxsup study run.",
+            code="not-a-comparison",
         )
     values = printable_json(file)
     if not isinstance(values.get("table"), Mapping):
         raise MaxsupError(
             f"summary must be that of a comparison or a study; got {str(file)!r}, which has no table. Give the folder "
-            "above the run directories."
+            "above the run directories.",
+            code="not-a-comparison",
         )
     summary, runs = as_record(Summary, values, file), []
     for entry in summary.runs:

@@ -122,7 +122,8 @@ def evaluate_masks(
             if found[:, 0].isnan().any():
                 raise NonFiniteError(
                     f"logits must be finite; got nan or inf on split {split!r}. Evaluate earlier weights, or "
-                    "train with a lower learning rate."
+                    "train with a lower learning rate.",
+                    code="non-finite-logits",
                 )
             predictions = found.argmax(dim=1)
             sums.update(predictions, labels)
@@ -142,7 +143,8 @@ def evaluate_masks(
     if not num_pixels:
         raise DataError(
             f"masks of split {split!r} must have at least one labelled pixel; got {int(num_images)} images without. "
-            "Correct the masks, or the ignored label."
+            "Correct the masks, or the ignored label.",
+            code="bad-masks",
         )
     if sums.num_present == 1:
         warnings.warn(

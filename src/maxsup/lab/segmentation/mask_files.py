@@ -50,7 +50,9 @@ class MaskFileReader:
         try:
             image, _ = read_image(image_path)
         except BadImageError as error:
-            raise DataError(f"image {image_path} must be readable; got {error}. Repair or remove it.") from error
+            raise DataError(
+                f"image {image_path} must be readable; got {error}. Repair or remove it.", code="unreadable-file"
+            ) from error
         values = _mask_values(mask_path, image.size, self.palette)
         return MaskedImage(image, self.class_numbers(values, mask_path), image_path)
 
@@ -64,7 +66,8 @@ class MaskFileReader:
             high = int(values[numbers == _UNKNOWN][0])
         raise DataError(
             f"labels in mask {path} must be {_ranges(sorted(self.numbers))}; got {low if low < 0 else high}. "
-            "Correct the mask, or the number of classes and the ignored label."
+            "Correct the mask, or the number of classes and the ignored label.",
+            code="bad-masks",
         )
 
 
@@ -80,7 +83,8 @@ def pair_files(images: Path, masks: Path) -> list[tuple[str, str]]:
         fix = "Give both the same name" if len(alone) > 1 else "Add what is missing or remove the rest"
         raise DataError(
             f"images in {images} and masks in {masks} must come in pairs of one name; got {' and '.join(alone)}. "
-            f"{fix} (known endings: {', '.join(_ENDINGS)})."
+            f"{fix} (known endings: {', '.join(_ENDINGS)}).",
+            code="bad-masks",
         )
     return [(str(path), str(known_masks[name])) for name, path in sorted(known_images.items())]
 
@@ -93,7 +97,8 @@ def _by_name(folder: Path) -> dict[str, Path]:
             if name in known:
                 raise DataError(
                     f"names in {folder} must differ in more than their ending; got {known[name].name} and {path.name}. "
-                    "Remove one."
+                    "Remove one.",
+                    code="bad-masks",
                 )
             known[name] = path
     return known
@@ -108,17 +113,22 @@ def _mask_values(path: str, sides: tuple[int, int], palette: Palette) -> NDArray
             if mask.size != sides:
                 raise DataError(
                     "mask {} must be as large as its image, {}x{}; got {}x{}. Scale it without interpolation, or find "
-                    "the image it was drawn for.".format(path, *sides, *mask.size)
+                    "the image it was drawn for.".format(path, *sides, *mask.size),
+                    code="bad-masks",
                 )
             if mask.format == "JPEG":
-                raise DataError(f"mask {path} must be stored without loss; got a JPEG file. Draw it again as PNG.")
+                raise DataError(
+                    f"mask {path} must be stored without loss; got a JPEG file. Draw it again as PNG.", code="bad-masks"
+                )
             return _values(mask, path, palette)
     except DataError:
         raise
     except Exception as error:
         # Decoders raise nearly anything on hostile bytes.
         raise DataError(
-            f"mask {path} must be readable; got {type(error).__name__}: {error}. Repair it, or remove it and its image."
+            f"mask {path} must be readable; got {type(error).__name__}: {error}. Repair it, or remove "
+            f"it and its image.",
+            code="unreadable-file",
         ) from error
 
 
@@ -126,17 +136,22 @@ def _values(mask: Any, path: str, palette: Palette) -> NDArray[Any]:
     if mask.mode == "P" and palette == "refuse":
         raise DataError(
             f"mask {path} must be grey, each value a class number; got a palette. Pass the option palette=index "
-            "if its indices are class numbers, or save it as grey."
+            "if its indices are class numbers, or save it as grey.",
+            code="bad-masks",
         )
     if mask.mode in ("P", "L", "1") or mask.mode.startswith("I"):
         return np.asarray(mask).astype(np.int64)
     if mask.mode not in ("RGB", "RGBA", "LA"):
-        raise DataError(f"mask {path} must be grey, each value a class number; got mode {mask.mode}. Save it as grey.")
+        raise DataError(
+            f"mask {path} must be grey, each value a class number; got mode {mask.mode}. Save it as grey.",
+            code="bad-masks",
+        )
     channels = np.asarray(mask)[..., : 1 if mask.mode == "LA" else 3]
     if (channels != channels[..., :1]).any():
         raise DataError(
             f"mask {path} must be grey, each value a class number; got colours. Write the class number of each colour "
-            "into a grey PNG file."
+            "into a grey PNG file.",
+            code="bad-masks",
         )
     return channels[..., 0].astype(np.int64)
 

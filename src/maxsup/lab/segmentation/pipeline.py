@@ -75,7 +75,7 @@ class MaskPipeline(Pipeline):
         """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
         for step, size, part in stream_batches(self._parts, self._plan, epoch, self._steps(start)):
             if isinstance(part, str):
-                raise DataError(part)
+                raise DataError(part, code="bad-masks")
             labels = part.masks.long()
             batch, *views = (
                 self._finish(images, labels, part.indices, size, epoch, step) for images in (part.images, *part.views)

@@ -137,7 +137,9 @@ def _official_trimaps(request: DataRequest, packed: Path) -> list[list[tuple[str
     pairs = [[(str(one), str(other)) for one, other in zip(part._images, part._segs, strict=True)] for part in parts]
     for _, mask in (pair for part in pairs for pair in part):
         if not Path(mask).is_file():
-            raise DataError(f"every image must have a mask; got no {mask}. Unpack annotations.tar.gz again.")
+            raise DataError(
+                f"every image must have a mask; got no {mask}. Unpack annotations.tar.gz again.", code="bad-masks"
+            )
     return pairs
 
 
@@ -149,7 +151,8 @@ def _ade20k_names(path: Path) -> tuple[str, ...]:
     names = tuple(re.split("[,;]", row[-1])[0].strip() for row in rows)
     if len(names) != _ADE20K_CLASSES:
         raise DataError(
-            f"{path} must list {_ADE20K_CLASSES} classes under a line of titles; got {len(names)}. Remove it."
+            f"{path} must list {_ADE20K_CLASSES} classes under a line of titles; got {len(names)}. Remove it.",
+            code="bad-masks",
         )
     return names
 
@@ -166,7 +169,8 @@ def _camvid_names(path: Path) -> tuple[str, ...]:
         got = repr(error)
     if got:
         raise DataError(
-            f"{path} must hold the names of the {count} classes; got {got}. Remove it to use the usual ones."
+            f"{path} must hold the names of the {count} classes; got {got}. Remove it to use the usual ones.",
+            code="bad-masks",
         )
     return tuple(names)
 
@@ -175,16 +179,22 @@ def _mask_classes(path: Path, num_classes: int | None) -> tuple[str, ...]:
     if path.is_file():
         names = tuple(line.strip() for line in read_words(path).splitlines() if line.strip())
         if num_classes not in (None, len(names)):
-            raise DataError(f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.")
+            raise DataError(
+                f"num_classes must be the {len(names)} lines of {path}; got {num_classes}. Leave it out.",
+                code="bad-masks",
+            )
     elif num_classes is None:
         raise DataError(
             f"the classes of masks must be known; got no {path}. Write one name a line into it, in the order of the "
-            "labels, or set data.options.num_classes."
+            "labels, or set data.options.num_classes.",
+            code="bad-masks",
         )
     elif isinstance(num_classes, bool) or not isinstance(num_classes, int):
         raise ValueError(f"num_classes must be a whole number; got {num_classes!r}. Count the labels.")
     else:
         names = tuple(map(str, range(num_classes)))
     if not 2 <= len(names) <= IGNORED_LABEL:
-        raise DataError(f"masks must have 2 to {IGNORED_LABEL} classes; got {len(names)}. Labels are bytes.")
+        raise DataError(
+            f"masks must have 2 to {IGNORED_LABEL} classes; got {len(names)}. Labels are bytes.", code="bad-masks"
+        )
     return names

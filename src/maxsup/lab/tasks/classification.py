@@ -58,7 +58,8 @@ def evaluate(
             if not logits.amax(dim=-1).isfinite().all():
                 raise NonFiniteError(
                     f"logits must be finite; got nan or inf on split {split!r}. Evaluate earlier weights, or "
-                    "train with a lower learning rate."
+                    "train with a lower learning rate.",
+                    code="non-finite-logits",
                 )
             sums.update(logits, batch.labels)
             if on_batch is not None:

@@ -338,5 +338,6 @@ class Trainer:
         raise NonFiniteError(
             f"{what} must be finite; got {loss if what == 'loss' else grad_norm} at epoch {at.epoch}, step {at.step}, "
             f"training samples {shown} (all in nonfinite.json). The weights are those before this step. Lower "
-            "optimizer.lr, set clip_norm, or look at these samples."
+            "optimizer.lr, set clip_norm, or look at these samples.",
+            code="non-finite-loss",
         )

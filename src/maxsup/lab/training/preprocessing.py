@@ -51,7 +51,8 @@ def normalise_data(bundle: DataBundle, recipe: Recipe) -> DataBundle:
         if len(augment.mean) != len(bundle.mean):
             raise DataError(
                 f"augment.mean must have a number for each of {len(bundle.mean)} channels; got {list(augment.mean)}. "
-                "Correct mean and std."
+                "Correct mean and std.",
+                code="wrong-channels",
             )
         return replace(bundle, mean=augment.mean, std=augment.std)
     wanted = wanted_preprocessing(recipe.model)

@@ -89,7 +89,8 @@ def lost_processes_named(accelerator: Accelerator) -> Iterator[None]:
         found = f"{lost}, which died" if lost else f"no answer of another one ({first_line(error)})"
         raise LostProcessError(
             f"all processes of a run must stay until its end; got {found}. What it said itself, or the log of its "
-            "machine, says why. Give the same command again: the run goes on from its last checkpoint."
+            "machine, says why. Give the same command again: the run goes on from its last checkpoint.",
+            code="lost-process",
         ) from error
 
 

@@ -55,7 +55,8 @@ def load_run(
         raise DataError(
             f"data must have the {num_classes} classes and {len(mean)} channels that the "
             f"model was trained on; got {bundle.num_classes} and {len(bundle.mean)} in {bundle.name!r}. "
-            "Choose other data."
+            "Choose other data.",
+            code="damaged-file",
         )
     if recipe.augment.mean is None:
         bundle = replace(bundle, mean=mean, std=std)
@@ -72,7 +73,8 @@ def load_teacher(path: str | Path, bundle: DataBundle) -> nn.Module:
     if (num_classes, mean, std) != (bundle.num_classes, tuple(bundle.mean), tuple(bundle.std)):
         raise DataError(
             f"teacher must have learnt the {bundle.num_classes} classes of {bundle.name!r} from images that are "
-            f"normalised alike; got {num_classes} classes in {str(run.path)!r}. Train one on the same data."
+            f"normalised alike; got {num_classes} classes in {str(run.path)!r}. Train one on the same data.",
+            code="wrong-teacher",
         )
     model = build_model(run_recipe(run), bundle, is_trained=True)
     load_weights(model, read_tensors(file), file)

@@ -216,7 +216,8 @@ def _check_output(run: RunDir) -> None:
     if run.path.is_dir() and not is_own and (other := next(run.path.iterdir(), None)) is not None:
         raise MaxsupError(
             f"run directory must be new, empty or that of a run; got {str(run.path)!r}, which holds {other.name!r} and "
-            "no run. Choose another output."
+            "no run. Choose another output.",
+            code="not-a-run-folder",
         )
 
 
@@ -225,7 +226,8 @@ def _check_existing(run: RunDir, recipe: Recipe, resume: str) -> None:
     if resume == "never" and run.config.exists():
         raise MaxsupError(
             f"run directory must be new with resume=never; got {str(run.path)!r}, which holds a run. "
-            "Choose another output, or leave resume out."
+            "Choose another output, or leave resume out.",
+            code="run-exists",
         )
     if run.newest() is not None:
         differing = differing_keys(run_recipe(run), recipe)
@@ -233,7 +235,8 @@ def _check_existing(run: RunDir, recipe: Recipe, resume: str) -> None:
             key, (old, new) = next(iter(differing.items()))
             raise MaxsupError(
                 f"a run must go on with its own recipe; got {key}={new!r} in place of {old!r} in {run.path}. "
-                "Choose another output for another experiment."
+                "Choose another output for another experiment.",
+                code="recipe-changed",
             )
 
 

@@ -67,7 +67,10 @@ def compute(
     segmented = run if _is_segmenter(run) else _fine_tuned(run, str(recipe), asked)
     bundle, images = segmented.bundle, getattr(segmented.bundle, split)
     if len(images) == 0:
-        raise DataError(f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.")
+        raise DataError(
+            f"{split} split of {bundle.name!r} must have at least one image; got none. Choose another.",
+            code="empty-split",
+        )
     num_shown = min(num_images, len(images))
     shown = [place * len(images) // num_shown for place in range(num_shown)]
     predicted: dict[int, Tensor] = {}

@@ -123,7 +123,8 @@ def _is_arrays(path: str) -> bool:
     if suffix not in _CONFIGS + _SCRIPTS + _ARRAYS:
         raise DataError(
             f"file must be of kind {', '.join(_SCRIPTS + _CONFIGS + _ARRAYS)}; got {path!r}. "
-            "Save settings as YAML and arrays as .npz."
+            "Save settings as YAML and arrays as .npz.",
+            code="bad-array-file",
         )
     return suffix in _ARRAYS
 
@@ -186,7 +187,8 @@ def _arrays(path: str, labels: str | None) -> tuple[Tensor, Tensor]:
     name = next((name for name in ("targets", "labels") if name in readers), None)
     if labels is None and name is None:
         raise DataError(
-            f"targets must be given with the logits; got {path!r} alone, which holds none. Add --labels y.npy."
+            f"targets must be given with the logits; got {path!r} alone, which holds none. Add --labels y.npy.",
+            code="labels-missing",
         )
     targets = file_contents(labels, "labels")[0] if labels is not None else readers[str(name)]()
     return _tensor(logits, "logits"), _tensor(targets, "targets")
@@ -201,7 +203,9 @@ def _tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, torch.Tensor):
         return values
     if values.dtype.kind not in "fiub":
-        raise DataError(f"{what} must be real numbers; got {values.dtype}. Save them as float32 or int64.")
+        raise DataError(
+            f"{what} must be real numbers; got {values.dtype}. Save them as float32 or int64.", code="bad-array-file"
+        )
     native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("=")))
     # A column, as text files and data frames have it, and whole numbers that a text file cannot mark as whole.
     if what == "targets" and native.ndim == 2 and native.shape[1] == 1:

@@ -45,7 +45,9 @@ def read_words(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.reason if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise DataError(f"{path} must be UTF-8 text; got {reason}. Save it as UTF-8.") from error
+        raise DataError(
+            f"{path} must be UTF-8 text; got {reason}. Save it as UTF-8.", code="unreadable-file"
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -102,7 +104,9 @@ def as_written(path: Path) -> Iterator[None]:
 
 def damaged(path: Path, what: str) -> StorageError:
     """The sentence for a file that is not as it was written."""
-    return StorageError(f"{path} must be as it was written; got {what}. Copy it again from where it is whole.")
+    return StorageError(
+        f"{path} must be as it was written; got {what}. Copy it again from where it is whole.", code="damaged-file"
+    )
 
 
 def _parsed(path: Path, content: bytes) -> dict[str, Any]:

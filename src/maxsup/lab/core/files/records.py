@@ -109,6 +109,7 @@ def as_record(kind: type[Kind], values: Any, path: Path) -> Kind:
     if isinstance(record, Measured) and record.protocol != PROTOCOL:
         raise StorageError(
             f"{path} must hold numbers of protocol {PROTOCOL}, as this version measures them; got protocol "
-            f"{record.protocol}. Use the version that wrote it ({record.version or '0.1.0'}), or make it again."
+            f"{record.protocol}. Use the version that wrote it ({record.version or '0.1.0'}), or make it again.",
+            code="protocol-differs",
         )
     return record

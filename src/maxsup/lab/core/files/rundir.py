@@ -66,7 +66,8 @@ class RunDir:
         if not self.config.is_file():
             raise MaxsupError(
                 f"run must be a directory that maxsup train made; got {str(self.path)!r}, which has no config.yaml. "
-                "The path is printed at the end of training."
+                "The path is printed at the end of training.",
+                code="run-not-found",
             )
         return self
 
@@ -78,7 +79,8 @@ class RunDir:
         if folder is None:
             raise MaxsupError(
                 f"run {str(self.path)!r} has no checkpoint {which!r}. "
-                "Train it first: checkpoints are written at the end of every epoch."
+                "Train it first: checkpoints are written at the end of every epoch.",
+                code="checkpoint-not-found",
             )
         return folder / "model.safetensors"
 
@@ -221,7 +223,8 @@ class RunDir:
         except OSError as error:
             raise StorageError(
                 f"{path} must be a file that can be locked; got {error.strerror or error}. Remove it if no process "
-                "works there, or choose another output."
+                "works there, or choose another output.",
+                code="not-lockable",
             ) from error
         try:
             if NO_LOCK not in os.environ:
@@ -233,7 +236,8 @@ class RunDir:
                 raise self._refusal(owner) from None
             raise StorageError(
                 f"{self.path} must be on a file system with locks; got {error.strerror or error}. Choose another "
-                "output, or add --no-lock and see to it yourself that only one process works there."
+                "output, or add --no-lock and see to it yourself that only one process works there.",
+                code="not-lockable",
             ) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode())
@@ -271,7 +275,8 @@ class RunDir:
         if not path.exists() or not os.path.samestat(held, path.stat()):
             raise StorageError(
                 f"{self.path} must stay where it is while it is trained; it was moved, deleted or replaced. "
-                "Move it back and give the same command again: the run goes on from its last checkpoint."
+                "Move it back and give the same command again: the run goes on from its last checkpoint.",
+                code="run-moved",
             )
 
     def _checksums(self, files: Mapping[str, bytes]) -> bytes:
@@ -308,5 +313,6 @@ def _check_lines(path: Path, num_lines: int, found: int) -> None:
     if found != num_lines:
         raise StorageError(
             f"{path} must have the {num_lines} lines of the epochs that are done; got {found}. "
-            "Restore the file or start anew in another output."
+            "Restore the file or start anew in another output.",
+            code="damaged-file",
         )

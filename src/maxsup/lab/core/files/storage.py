@@ -107,7 +107,8 @@ def filled_at_once(folder: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise StorageError(
                 f"{folder} must be writable; got {error.strerror or error}. Make room or choose another output; "
-                "nothing of it was written."
+                "nothing of it was written.",
+                code="not-writable",
             ) from error
         raise
     finally:
@@ -159,7 +160,8 @@ def require_space(folder: Path, num_bytes: int) -> None:
     if free < num_bytes:
         raise StorageError(
             f"{folder} must have room for {num_bytes} bytes; got {free} bytes free. "
-            "Free some space and give the same command again: the run goes on from its last checkpoint."
+            "Free some space and give the same command again: the run goes on from its last checkpoint.",
+            code="disk-full",
         )
 
 
@@ -169,7 +171,8 @@ def failed_write(path: Path, num_bytes: int, written: int, error: OSError) -> St
         return _no_folder(Path(error.filename or path), error)
     return StorageError(
         f"{path} must be writable; got {error.strerror or error} after {written} of {num_bytes} bytes. "
-        "Make room or choose another output; what was saved before is intact."
+        "Make room or choose another output; what was saved before is intact.",
+        code="write-failed",
     )
 
 

@@ -61,7 +61,9 @@ class StreamingPipeline(Pipeline):
             self._record.add(part.bad_files)
             if part.num_missing and self._plan.is_training:
                 first = part.bad_files[0].path
-                raise DataError(f"images must be readable; got none from {first} on. Repair or remove them.")
+                raise DataError(
+                    f"images must be readable; got none from {first} on. Repair or remove them.", code="unreadable-file"
+                )
             self.num_missing += part.num_missing
             num_read += len(part.labels)
             # All processes get the same number of batches, if need be an empty one.

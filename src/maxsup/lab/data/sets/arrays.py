@@ -37,7 +37,9 @@ def read_npz(path: Path) -> RawData:
     try:
         stored = NpzFile(path)
         if missing := [key for key in _KEYS if key not in stored.names]:
-            raise DataError(f"{path} must hold {', '.join(_KEYS)}; got no {missing[0]}. Add it with numpy.savez.")
+            raise DataError(
+                f"{path} must hold {', '.join(_KEYS)}; got no {missing[0]}. Add it with numpy.savez.", code="bad-arrays"
+            )
         for key in ("train_images", "test_images"):  # before memory is taken for them
             _check_images(*stored.kind(key), path)
         keys = (*_KEYS, *_VAL_KEYS) if set(_VAL_KEYS) <= set(stored.names) else _KEYS
@@ -46,7 +48,9 @@ def read_npz(path: Path) -> RawData:
     except DataError:
         raise
     except Exception as error:  # a broken archive has many ways to say so
-        raise DataError(f"{path} must be an .npz file of plain arrays; got {error}. Write it again.") from error
+        raise DataError(
+            f"{path} must be an .npz file of plain arrays; got {error}. Write it again.", code="bad-arrays"
+        ) from error
     pairs = zip(found[::2], found[1::2], strict=True)
     train, test, *val = (MemorySplit(channels_first(images, path), _labels(labels, path)) for images, labels in pairs)
     num_classes = 1 + max((int(split.labels.max()) for split in (train, test) if len(split)), default=-1)
@@ -66,11 +70,14 @@ def _check_images(shape: tuple[int, ...], dtype: np.dtype[Any], path: Path | str
     if dtype != np.uint8 or len(shape) not in (3, 4):
         raise DataError(
             f"images in {path} must be uint8 (N, H, W) or (N, H, W, C); got {dtype} {shape}. "
-            "Scale them to 0..255 and round."
+            "Scale them to 0..255 and round.",
+            code="bad-arrays",
         )
 
 
 def _labels(labels: NDArray[np.int64], path: Path) -> torch.Tensor:
     if not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(f"labels in {path} must be integers; got {labels.dtype}. Number the classes from 0 on.")
+        raise DataError(
+            f"labels in {path} must be integers; got {labels.dtype}. Number the classes from 0 on.", code="bad-arrays"
+        )
     return torch.from_numpy(labels.astype(np.int64))

@@ -79,10 +79,15 @@ def _official(root: Path, name: str, severity: int) -> NDArray[np.uint8]:
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} must be a plain .npy array; got {error}. Unpack {_URL} again.") from error
+        raise DataError(
+            f"{path} must be a plain .npy array; got {error}. Unpack {_URL} again.", code="damaged-file"
+        ) from error
     size, rest = divmod(len(stored), len(SEVERITIES))
     if rest or stored.dtype != np.uint8:
-        raise DataError(f"{path} must hold uint8 in 5 blocks; got {stored.dtype} {stored.shape}. Unpack {_URL} again.")
+        raise DataError(
+            f"{path} must hold uint8 in 5 blocks; got {stored.dtype} {stored.shape}. Unpack {_URL} again.",
+            code="damaged-file",
+        )
     return np.array(stored[(severity - 1) * size : severity * size])
 
 

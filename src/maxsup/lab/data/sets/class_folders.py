@@ -50,7 +50,8 @@ def split_folders(home: Path) -> dict[str, Path]:
         split = _SPLITS[folder.name.lower()]
         if split in found:
             raise DataError(
-                f"{home} has two folders for one split, {found[split].name}/ and {folder.name}/. Keep one of them."
+                f"{home} has two folders for one split, {found[split].name}/ and {folder.name}/. Keep one of them.",
+                code="bad-folder",
             )
         found[split] = folder
     return found
@@ -70,7 +71,8 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
         only = next(iter(parts.values()))
         raise DataError(
             f"{home} has {only.name}/ but no train/ to learn from. Add {home}/train/<class>/, or give folder:{only} "
-            "to have its images split."
+            "to have its images split.",
+            code="bad-folder",
         )
     base = parts.get("train", home)
     files = _class_files(base, notes)
@@ -142,7 +144,10 @@ def walk(folder: Path) -> Walk:
     started = time.time_ns()
 
     def refuse(error: OSError) -> None:
-        raise DataError(f"{error.filename} cannot be opened ({error.strerror}). Make it readable, or move it away.")
+        raise DataError(
+            f"{error.filename} cannot be opened ({error.strerror}). Make it readable, or move it away.",
+            code="unreadable-file",
+        )
 
     for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(place)
@@ -163,7 +168,9 @@ def _class_files(base: Path, notes: list[str]) -> ClassFiles:
         # Macs decompose accents: the same name may be written in two ways.
         name = unicodedata.normalize("NFC", folder.name)
         if name in files:
-            raise DataError(f"{base} has two folders whose names look the same, {name!r}. Rename or join them.")
+            raise DataError(
+                f"{base} has two folders whose names look the same, {name!r}. Rename or join them.", code="bad-folder"
+            )
         files[name], unread = image_files(folder)
         others += unread
     if others:
@@ -178,25 +185,32 @@ def _check_classes(base: Path, files: ClassFiles) -> None:
     """Raise if there are fewer than two classes, or splits in their place, and say what was found."""
     for folder in _folders(base):
         if learnt := split_folders(folder).get("train"):
-            raise DataError(f"{folder} has {learnt.name}/ in it, so it is no class. Give folder:{folder}.")
+            raise DataError(
+                f"{folder} has {learnt.name}/ in it, so it is no class. Give folder:{folder}.", code="bad-folder"
+            )
     if len(files) > 1:
         return
     if not files and (stray := _stray_images(base)):
         raise DataError(
             f"{base} holds {counted(len(stray), 'image')} and no folders of classes. Put each image into a folder that "
-            f"is named after its class, for instance {base}/cat/{stray[0].name}."
+            f"is named after its class, for instance {base}/cat/{stray[0].name}.",
+            code="bad-folder",
         )
     for folder in _folders(base):
         inner = [each for each in _folders(folder) if image_files(each)[0]]
         if len(inner) > 1:
             raise DataError(
                 f"{base} holds one folder, {folder.name}/, and the folders of classes are in there "
-                f"({_read_list(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up."
+                f"({_read_list(each.name for each in _folders(folder))}). Give folder:{folder}, or move them up.",
+                code="bad-folder",
             )
     if files:
-        raise DataError(f"{base} has one class, {next(iter(files))!r}, and needs two. Add a folder of another.")
+        raise DataError(
+            f"{base} has one class, {next(iter(files))!r}, and needs two. Add a folder of another.", code="bad-folder"
+        )
     raise DataError(
-        f"{base} must hold a folder a class with images in it; got none. Endings that are read: {', '.join(ENDINGS)}."
+        f"{base} must hold a folder a class with images in it; got none. Endings that are read: {', '.join(ENDINGS)}.",
+        code="bad-folder",
     )
 
 
@@ -208,18 +222,24 @@ def _held_out(part: Path, files: ClassFiles, base: Path, notes: list[str]) -> Fi
         guess = f"Did you mean {close[0]!r}? " if close else ""
         raise DataError(
             f"{part} has {_classes(unknown)} that {base} lacks: {_read_list(unknown)}. "
-            f"{guess}Rename it, add {base / unknown[0]}, or remove {part / unknown[0]}."
+            f"{guess}Rename it, add {base / unknown[0]}, or remove {part / unknown[0]}.",
+            code="bad-folder",
         )
     samples = _samples(found, files)
     if not samples:
-        raise DataError(f"{part} has no images in the folders of its classes. Add some, or remove the folder {part}.")
+        raise DataError(
+            f"{part} has no images in the folders of its classes. Add some, or remove the folder {part}.",
+            code="bad-folder",
+        )
     missing = [name for name in files if not found.get(name)]
     if missing:
         notes.append(f"{part} has no images of {_classes(missing)} {_read_list(missing)}, which cannot be evaluated")
     untrained = [name for name in files if not files[name]]
     if untrained:
         raise DataError(
-            f"{base / untrained[0]} has no images, and {part} has some of that class. Add some, or remove both folders."
+            f"{base / untrained[0]} has no images, and {part} has some of that class. Add some, or "
+            f"remove both folders.",
+            code="bad-folder",
         )
     return FileSplit(samples)
 
@@ -250,7 +270,9 @@ def _split(base: Path, files: ClassFiles, share: Any, seed: Any, notes: list[str
         if alone:
             notes.append(f"{_classes(alone)} {_read_list(alone)} with one image: it is trained on and not evaluated")
     if not test:
-        raise DataError(f"{base} has one image of each class and none to test on. Add images, or a folder test/.")
+        raise DataError(
+            f"{base} has one image of each class and none to test on. Add images, or a folder test/.", code="bad-folder"
+        )
     settled = {"test_share": share, "test_seed": seed}
     train = [sample for sample in samples if sample[0] not in chosen]
     return RawData(FileSplit(train), FileSplit(test), tuple(files), notes=tuple(notes), settled=settled)
@@ -278,7 +300,9 @@ def _entries(place: Path) -> list[Path]:
     try:
         return sorted(path for path in place.iterdir() if not _is_hidden(path.name))
     except OSError as error:
-        raise DataError(f"{place} cannot be opened ({error.strerror}). Give a folder that you may read.") from error
+        raise DataError(
+            f"{place} cannot be opened ({error.strerror}). Give a folder that you may read.", code="unreadable-file"
+        ) from error
 
 
 def _is_hidden(name: str) -> bool:

@@ -103,7 +103,8 @@ def cub200(request: DataRequest) -> RawData:
         except (KeyError, ValueError) as error:
             raise DataError(
                 f"{', '.join(_CUB_LISTS)} in {home} must go together; got {error} for image {number}. "
-                "Unpack CUB_200_2011.tgz again."
+                "Unpack CUB_200_2011.tgz again.",
+                code="damaged-file",
             ) from error
     class_names = tuple(name.partition(".")[2] for name in names.values())
     return RawData(FileSplit(samples["1"]), FileSplit(samples["0"]), class_names)
@@ -116,7 +117,8 @@ def _read_list(path: Path) -> dict[str, str]:
         number, _, value = line.strip().partition(" ")
         if number and not value:
             raise DataError(
-                f"{path} must have a number and a value in a line; got {line!r} in line {place}. Restore it."
+                f"{path} must have a number and a value in a line; got {line!r} in line {place}. Restore it.",
+                code="damaged-file",
             )
         if number:
             found[number] = value.strip()

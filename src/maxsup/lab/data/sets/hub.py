@@ -39,7 +39,8 @@ def hf(
     for column in (image_column, label_column):
         if column not in features:
             raise DataError(
-                f"column of {request.argument!r} must be one it has; got {column!r}. {hint(column, features)}"
+                f"column of {request.argument!r} must be one it has; got {column!r}. {hint(column, features)}",
+                code="bad-columns",
             )
     feature = features[label_column]
     names = tuple(feature.names if hasattr(feature, "names") else map(str, sorted(set(train[label_column]))))
@@ -98,7 +99,8 @@ def _column(features: Any, kind: str, name: str) -> str:
         option = "image_column" if kind == "Image" else "label_column"
         raise DataError(
             f"{name!r} must have one {kind} column; got {columns!r} among {sorted(features)}. "
-            f"Set data.options.{option}."
+            f"Set data.options.{option}.",
+            code="bad-columns",
         )
     return str(columns[0])
 
@@ -108,7 +110,10 @@ def _split(part: Any, image_column: str, label_column: str, names: tuple[str, ..
     if not hasattr(part.features[label_column], "names"):
         numbers = {name: number for number, name in enumerate(names)}
         if unknown := sorted({str(value) for value in labels} - set(names)):
-            raise DataError(f"labels must be among those of the train split; got {unknown[0]!r}. Split the set again.")
+            raise DataError(
+                f"labels must be among those of the train split; got {unknown[0]!r}. Split the set again.",
+                code="bad-columns",
+            )
         labels = [numbers[str(value)] for value in labels]
     table = part.cast_column(image_column, imported("datasets", extra="hf").Image(decode=False))
     table = table.select_columns([image_column])

@@ -80,12 +80,14 @@ class RayLauncher(Launcher):
         except ConnectionError as error:
             raise MaxsupError(
                 f"address must be that of a Ray cluster that runs; got {self.address!r}. Start one with "
-                "`ray start --head`, or leave the address out for one on this machine."
+                "`ray start --head`, or leave the address out for one on this machine.",
+                code="launcher-missing",
             ) from error
         if self.address is None and self._ray.cluster_resources().get("GPU", 0.0) < self.num_gpus:
             raise MaxsupError(
                 f"num_gpus must be at most what this machine has; got {self.num_gpus:g} per run, and Ray sees fewer. "
-                "Leave num_gpus out, or give the address of a cluster."
+                "Leave num_gpus out, or give the address of a cluster.",
+                code="too-few-gpus",
             )
 
     def _submit(self, jobs: Sequence[Job]) -> None:

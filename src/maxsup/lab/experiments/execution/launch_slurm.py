@@ -132,7 +132,8 @@ class SlurmLauncher(Launcher):
         if missing and self.cluster == "slurm":
             raise MaxsupError(
                 f"launcher 'slurm' needs {' and '.join(missing)}, and this machine has no such command. Log in to the "
-                "cluster, load its SLURM module, or use the launcher 'local'."
+                "cluster, load its SLURM module, or use the launcher 'local'.",
+                code="launcher-missing",
             )
 
     def _submit(self, jobs: Sequence[Job]) -> None:

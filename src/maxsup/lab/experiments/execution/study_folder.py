@@ -170,7 +170,8 @@ def read_folder(path: str | Path) -> StudyFolder:
     if not file.is_file():
         raise MaxsupError(
             f"folder must be one that maxsup compare or maxsup study run made; got {str(path)!r}, which has no "
-            f"{STUDY_FILE}. Give its output folder."
+            f"{STUDY_FILE}. Give its output folder.",
+            code="not-a-comparison",
         )
     record = read_record(StudyRecord, file)
     with as_written(file):
@@ -241,7 +242,8 @@ def _require_same_study(folder: StudyFolder) -> None:
         if own != other:
             raise MaxsupError(
                 f"output must hold one study; got {str(folder.path)!r}, which holds {key} {other!r}, for {own!r}. "
-                "Choose another output."
+                "Choose another output.",
+                code="output-taken",
             )
     before, now = _settings(held), _settings(folder)
     if before.keys() <= now.keys() or now.keys() <= before.keys():
@@ -251,7 +253,8 @@ def _require_same_study(folder: StudyFolder) -> None:
     key, (old, new) = next(iter(differing_settings(left, right).items()))
     raise MaxsupError(
         f"output must hold runs that differ in loss and seed alone; got {str(folder.path)!r}, which was made with "
-        f"{key}={old!r}, for {key}={new!r}. Choose another output."
+        f"{key}={old!r}, for {key}={new!r}. Choose another output.",
+        code="output-taken",
     )
 
 

@@ -106,7 +106,7 @@ def _load(auto: Any, name: str, **options: Any) -> Any:
     rule = f"model {HF_PREFIX}{name} must be a folder that save_pretrained wrote, or a name on the hub within reach"
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not Path(name).is_dir() and (is_path or not hub_has(name, ["config.json"])):
-        raise StorageError(f"{rule}; got neither. Check the path.")
+        raise StorageError(f"{rule}; got neither. Check the path.", code="model-not-found")
     logging = _import_transformers().utils.logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # warn_new_head says what it would say of a new head
@@ -114,6 +114,6 @@ def _load(auto: Any, name: str, **options: Any) -> Any:
         return auto.from_pretrained(name, **options)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise StorageError(f"{rule}; got {reason!r}. Check the path.") from error
+        raise StorageError(f"{rule}; got {reason!r}. Check the path.", code="model-not-found") from error
     finally:
         logging.set_verbosity(level)

@@ -48,7 +48,9 @@ class Program(nn.Module):
 def load_program(path: Path) -> Program:
     """The network in a ``.pt2`` or ``.onnx`` file."""
     if not path.is_file():
-        raise StorageError(f"model must be a file that is there; got {str(path)!r}. Check the path.")
+        raise StorageError(
+            f"model must be a file that is there; got {str(path)!r}. Check the path.", code="model-not-found"
+        )
     try:
         return _onnx(path) if path.suffix == ".onnx" else _load_exported(path)
     except ImportError:
@@ -57,7 +59,8 @@ def load_program(path: Path) -> Program:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StorageError(
             f"model must be a readable {path.suffix} file with one input, images (B, C, H, W); got {str(path)!r} "
-            f"({reason}). Export it again."
+            f"({reason}). Export it again.",
+            code="damaged-file",
         ) from error
 
 

@@ -152,7 +152,8 @@ def create_timm_model(
         raise StorageError(
             f"published weights of {name!r} must be in the cache or within reach; got {type(error).__name__}. "
             "Write model.pretrained=false to train from the start, or fetch model.safetensors where there is a network "
-            "and write model.pretrained=FILE, for diagnose --weights FILE."
+            "and write model.pretrained=FILE, for diagnose --weights FILE.",
+            code="weights-unreachable",
         ) from error
     if pretrained and config.num_classes != num_classes:
         warn_new_head(f"the published {name}", config.num_classes, num_classes)

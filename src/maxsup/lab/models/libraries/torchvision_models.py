@@ -41,7 +41,8 @@ def create_torchvision_model(
         except OSError as error:
             raise StorageError(
                 f"published weights of {name!r} must be in the cache or within reach; got {type(error).__name__}. "
-                f"Fetch {found.url} where there is a network and give its path as pretrained."
+                f"Fetch {found.url} where there is a network and give its path as pretrained.",
+                code="weights-unreachable",
             ) from error
         if len(weights["head.weight"]) != num_classes:
             warn_new_head(f"the published {name}", len(weights["head.weight"]), num_classes)

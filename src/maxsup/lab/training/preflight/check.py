@@ -73,7 +73,8 @@ def check_data(recipe: Recipe, bundle: DataBundle) -> dict[str, Any]:
         raise DataError(
             f"{num_bad} of {found.num_opened:,} files cannot be read, the first {path} ({reason}), and "
             f"data.tolerance={tolerance:g} allows {int(tolerance * found.num_opened)}. Repair or remove them, or raise "
-            "data.tolerance."
+            "data.tolerance.",
+            code="unreadable-file",
         )
     return {
         "num_classes": bundle.num_classes,

@@ -29,7 +29,9 @@ def write_sheet(recipe: Recipe, bundle: DataBundle, path: Path) -> None:
     if path.suffix.lower() != ".png":
         raise ValueError(f"sheet must be a .png file; got {str(path)!r}. Write {path.with_suffix('.png')}.")
     if not isinstance(bundle.train, LabelledSplit):
-        raise DataError(f"a sheet shows images with one label each; got {bundle.train.describe()}. Leave it out.")
+        raise DataError(
+            f"a sheet shows images with one label each; got {bundle.train.describe()}. Leave it out.", code="wrong-task"
+        )
     recipe = resolve_preprocessing(recipe)
     split = bundle.train.subset(_choose_images(bundle.train))
     in_data = {"num_workers": 0, "tolerance": 1.0, "drop_last": False}

@@ -40,7 +40,8 @@ def unpack_checkpoint(folder: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     if values.get("format") != FORMAT:
         raise StorageError(
             f"{folder} must be a checkpoint of format {FORMAT}; got format {values.get('format')}. "
-            "Go on with the version of maxsup that wrote it (env.json)."
+            "Go on with the version of maxsup that wrote it (env.json).",
+            code="checkpoint-format",
         )
     return read_tensors(folder / "model.safetensors"), read_tensors(folder / "state.safetensors"), values
 
@@ -77,7 +78,8 @@ def read_tensors(path: Path) -> Tensors:
         tensors: Tensors = load_file(path) if str(path).isprintable() else load(read_plain(path))
     except (OSError, SafetensorError) as error:
         raise StorageError(
-            f"{path} must be a readable safetensors file; got an error: {error}. Copy it again or train anew."
+            f"{path} must be a readable safetensors file; got an error: {error}. Copy it again or train anew.",
+            code="damaged-file",
         ) from error
     return tensors
 
@@ -122,7 +124,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: Path) 
     except RuntimeError as error:
         first = " ".join(str(error).split("\n\t")[1:2]) or str(error)
         raise StorageError(
-            f"{source} must hold the weights of the model in the recipe; got: {first.strip()} Check model.name."
+            f"{source} must hold the weights of the model in the recipe; got: {first.strip()} Check model.name.",
+            code="weights-mismatch",
         ) from error
 
 

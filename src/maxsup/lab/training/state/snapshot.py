@@ -120,10 +120,12 @@ def _check(trainer: Trainer, values: dict[str, Any]) -> None:
     if values["data"] != _fingerprint(trainer):
         raise DataError(
             f"data must be what the run began with, {values['data']}; got {_fingerprint(trainer)}. "
-            "Restore the files or start anew in another output."
+            "Restore the files or start anew in another output.",
+            code="data-changed",
         )
     if values["step"] and values["num_processes"] != trainer.accelerator.num_processes:
         raise MaxsupError(
             f"a run stopped inside an epoch must go on with as many processes, {values['num_processes']}; got "
-            f"{trainer.accelerator.num_processes}. Start it with torchrun --nproc_per_node {values['num_processes']}."
+            f"{trainer.accelerator.num_processes}. Start it with torchrun --nproc_per_node {values['num_processes']}.",
+            code="process-count-changed",
         )
