@@ -9,6 +9,7 @@ import pytest
 
 from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.lab.core.files.rundir import RunDir
+from tests.refusals import refused
 
 
 def files(best: str, mark: str = "") -> dict[str, bytes]:
@@ -133,10 +134,10 @@ def test_a_directory_that_goes_away_while_it_is_used_is_noticed(trained: RunDir,
     release = trained.lock()
     trained.append_json(trained.metrics, {"epoch": 0}, num_before=0)
     trained.metrics.unlink()
-    with pytest.raises(StorageError, match="must have the 1 lines of the epochs that are done; got 0"):
+    with refused(StorageError, "damaged-file", "1", "0"):
         trained.append_json(trained.metrics, {"epoch": 1}, num_before=1)
     os.rename(trained.path, tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="must stay where it is while it is trained"):
+    with refused(StorageError, "run-moved"):
         trained.save_checkpoint("step-3", "step-3", files("step-3"))
     assert not trained.path.exists()
     release()
@@ -146,7 +147,7 @@ def test_a_new_directory_has_nothing_to_recover(run: RunDir) -> None:
     assert run.recover() is None
     with pytest.raises(MaxsupError, match="has no checkpoint 'best'"):
         run.weights("best")
-    with pytest.raises(MaxsupError, match="run must be a directory that maxsup train made"):
+    with refused(MaxsupError, "run-not-found"):
         run.require()
 
 
@@ -164,7 +165,7 @@ def test_lines_after_the_checkpoint_are_undone(run: RunDir) -> None:
         file.write('{"epo')
     run.truncate(run.metrics, 2)
     assert run.metrics.read_text() == '{"epoch": 0}\n{"epoch": 1}\n'
-    with pytest.raises(StorageError, match="must have the 3 lines of the epochs that are done; got 2"):
+    with refused(StorageError, "damaged-file", "3", "2"):
         run.truncate(run.metrics, 3)
 
 
