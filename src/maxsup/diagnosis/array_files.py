@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -70,6 +71,20 @@ def read_array_files(
     elif "class_names" in readers and isinstance(stored := readers["class_names"](), np.ndarray):
         names = tuple(map(str, stored.ravel()))
     return ModelArrays(found, true, seen, names)
+
+
+def read_sample_ids(logits: Path | str) -> Tensor | None:
+    """Read the array ``ids`` beside the logits, one whole number for each sample; None without it."""
+    readers = file_contents(logits, "logits")[1]
+    if "ids" not in readers:
+        return None
+    found = np.asarray(readers["ids"]())
+    if found.ndim != 1 or found.dtype.kind not in "iu" or len(np.unique(found)) != len(found):
+        raise DataError(
+            f"ids must be whole numbers, each one once; got {found.dtype} of shape {found.shape} in "
+            f"{Path(logits).name!r}. Number the samples, for instance by the order of their file names."
+        )
+    return torch.from_numpy(found.astype(np.int64))
 
 
 def file_contents(path: Path | str, what: str) -> tuple[Any, Readers]:

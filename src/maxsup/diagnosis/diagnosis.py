@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
 from maxsup.diagnosis import class_findings, findings, measures
-from maxsup.diagnosis.outputs import Array, checked_outputs
+from maxsup.diagnosis.outputs import Array, Outputs, checked_outputs
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
+
+if TYPE_CHECKING:
+    from maxsup.diagnosis.side_by_side import Models, SideBySide
 
 PROTOCOL = 1
 """Version of the computation, increased with every change of the numbers."""
@@ -62,6 +65,11 @@ class Diagnosis:
         return {"protocol": PROTOCOL, **asdict(self)}
 
 
+@overload
+def diagnose(logits: Models, *, seed: int = 0) -> SideBySide: ...
+
+
+@overload
 def diagnose(
     logits: Array,
     labels: Array,
@@ -74,8 +82,27 @@ def diagnose(
     bias: Tensor | None = None,
     recipe: str = "",
     seed: int = 0,
-) -> Diagnosis:
-    """Diagnose a model from its outputs, NumPy arrays or tensors.
+) -> Diagnosis: ...
+
+
+def diagnose(
+    logits: Array | Models,
+    labels: Array | None = None,
+    features: Array | None = None,
+    class_names: Sequence[str] | None = None,
+    *,
+    validation: tuple[Array, Array] | None = None,
+    train: tuple[Array, Array] | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    recipe: str = "",
+    seed: int = 0,
+) -> Diagnosis | SideBySide:
+    """Diagnose a model from its outputs, NumPy arrays or tensors, or several models side by side.
+
+    Several models are a list, or a mapping with their names, and nothing else is given: ``diagnose([a, b, c])``. Each
+    is :class:`Outputs`, a tuple ``(logits, labels)`` or ``(logits, labels, features)``, or the path of a file with
+    both, for the same samples. Differences between them are paired; see :class:`SideBySide`.
 
     Args:
         logits: Scores before the softmax for held-out samples, ``(N, K)``.
@@ -103,11 +130,36 @@ def diagnose(
         >>> diagnosis.headline
         '600 samples, 3 classes, accuracy 84.17%, nll 0.3900, ece 0.0440'
     """
-    outputs = checked_outputs(logits, labels, features, class_names)
-    traced = outputs if train is None else checked_outputs(*train)
+    if labels is None:
+        from maxsup.diagnosis.side_by_side import diagnose_side_by_side
+
+        settings = {"features": features, "class_names": class_names, "validation": validation, "train": train}
+        settings |= {"weight": weight, "bias": bias, "recipe": recipe or None}
+        if given := [name for name, value in settings.items() if value is not None]:
+            raise ValueError(
+                f"{given[0]} must be left out for several models; got a value. Put it beside their logits."
+            )
+        return diagnose_side_by_side(logits, seed=seed)  # type: ignore[arg-type]
+    outputs = checked_outputs(logits, labels, features, class_names)  # type: ignore[arg-type]
+    rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
+    traced = None if train is None else checked_outputs(*train)
+    return diagnosis_of(outputs, rescaled, train=traced, weight=weight, bias=bias, recipe=recipe, seed=seed)
+
+
+def diagnosis_of(
+    outputs: Outputs,
+    rescaled: measures.Rescaled,
+    *,
+    train: Outputs | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    recipe: str = "",
+    seed: int = 0,
+) -> Diagnosis:
+    """Diagnose checked outputs for which temperature and norm are fitted; see :func:`diagnose`."""
+    traced = outputs if train is None else train
     traces = logit_traces(traced.logits, traced.labels)
     smoothing = estimate_from(traces, seed=seed)
-    rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
     predictions = rescaled.everything.predictions
     errors = class_findings.class_errors(predictions, outputs.class_names, outputs.num_classes)
     numbers = named(
@@ -119,14 +171,15 @@ def diagnose(
             **measures.feature_numbers(outputs, weight, bias, seed),
         }
     )
+    num_judged = len(rescaled.before.predictions.labels)
     data = {
         "num_samples": len(outputs),
         "num_classes": outputs.num_classes,
         "num_wrong": predictions.num_wrong,
         "num_fitted": rescaled.num_fitted,
-        "num_judged": len(rescaled.before.predictions.labels),
+        "num_judged": num_judged,
         "how_fitted": rescaled.how_fitted,
-        "judged": "the judged half" if validation is None else "all samples",
+        "judged": "all samples" if num_judged == len(outputs) else "the judged half",
         "traced": "the given samples" if train is None else "training images",
         "traces": measures.trace_curves(traces),
         "confidence": measures.confidence_histogram(predictions),

@@ -114,6 +114,7 @@ FACTS: dict[str, Fact] = {
     "mean_confidence": Fact("mean confidence"),
     "confidence_correct": Fact("confidence where right", function=lambda *rows: mean_confidence(*rows).correct),
     "confidence_wrong": Fact("confidence on errors", function=lambda *rows: mean_confidence(*rows).wrong),
+    "confidence_gap": Fact("confidence where right, above that on errors"),
     "confidence_wrong_if_calibrated": Fact("confidence on errors, if calibrated"),
     "ece_if_calibrated": Fact("ECE, if calibrated", words="ECE that chance alone stays below in 95 of 100 samples"),
     "published_ece": Fact("ECE by batches of 100", "lower", "mean over batches of 100"),

@@ -53,9 +53,10 @@ class Log(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Findings, one below the other; each links to the section that has its topic as title."""
+    """Findings, one below the other; each links to the section that has its topic as title, if there are such."""
 
     items: Sequence[Finding]
+    has_sections: bool = True
 
 
 class Verdicts(NamedTuple):

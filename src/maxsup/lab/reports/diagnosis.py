@@ -36,7 +36,7 @@ _BEFORE, _AFTER = "#0072B2", "#009E73"
 _GUIDES = (0.05, 0.1, 0.2)
 _THIS_MODEL = "this model"
 # The numbers of each topic, in their order.
-_NUMBERS = {
+NUMBERS = {
     "Classes": "accuracy worst_class_accuracy top_confusion",
     "Label smoothing": "alpha alpha_by_scale alpha_by_gap unevenness",
     "Confidence on errors": "mean_confidence confidence_correct confidence_wrong confidence_wrong_if_calibrated",
@@ -90,7 +90,7 @@ def diagnosis_page(diagnosis: Diagnosis, *, source: str = "", facts: Mapping[str
 def _blocks(topic: str, diagnosis: Diagnosis) -> list[Block]:
     plot = _PLOTS[topic](diagnosis) if topic in _PLOTS else None
     rows = []
-    for name in _NUMBERS[topic].split():
+    for name in NUMBERS[topic].split():
         found = diagnosis.numbers.get(name)
         if found is not None and found["value"] == found["value"]:
             rows.append([name, found["value"], found.get("low"), found.get("high"), BETTER[found["direction"]]])

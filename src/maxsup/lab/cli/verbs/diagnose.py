@@ -1,4 +1,4 @@
-"""``maxsup diagnose``: the damage report of a run, a checkpoint or bare arrays."""
+"""``maxsup diagnose``: the damage report of a run, a checkpoint or bare arrays, or of several side by side."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Outputs on training images show label smoothing best; if there are more than this, held-out images have to do.
 _MAX_TRAINING_IMAGES = 20_000
+_WORDS = "A run directory; or several of runs, files of logits, NETWORK@WEIGHTS, side by side. Changes to recipes."
 _CLASS_NAMES = "One name per line, in the order of the outputs, or JSON of both."
 _MODEL = "Network of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
 _WEIGHTS = "Checkpoint (default: published weights); for a run, which of its checkpoints."
@@ -24,7 +25,7 @@ _DATA = "Data for a checkpoint: folder:PATH with one folder per class, or any ot
 
 
 def diagnose(
-    words: Annotated[list[str] | None, argument("RUN|KEY=VALUE", "A run directory, and changes to its recipe.")] = None,
+    words: Annotated[list[str] | None, argument("MODEL|KEY=VALUE", _WORDS)] = None,
     logits: Annotated[str | None, option("FILE", "Logits (N, K): .npy, .npz, .safetensors or .csv.")] = None,
     labels: Annotated[str | None, option("FILE", "True classes (N); by default those in the logits' file.")] = None,
     features: Annotated[str | None, option("FILE", "Inputs of the last layer (N, D), optional.")] = None,
@@ -44,7 +45,10 @@ def diagnose(
     """
     runs, overrides = split_words(words or [])
     if len(runs) > 1:
-        raise ValueError(f"run must be one directory; got {len(runs)}: {', '.join(runs)}. Diagnose them one by one.")
+        refuse_strangers({"--logits": logits, "--features": features}, "one model", has_needed=False)
+        settings = {"model": model, "data": data, "split": split, "weights": weights, "labels": labels}
+        _print_several(runs, settings | {"class_names": class_names, "overrides": overrides}, output, as_json)
+        return
     run = runs[0] if runs else None
     overrides = with_data_root(overrides, data_root)
     inputs = {"a run": run, "--logits": logits, "--model": model}
@@ -132,6 +136,29 @@ def _of_checkpoint(
         )
     diagnosis = _diagnosis(found.outputs, weight=found.weight, bias=found.bias)
     return diagnosis, f"{model}, {Path(weights).name if weights else 'its own weights'}", found.facts
+
+
+def _print_several(words: list[str], settings: dict[str, Any], output: Path, as_json: bool) -> None:
+    from maxsup.diagnosis.side_by_side import diagnose_side_by_side
+    from maxsup.lab.analysis.model_outputs import outputs_of_models
+    from maxsup.lab.core.display import create_display
+    from maxsup.lab.core.files.storage import write_file
+    from maxsup.lab.reports.side_by_side import side_by_side_page
+
+    with create_display() as progress:
+        models = outputs_of_models(words, **settings, progress=progress)
+    heads = {name: each.head for name, each in models.items()}
+    found = diagnose_side_by_side({name: each.outputs for name, each in models.items()}, heads=heads)
+    facts = {name: each.facts for name, each in models.items()}
+    if as_json:
+        print_json({**found.as_dict(), "facts": facts, "page": str(output)})
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False, soft_wrap=True)
+        console.print(repr(found), markup=False)
+        console.print(f"\npage: {output}", markup=False)
+    write_file(output, side_by_side_page(found, facts).encode())
 
 
 def _diagnosis(outputs: Outputs, **settings: Any) -> Diagnosis:

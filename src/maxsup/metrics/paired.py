@@ -1,0 +1,180 @@
+"""Differences between models on the same samples: paired bootstrap intervals, McNemar's exact test, linear CKA.
+
+Each resample draws samples for all models at once, so what is hard or easy about a sample cancels in a difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from maxsup.core.errors import DataError
+from maxsup.metrics.bootstrap import Interval, counts
+from maxsup.metrics.calibration import NUM_BINS, bin_of
+from maxsup.metrics.predictions import Predictions, check_count, labels_of_features, tally
+from maxsup.metrics.selective import aurc_of
+
+MIN_PAIRED = 100
+"""With fewer samples no intervals are given."""
+
+Differences = dict[str, Interval]
+
+_BLOCK_ELEMENTS = 1 << 22  # entries of the matrix of counts at a time
+_BIASED = frozenset({"ece"})  # noise adds to these, and resampling adds it a second time
+
+
+class McNemar(NamedTuple):
+    """McNemar's exact test of two models: samples that only one of them gets right, and the two-sided p-value."""
+
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def mcnemar(first: Tensor, second: Tensor) -> McNemar:
+    """Test whether two models are right equally often; inputs say where each is right, ``(N,)``.
+
+    Example:
+        >>> found = mcnemar(torch.tensor([1, 1, 1, 1, 1, 0]).bool(), torch.tensor([1, 0, 0, 0, 0, 0]).bool())
+        >>> found.only_first, found.only_second, round(found.p_value, 6)
+        (4, 0, 0.125)
+    """
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    total, fewer = only_first + only_second, min(only_first, only_second)
+    # Chance that as few or fewer of the samples on which they differ fall to one of them.
+    index = torch.arange(fewer + 1, dtype=torch.float64)
+    whole = torch.tensor(total + 1.0, dtype=torch.float64).lgamma()
+    logs = whole - (index + 1).lgamma() - (total - index + 1).lgamma() - total * math.log(2)
+    tail = float(logs.logsumexp(0).exp())
+    return McNemar(only_first, only_second, min(1.0, 2 * tail))
+
+
+def paired_differences(
+    models: Sequence[Predictions],
+    *,
+    level: float = 0.95,
+    num_resamples: int = 1000,
+    seed: int = 0,
+    with_ranking: bool = True,
+) -> dict[tuple[int, int], Differences]:
+    """Return, for each pair of models, the second's numbers minus the first's, with paired bootstrap intervals.
+
+    Numbers are those of ``maxsup.metrics.facts``. ``confidence_gap`` is the mean confidence where right minus that
+    where wrong. A number that a model lacks, such as confidence on errors without any error, is ``nan``.
+
+    Args:
+        models: Predictions of at least two models for the same samples, in the same order.
+        level: Confidence level of each interval.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
+        with_ranking: Also compute AURC, which takes most of the time.
+
+    Raises:
+        DataError: If there are fewer than 100 samples, or the labels differ.
+    """
+    check_count("num_resamples", num_resamples, usual=1000, least=2)
+    num_samples = len(models[0].labels)
+    if num_samples < MIN_PAIRED:
+        raise DataError(
+            f"samples must be at least {MIN_PAIRED} for intervals of differences; got {num_samples}. Give more."
+        )
+    for model in models[1:]:
+        if not torch.equal(model.labels, models[0].labels):
+            raise DataError("models must be judged on the same samples; got other labels. Give them in one order.")
+    functions = [_statistic(model, with_ranking) for model in models]
+    whole = torch.ones(1, num_samples, dtype=torch.float64)
+    estimates = [numbers_of(whole) for numbers_of in functions]
+    num_rows = max(1, _BLOCK_ELEMENTS // num_samples)
+    parts: list[list[dict[str, Tensor]]] = [[] for _ in models]
+    drawn = counts(num_samples, num_resamples, seed)
+    while rows := list(islice(drawn, num_rows)):
+        block = torch.stack(rows)
+        for own, numbers_of in zip(parts, functions, strict=True):
+            own.append(numbers_of(block))
+    resampled = [{name: torch.cat([part[name] for part in own]) for name in own[0]} for own in parts]
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    return {
+        (first, second): {
+            name: _interval(
+                float(estimates[second][name] - estimates[first][name]),
+                resampled[second][name] - resampled[first][name],
+                tails,
+                is_mirrored=name in _BIASED,
+            )
+            for name in estimates[0]
+        }
+        for first, second in combinations(range(len(models)), 2)
+    }
+
+
+def linear_cka(first: Tensor, second: Tensor) -> float:
+    """Return the linear centred kernel alignment of two models' features of the same samples (Kornblith et al. 2019).
+
+    ``first`` is ``(N, D)`` and ``second`` ``(N, E)``. 1 means equal up to rotation, reflection and scale. With fewer
+    samples than dimensions it is high for any two models.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]])
+        >>> round(linear_cka(features, 2.0 * features.flip(1)), 6)
+        1.0
+    """
+    rows = torch.zeros(len(first), dtype=torch.int64)
+    labels_of_features("first", first, rows)
+    labels_of_features("second", second, rows)
+    x, y = (each.detach().cpu().double() for each in (first, second))
+    x, y = x - x.mean(dim=0), y - y.mean(dim=0)
+    norms = float(torch.linalg.matrix_norm(x.T @ x) * torch.linalg.matrix_norm(y.T @ y))
+    return float((y.T @ x).square().sum()) / norms if norms > 0 else math.nan
+
+
+def _statistic(model: Predictions, with_ranking: bool) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Return a function from counts of samples ``(R, N)`` to the numbers of each row."""
+    columns = _columns(model)
+    if not with_ranking:
+        return lambda drawn: _numbers(drawn @ columns)
+    samples, order = tally(model), model.confidence.sort(descending=True, stable=True).indices
+
+    def numbers_of(drawn: Tensor) -> dict[str, Tensor]:
+        ranked = [aurc_of(replace(samples, count=row[order])) for row in drawn]
+        return {**_numbers(drawn @ columns), "aurc": torch.tensor(ranked, dtype=torch.float64)}
+
+    return numbers_of
+
+
+def _columns(model: Predictions) -> Tensor:
+    """Return what is summed over samples, ``(N, columns)``: the last columns are gaps, one for each bin."""
+    right, confidence = model.is_correct.double(), model.confidence
+    gaps = torch.zeros(len(right), NUM_BINS, dtype=torch.float64)
+    gaps.scatter_(1, bin_of(confidence, NUM_BINS).unsqueeze(1), (confidence - right).unsqueeze(1))
+    sums = torch.stack([torch.ones_like(right), right, model.nll, model.brier, confidence, confidence * right], dim=1)
+    return torch.cat([sums, gaps], dim=1)
+
+
+def _numbers(sums: Tensor) -> dict[str, Tensor]:
+    """Return the numbers of rows of sums of :func:`_columns`."""
+    count, right, nll, brier, confidence, of_right = sums[:, :6].unbind(dim=1)
+    correct, wrong = of_right / right, (confidence - of_right) / (count - right)
+    return {
+        "accuracy": right / count,
+        "nll": nll / count,
+        "brier": brier / count,
+        "ece": sums[:, 6:].abs().sum(dim=1) / count,
+        "mean_confidence": confidence / count,
+        "confidence_correct": correct,
+        "confidence_wrong": wrong,
+        "confidence_gap": correct - wrong,
+    }
+
+
+def _interval(estimate: float, resampled: Tensor, tails: Tensor, *, is_mirrored: bool) -> Interval:
+    resampled = resampled[resampled.isfinite()]
+    if not math.isfinite(estimate) or len(resampled) == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    low, high = resampled.quantile(tails).tolist()
+    return Interval(estimate, *((2 * estimate - high, 2 * estimate - low) if is_mirrored else (low, high)))
