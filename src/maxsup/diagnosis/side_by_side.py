@@ -17,10 +17,18 @@ from maxsup.core.finding import LEVELS, Finding
 from maxsup.diagnosis import measures
 from maxsup.diagnosis.array_files import read_array_files, read_sample_ids
 from maxsup.diagnosis.diagnosis import PROTOCOL, Diagnosis, diagnosis_of
+from maxsup.diagnosis.findings import MIN_A_CLASS
 from maxsup.diagnosis.outputs import Outputs, checked_outputs
 from maxsup.diagnosis.pair_findings import pair_findings
 from maxsup.metrics.facts import numbers as named
-from maxsup.metrics.paired import McNemar, linear_cka, mcnemar, paired_differences
+from maxsup.metrics.paired import (
+    Differences,
+    McNemar,
+    linear_cka,
+    mcnemar,
+    paired_differences,
+    paired_separations,
+)
 
 Model = Outputs | tuple[Any, ...] | str | Path
 """Outputs, arrays in the order of ``diagnose`` (logits, labels, features, class names), or a file of them."""
@@ -132,6 +140,7 @@ def diagnose_side_by_side(
         "_after": [each.after.predictions for each in rescaled.values()],
     }
     found = {when: paired_differences(each, seed=seed, with_ranking=when == "") for when, each in tables.items()}
+    separations = _separations(list(outputs.values()), seed)
     diagnoses = {}
     for name, each in outputs.items():
         weight, bias = (heads or {}).get(name, (None, None))
@@ -141,6 +150,7 @@ def diagnose_side_by_side(
         numbers = dict(found[""][first, second])
         for when in ("_before", "_after"):
             numbers |= {f"{name}{when}": found[when][first, second][name] for name in _TEMPERED}
+        numbers |= separations.get((first, second), {})
         left, right = everything[first], everything[second]
         test = mcnemar(left.is_correct, right.is_correct)
         cka = _cka(outputs[names[first]].features, outputs[names[second]].features)
@@ -149,6 +159,14 @@ def diagnose_side_by_side(
         agreement = float((left.predicted == right.predicted).double().mean())
         pairs.append(Pair(names[first], names[second], shown, test, agreement, cka, judged))
     return SideBySide(diagnoses, pairs, len(next(iter(outputs.values()))), num_left_out)
+
+
+def _separations(models: list[Outputs], seed: int) -> dict[tuple[int, int], Differences]:
+    """Return differences of features within and between classes, if all models have features of enough samples."""
+    features = [each.features for each in models if each.features is not None]
+    if len(features) < len(models) or models[0].num_a_class < MIN_A_CLASS:
+        return {}
+    return paired_separations(features, models[0].labels, seed=seed)
 
 
 def _letter(index: int) -> str:
@@ -164,7 +182,7 @@ def _checked(name: str, model: Model) -> Outputs:
             return replace(checked_outputs(*read_array_files(model)), indices=read_sample_ids(model))
         return checked_outputs(*model)
     except DataError as error:
-        raise DataError(f"{name}: {error}") from error
+        raise DataError(f"{name}: {error}", code=error.code) from error
 
 
 def _matched(models: Mapping[str, Outputs]) -> tuple[dict[str, Outputs], int]:
@@ -174,7 +192,8 @@ def _matched(models: Mapping[str, Outputs]) -> tuple[dict[str, Outputs], int]:
         if each.num_classes != own.num_classes:
             raise DataError(
                 f"models must have the same classes; got {own.num_classes} of {first} and {each.num_classes} of "
-                f"{name}. Compare models of one task."
+                f"{name}. Compare models of one task.",
+                code="other-classes",
             )
     keys = [each.indices for each in models.values()]
     if any(key is None for key in keys):
@@ -213,7 +232,8 @@ def _selected(model: Outputs, wanted: Tensor) -> Outputs:
 def _other_images(found: str) -> DataError:
     return DataError(
         f"models must be judged on the same images; got {found}. Use the same data and split for all, and keep the "
-        "order, or give each file an array of sample ids called 'ids'."
+        "order, or give each file an array of sample ids called 'ids'.",
+        code="other-samples",
     )
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import combinations, islice, repeat
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from maxsup.core.errors import DataError
-from maxsup.metrics.bootstrap import Interval, counts
+from maxsup.metrics.bootstrap import Interval, class_counts, counts, separation_statistic
 from maxsup.metrics.calibration import NUM_BINS, bin_of
 from maxsup.metrics.predictions import Predictions, check_count, labels_of_features, tally
 from maxsup.metrics.selective import aurc_of
+from maxsup.metrics.separation import ClassSeparation, class_separation
 
 MIN_PAIRED = 100
 """With fewer samples no intervals are given."""
@@ -82,11 +83,15 @@ def paired_differences(
     num_samples = len(models[0].labels)
     if num_samples < MIN_PAIRED:
         raise DataError(
-            f"samples must be at least {MIN_PAIRED} for intervals of differences; got {num_samples}. Give more."
+            f"samples must be at least {MIN_PAIRED} for intervals of differences; got {num_samples}. Give more.",
+            code="too-few-samples",
         )
     for model in models[1:]:
         if not torch.equal(model.labels, models[0].labels):
-            raise DataError("models must be judged on the same samples; got other labels. Give them in one order.")
+            raise DataError(
+                "models must be judged on the same samples; got other labels. Give them in one order.",
+                code="other-samples",
+            )
     functions = [_statistic(model, with_ranking) for model in models]
     whole = torch.ones(1, num_samples, dtype=torch.float64)
     estimates = [numbers_of(whole) for numbers_of in functions]
@@ -110,6 +115,39 @@ def paired_differences(
             for name in estimates[0]
         }
         for first, second in combinations(range(len(models)), 2)
+    }
+
+
+def paired_separations(
+    features: Sequence[Tensor], labels: Tensor, *, level: float = 0.95, num_resamples: int = 200, seed: int = 0
+) -> dict[tuple[int, int], Differences]:
+    """Return the differences of ``within``, ``total`` and ``r_squared`` for each pair, the second minus the first.
+
+    Samples are drawn within each class, and the same ones for all models; see :func:`maxsup.metrics.class_separation`.
+
+    Args:
+        features: Those of each model for the same samples, ``(N, D)``; widths may differ.
+        labels: Class indices, ``(N,)``.
+        level: Confidence level of each interval.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
+    """
+    estimates = [class_separation(each, labels) for each in features]
+    functions = [separation_statistic(*each) for each in zip(features, repeat(labels), estimates, strict=False)]
+    drawn = [[numbers_of(row) for numbers_of in functions] for row in class_counts(labels, num_resamples, seed)]
+    resampled = torch.tensor(drawn, dtype=torch.float64)  # resamples, models, numbers
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    return {
+        (first, second): {
+            name: _interval(
+                estimates[second][column] - estimates[first][column],
+                resampled[:, second, column] - resampled[:, first, column],
+                tails,
+                is_mirrored=False,
+            )
+            for column, name in enumerate(ClassSeparation._fields)
+        }
+        for first, second in combinations(range(len(features)), 2)
     }
 
 

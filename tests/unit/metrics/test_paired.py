@@ -9,8 +9,15 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from maxsup.core.errors import DataError
-from maxsup.metrics import aurc, brier_score, expected_calibration_error, mean_confidence, negative_log_likelihood
-from maxsup.metrics.paired import linear_cka, mcnemar, paired_differences
+from maxsup.metrics import (
+    aurc,
+    brier_score,
+    class_separation,
+    expected_calibration_error,
+    mean_confidence,
+    negative_log_likelihood,
+)
+from maxsup.metrics.paired import linear_cka, mcnemar, paired_differences, paired_separations
 from maxsup.metrics.predictions import Predictions, predictions_of
 
 NUM_CLASSES = 4
@@ -93,6 +100,19 @@ def test_fewer_than_100_samples_and_other_samples_are_refused() -> None:
     (first, second), labels = logits()
     with pytest.raises(DataError, match="the same samples"):
         paired_differences([predictions_of(first, labels), predictions_of(second, labels.flip(0))])
+
+
+def test_differences_of_features_are_those_of_the_metric_and_vanish_for_one_model() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(120) % 6
+    centres = torch.randn(6, 5, generator=generator)[labels]
+    x, y = (centres + spread * torch.randn(120, 5, generator=generator) for spread in (0.3, 1.0))
+    found = paired_separations([x, y, x], labels, num_resamples=100)
+    for column, name in enumerate(("within", "total", "r_squared")):
+        difference = class_separation(y, labels)[column] - class_separation(x, labels)[column]
+        assert found[0, 1][name].estimate == pytest.approx(difference, abs=1e-12)
+        assert found[0, 2][name] == (0, 0, 0)
+    assert found[0, 1]["within"].low > 0
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (1, 0), (3, 9), (40, 41), (2000, 2300)])

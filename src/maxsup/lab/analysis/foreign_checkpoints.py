@@ -101,8 +101,8 @@ def checkpoint_outputs(
     progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
     found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
     labels, missing = order.indices[found["labels"]], pipeline.num_missing
-    columns = {"labels": labels, "features": found.get("features"), "indices": found["indices"]}
-    outputs = Outputs(found["logits"], **columns, class_names=order.names, num_missing=missing)
+    columns = found["logits"], labels, found.get("features"), found["indices"]
+    outputs = Outputs(*columns, class_names=order.names, num_missing=missing)
     facts = {
         "Data": data,
         "Split": split or ("test" if place is None else "all images"),

@@ -69,7 +69,8 @@ def outputs_of_models(
     if len(places) > 1:
         raise DataError(
             f"models must be judged on the same images; got {' and '.join(sorted(places))}. Choose one data set and "
-            "one split for all."
+            "one split for all.",
+            code="other-samples",
         )
     has_files = any(each.place is None for each in found.values())
     if places and has_files:  # ids of files are not positions in the data: only the order is left

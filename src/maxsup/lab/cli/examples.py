@@ -38,6 +38,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup diagnose runs/first",
         "maxsup diagnose --logits logits.npy --labels labels.npy",
         "maxsup diagnose --model timm:resnet18 --weights w.pth --data folder:photos",
+        "maxsup diagnose ce.npz ls.npz maxsup.npz",
+        "maxsup diagnose timm:resnet50@a.pth torchvision:resnet50@b.ckpt --data folder:photos",
     ),
     "doctor": (
         "maxsup doctor train.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxsup.core.finding import LEVELS
@@ -30,14 +30,17 @@ _METHODS = (
 )
 
 
-def side_by_side_page(found: SideBySide, facts: Mapping[str, Mapping[str, str]] | None = None) -> str:
-    """Several models as one HTML file; ``facts`` say what the outputs of each depend on."""
+def side_by_side_page(
+    found: SideBySide, facts: Mapping[str, Mapping[str, str]] | None = None, *, sections: Sequence[Section] = ()
+) -> str:
+    """Several models as one HTML file; ``facts`` say what their outputs depend on, ``sections`` come first."""
     named = {"Images": f"{found.num_samples:,}", "Models": ", ".join(found.diagnoses)}
     if found.num_left_out:
         named["Left out"] = f"{found.num_left_out:,} images that some model lacks"
     for name, lines in (facts or {}).items():
         named[name] = "; ".join(f"{key.lower()}: {value}" for key, value in lines.items())
-    sections = [
+    shown = [
+        *sections,
         Section("Verdicts on each model", [_verdict_table(found)]),
         *(Section(f"{pair.second} against {pair.first}", _pair_blocks(pair)) for pair in found.pairs),
         Section("Numbers", [_number_table(found)]),
@@ -45,7 +48,7 @@ def side_by_side_page(found: SideBySide, facts: Mapping[str, Mapping[str, str]] 
         Section("How the numbers are made", [Text(text) for text in _METHODS]),
     ]
     lead = "What several models do on the same images, and which of their differences these images show."
-    return page_html(Page("Models side by side", [Chapter("Models side by side", sections, lead, named)]))
+    return page_html(Page("Models side by side", [Chapter("Models side by side", shown, lead, named)]))
 
 
 def _verdict_table(found: SideBySide) -> Table:
