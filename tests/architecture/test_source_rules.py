@@ -39,11 +39,11 @@ def silent_test(node: ast.AST) -> bool:
 
 
 def can_fail(node: ast.AST) -> bool:
-    """Whether a node is an assert, pytest.raises or warns, or a call of a helper that is named for checking."""
+    """Whether a node is an assert, pytest.raises, warns or refused, or a call of a helper that is named for checking."""
     if isinstance(node, ast.Assert):
         return not isinstance(node.test, ast.Constant)
     name = called_name(node) if isinstance(node, ast.Call) else ""
-    return name in {"raises", "warns"} or name.startswith(("assert_", "check_"))
+    return name in {"raises", "refused", "warns"} or name.startswith(("assert_", "check_"))
 
 
 def broken(rule: Rule, folder: Path, pattern: str = "*.py") -> list[str]:
