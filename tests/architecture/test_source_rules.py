@@ -39,7 +39,7 @@ def silent_test(node: ast.AST) -> bool:
 
 
 def can_fail(node: ast.AST) -> bool:
-    """Whether a node is an assert, pytest.raises, warns or refused, or a call of a helper that is named for checking."""
+    """Whether a node is an assert, pytest.raises, warns or refused, or a call of a helper that is named so."""
     if isinstance(node, ast.Assert):
         return not isinstance(node.test, ast.Constant)
     name = called_name(node) if isinstance(node, ast.Call) else ""

@@ -54,7 +54,8 @@ def test_checkpoints_of_two_libraries_see_the_same_images(tmp_path: Path, photos
     assert list(found) == ["timm.pth", "torchvision.pth"]
     first, second = (each.outputs for each in found.values())
     assert torch.equal(first.labels, second.labels)
-    assert first.indices is not None and second.indices is not None
+    assert first.indices is not None
+    assert second.indices is not None
     assert torch.equal(first.indices, second.indices)
     assert "anti-aliased" in found["torchvision.pth"].facts["Network"]
 
