@@ -80,7 +80,7 @@ def test_a_recipe_says_what_is_stated_inferred_and_chosen(name: str) -> None:
     text = (FOLDER / f"{name}.yaml").read_text()
     comment = text[: text.index("\ndata:")]
     assert all(line.startswith("#") for line in comment.splitlines())
-    for label in ("# Command: ", "# Expect: ", "# The paper states: ", "# Inferred: ", "# Chosen here: "):
+    for label in ("# Group: ", "# Command: ", "# Expect: ", "# The paper states: ", "# Inferred: ", "# Chosen here: "):
         assert comment.count(label) == 1, label
     assert f"train {name}" in comment
 
@@ -92,6 +92,7 @@ def test_a_recipe_is_valid(name: str) -> None:
 
 def test_every_recipe_is_listed_with_its_command_and_what_to_expect() -> None:
     rows = describe_recipes()
-    assert [row["name"] for row in rows] == list_recipes()
-    assert all(set(row) == {"name", "title", "command", "expect"} and all(row.values()) for row in rows)
+    assert sorted(row["name"] for row in rows) == list_recipes()
+    assert rows[0]["name"] == "digits_cnn"
+    assert all(set(row) == {"name", "title", "group", "command", "expect"} and all(row.values()) for row in rows)
     assert [row["name"] for row in rows if not row["expect"].endswith(".") or "below" in row["expect"]] == []

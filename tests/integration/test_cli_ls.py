@@ -63,7 +63,7 @@ def test_the_table_fits_80_columns_and_hides_nothing(cli: Cli, listing: list[dic
 
 
 def test_a_wide_terminal_gives_one_line_a_loss(cli: Cli, listing: list[dict[str, Any]]) -> None:
-    lines = cli("ls", "losses", COLUMNS="250").out.splitlines()
+    lines = cli("ls", "losses", COLUMNS="330").out.splitlines()
     for row in listing:
         [line] = [line for line in lines if line.split()[0] == row["name"]]
         assert row["formula"] in line

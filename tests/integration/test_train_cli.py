@@ -14,7 +14,7 @@ import torch
 
 from maxsup.lab.cli import main
 from maxsup.lab.core.files.reading import read_json
-from maxsup.lab.core.recipes import list_recipes
+from maxsup.lab.core.recipes import describe_recipes, list_recipes
 from maxsup.lab.data import DATASETS
 from maxsup.lab.models import MODELS
 from maxsup.lab.segmentation import SEGMENTERS
@@ -39,13 +39,16 @@ def test_training_prints_one_line_an_epoch_and_the_result(cli: Cli) -> None:
     outcome = cli("train", *QUICK)
     lines = outcome.err.splitlines()
     assert outcome.code == 0
-    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
-    assert all(f" {word} " in lines[0] for word in ("loss", "acc", "val acc", "alpha", "lr", "img/s"))
+    assert lines[0].split() == ["epoch", "loss", "acc", "val", "acc", "val", "nll", "alpha", "lr", "img/s", "seconds"]
+    assert [line.split()[0] for line in lines[1:]] == ["1/2", "2/2"]
+    assert len({len(line) for line in lines}) == 1, "columns line up"
+    assert len(lines[0]) <= 80
     assert "images/s; " in outcome.out
     assert "outside forward/backward" in outcome.out
     assert "test (last weights, n=359): accuracy" in outcome.out
     [run] = Path("runs").iterdir()
-    assert outcome.out.splitlines()[-1] == f"run directory: {run}"
+    assert outcome.out.splitlines()[-2] == f"run directory: {run}"
+    assert outcome.out.splitlines()[-1].startswith(f"next: maxsup diagnose {run}")
     assert run.name.startswith("digits_cnn-maxsup-s0-")
 
 
@@ -235,7 +238,7 @@ def test_long_tailed_data_gets_an_accuracy_for_each_group_that_exists(cli: Cli, 
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("recipes", list_recipes()),
+        ("recipes", [row["name"] for row in describe_recipes()]),
         ("models", [*MODELS, *SEGMENTERS]),
         ("data", list(DATASETS)),
         ("losses", list(LOSSES)),
@@ -269,7 +272,8 @@ def long_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen([sys.executable, "-c", script, *words], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        assert process.stderr.readline().startswith("epoch 1/2000")
+        assert process.stderr.readline().split()[0] == "epoch"
+        assert process.stderr.readline().split()[0] == "1/2000"
         yield process
     finally:
         process.kill()

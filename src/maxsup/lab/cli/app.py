@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated, Any
 
@@ -57,8 +58,23 @@ def _shared(
     del version, debug  # the first exits in its callback, maxsup.lab.cli.main removes the second
 
 
+_WITH_SETTINGS = ("train", "validate", "compare", "study")
+
 # typer exports only this child of it. Depending on its version, typer depends on click or contains a copy of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+def _dashed_setting(sentence: str, words: list[str]) -> str | None:
+    """Return ``epochs=3`` for an unknown option ``--epochs 3`` that is a setting of recipes."""
+    found = re.match(r"No such option:? '?--([\w-]+)", sentence)
+    if found is None or words[0] not in _WITH_SETTINGS:
+        return None
+    from maxsup.lab.core.config import Recipe
+    from maxsup.lab.core.validation import place_of_key
+
+    place = place_of_key(found[1].replace("-", "_"), Recipe)
+    after = [word for word, before in zip(words[1:], words, strict=False) if before == f"--{found[1]}"]
+    return f"{place}={after[0] if after else 'VALUE'}" if place else None
 
 
 def run(words: list[str]) -> None:
@@ -73,5 +89,7 @@ def run(words: list[str]) -> None:
             sys.exit(error.exit_code)
         verb = error.ctx.command_path if error.ctx else "maxsup"
         sentence = " ".join(error.format_message().split()).rstrip(".")
+        if setting := _dashed_setting(sentence, words):
+            raise ValueError(f"{sentence}. Settings of a recipe have no dashes: write {setting}.") from error
         raise ValueError(f"{sentence}. See `{verb} --help`.") from error
     sys.exit(code if isinstance(code, int) else 0)

@@ -18,7 +18,7 @@ from maxsup.core.registry import plugins
 Row = dict[str, Any]
 
 FILE = Path(__file__).with_name("listings.json")
-KINDS = ("losses", "models", "data", "analyses", "recipes")
+KINDS = ("losses", "recipes", "studies", "models", "data", "analyses")
 TABLE_HEAD = "| name | objective | default |\n|---|---|---|\n"
 
 _PACKAGE = Path(__file__).parents[2]
@@ -56,6 +56,10 @@ def read_rows(kind: str) -> list[Row]:
         from maxsup.lab.core.recipes import describe_recipes
 
         return list(describe_recipes())
+    if kind == "studies":
+        from maxsup.lab.experiments.study_files import describe_studies
+
+        return describe_studies()
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     if plugins(f"maxsup.{kind}") or kept["files"][kind] != _files(kind):
         kept = registry_rows()

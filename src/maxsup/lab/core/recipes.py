@@ -27,14 +27,21 @@ MAX_DEPTH = 16
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 
+GROUPS = {"start": "Start here", "small": "Real images and masks on two cores", "paper": "Settings of the paper"}
+"""Groups of recipes in the order one reads them; the head of each recipe names its own."""
+
+_CARD = ("Group", "Command", "Expect")
+
+
 def list_recipes() -> list[str]:
     """Names of the recipes that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def describe_recipes() -> list[dict[str, str]]:
-    """Name, title, command and expectation of every recipe, from the comment at its head."""
-    return [{"name": path.stem, **_card(path.read_text(encoding="utf-8"))} for path in sorted(FOLDER.glob("*.yaml"))]
+    """Name, title, group, command and expectation of every recipe, from the comment at its head, group by group."""
+    rows = [{"name": path.stem, **_card(path.read_text(encoding="utf-8"))} for path in sorted(FOLDER.glob("*.yaml"))]
+    return sorted(rows, key=lambda row: list(GROUPS).index(row["group"]))
 
 
 def recipe_path(name: str) -> Path:
@@ -185,4 +192,4 @@ def _card(text: str) -> dict[str, str]:
     # A line that is indented goes on with the one before.
     title, *lines = [line.lstrip("#").strip() for line in head.replace("\n#   ", " ").splitlines()] or [""]
     pairs = (line.partition(": ") for line in lines)
-    return {"title": title} | {label.lower(): text for label, _, text in pairs if label in ("Command", "Expect")}
+    return {"title": title} | {label.lower(): text for label, _, text in pairs if label in _CARD}

@@ -12,6 +12,16 @@ from maxsup.core.errors import coded, hint
 
 Model = TypeVar("Model", bound=BaseModel)
 
+# What other programs call settings of a recipe.
+ELSEWHERE = {
+    "alpha": "loss.alpha",
+    "batch": "batch_size",
+    "label_smoothing": "loss.name=ls loss.alpha",
+    "learning_rate": "optimizer.lr",
+    "smoothing": "loss.name=ls loss.alpha",
+    "workers": "data.num_workers",
+}
+
 
 def validated(model: type[Model], values: Mapping[str, Any], *, source: str, fix: str = "Correct it.") -> Model:
     """The model that ``values`` describe; one ValueError names every mistake in them.
@@ -43,7 +53,9 @@ def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str
         for part in section:  # indices and keys of mappings are skipped
             if part in model.model_fields:
                 model = _model_in(model.model_fields[part].annotation) or model
-        return f"key of {owner} must be one it has; got {key!r}. {hint(key, model.model_fields)}"
+        place = None if section else place_of_key(key, model)
+        advice = f"Write {place}=..." if place else hint(key, model.model_fields)
+        return f"key of {owner} must be one it has; got {key!r}. {advice}"
     if detail["type"] == "value_error":
         # Written by a validator of the model in the words of this package.
         return f"{where if key else source}: {detail['ctx']['error']}"
@@ -55,6 +67,19 @@ def _sentence(detail: Any, model: type[BaseModel], source: str, fix: str) -> str
     if detail["type"] == "less_than_equal":
         rule = f"at most {detail['ctx']['le']:g}"
     return f"{where} must be {rule}; got {detail['input']!r}. {fix}"
+
+
+def place_of_key(key: str, model: type[BaseModel]) -> str | None:
+    """Return where a model has a key: at the top, in one of its sections, or under another name."""
+    if key in model.model_fields:
+        return key
+    if key in ELSEWHERE:
+        return ELSEWHERE[key]
+    for name, field in model.model_fields.items():
+        inner = _model_in(field.annotation)
+        if inner is not None and key in inner.model_fields:
+            return f"{name}.{key}"
+    return None
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

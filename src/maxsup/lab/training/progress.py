@@ -14,8 +14,12 @@ import torch
 import torch.distributed as dist
 from typing_extensions import Self
 
-from maxsup.lab.core.display import Display
+from maxsup.lab.core.display import Display, percent
 from maxsup.lab.tasks import task_of_numbers
+from maxsup.metrics.facts import fact
+
+# Columns of an epoch; together they fit 80 characters.
+_WIDTHS = {"alpha": 5, "img/s": 6}
 
 
 @dataclass
@@ -130,6 +134,7 @@ class Reporter:
     """Reports training to a display; the default one shows nothing."""
 
     _epoch = _num_epochs = _num_steps = 0
+    _has_head = False
 
     def __init__(self, display: Display | None = None) -> None:
         self._display = display or Display()
@@ -160,7 +165,11 @@ class Reporter:
 
     def end_epoch(self, line: dict[str, Any], seconds: float, images_per_second: float) -> None:
         """Show that an epoch is over."""
-        self.say(epoch_line(line, self._num_epochs, seconds, images_per_second))
+        head, row = epoch_line(line, self._num_epochs, seconds, images_per_second)
+        if not self._has_head:
+            self.say(head)
+            self._has_head = True
+        self.say(row)
 
     def _move(self, done: int, numbers: str) -> None:
         # With one bar for all epochs the time left is that of the run.
@@ -168,21 +177,28 @@ class Reporter:
         self._display.move(f"epoch {self._epoch + 1}/{self._num_epochs}", done, num_steps, numbers)
 
 
-def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per_second: float) -> str:
-    """Write an epoch as one line.
+def epoch_line(line: dict[str, Any], num_epochs: int, seconds: float, images_per_second: float) -> tuple[str, str]:
+    r"""Return the head of the table of epochs and the row of one.
 
     Example:
         >>> numbers = {"loss": 0.51234, "accuracy": 0.9}
         >>> line = {"epoch": 0, "lr": 0.1, "alpha": 0.1, "train": numbers, "val": {"accuracy": 0.8, "nll": 0.7}}
-        >>> epoch_line(line, 10, 2.0, 500.0)
-        'epoch 1/10  loss 0.5123  acc 0.9000  val acc 0.8000  val nll 0.7000  alpha 0.1  lr 0.1  500 img/s  2.0 s'
+        >>> print(*epoch_line(line, 10, 2.0, 500.0), sep="\n")
+          epoch     loss      acc  val acc  val nll  alpha       lr   img/s  seconds
+           1/10   0.5123  90.00 %  80.00 %   0.7000    0.1      0.1     500      2.0
     """
     train, val, alpha = line["train"], line["val"], line["alpha"]
-    words = [f"epoch {line['epoch'] + 1}/{num_epochs}", f"loss {train['loss']:.4f}", f"acc {train['accuracy']:.4f}"]
+    cells = {
+        "epoch": f"{line['epoch'] + 1}/{num_epochs}",
+        "loss": f"{train['loss']:.4f}",
+        "acc": percent(train["accuracy"]),
+    }
     if val is not None:
-        shown = task_of_numbers(val).progress_numbers
-        words += [f"val {word} {val[name]:.4f}" for word, name in shown.items()]
+        for word, name in task_of_numbers(val).progress_numbers.items():
+            cells[f"val {word}"] = percent(val[name]) if fact(name).printed_unit == "%" else f"{val[name]:.4f}"
     if not math.isnan(alpha):
-        words.append(f"alpha {alpha:.3g}")
-    words += [f"lr {line['lr']:.3g}", f"{images_per_second:.0f} img/s", f"{seconds:.1f} s"]
-    return "  ".join(words)
+        cells["alpha"] = f"{alpha:.3g}"
+    cells |= {"lr": f"{line['lr']:.3g}", "img/s": f"{images_per_second:.0f}", "seconds": f"{seconds:.1f}"}
+    widths = [max(len(title), _WIDTHS.get(title, 7)) for title in cells]
+    head, row = ("  ".join(map(str.rjust, words, widths)) for words in (cells.keys(), cells.values()))
+    return head, row

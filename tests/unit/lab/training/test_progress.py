@@ -16,18 +16,19 @@ def line(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_line_leaves_out_what_there_is_not() -> None:
-    text = epoch_line(line(alpha=math.nan, val=None), 3, 1.0, 10.0)
-    assert text == "epoch 2/3  loss 1.0000  acc 0.5000  lr 0.1  10 img/s  1.0 s"
+    head, row = epoch_line(line(alpha=math.nan, val=None), 3, 1.0, 10.0)
+    assert head.split() == ["epoch", "loss", "acc", "lr", "img/s", "seconds"]
+    assert row.split() == ["2/3", "1.0000", "50.00", "%", "0.1", "10", "1.0"]
 
 
-def test_without_a_terminal_there_is_one_plain_line_an_epoch() -> None:
+def test_without_a_terminal_there_is_one_plain_line_an_epoch_under_a_head() -> None:
     stream = io.StringIO()
     reporter = Reporter(LineDisplay(stream))
     with reporter:
         reporter.start_epoch(1, 3, 0, 5)
         reporter.step(1, {"loss": 1.0, "accuracy": 0.5}, 0.1, Clock())
         reporter.end_epoch(line(), 1.0, 10.0)
-    assert stream.getvalue().count("\n") == 1
+    assert stream.getvalue().count("\n") == 2
     assert "\x1b" not in stream.getvalue()
 
 
@@ -44,7 +45,7 @@ def test_the_bar_shows_loss_accuracy_alpha_speed_and_time_left(
     shown = capsys.readouterr().err
     for word in ("epoch 1/2", "4/20", "loss 1.234", "acc 0.500", "alpha 0.15", "img/s", ":"):
         assert word in shown
-    assert "epoch 2/2  loss 1.0000" in shown
+    assert "2/2   1.0000  50.00 %" in shown
 
 
 def test_an_epoch_that_was_interrupted_has_the_time_of_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,14 @@ from maxsup.lab.cli.shorthands import argument, flag
 
 _INDENT = "    "
 _COLUMNS = {
-    "losses": ("name", "default", "formula", "source", "needs"),
+    "losses": ("name", "default", "what it is", "formula", "source", "needs"),
+    "studies": ("name", "title", "label"),
     "models": ("name", "about", "source"),
     "data": ("name", "images", "source", "options"),
     "analyses": ("name", "gives", "paper", "options"),
 }
 # Where a table is too wide, cells move under one another until this many columns are left.
-_NUM_NARROW = {"losses": 3, "models": 3, "data": 2, "analyses": 2}
+_NUM_NARROW = {"losses": 3, "studies": 2, "models": 3, "data": 2, "analyses": 2}
 
 
 def _cell(row: Row, column: str) -> str:
@@ -34,7 +35,7 @@ def _cell(row: Row, column: str) -> str:
         case "options":
             return ", ".join(f"{name}={_default(value)}" for name, value in row["options"].items()) or "-"
         case _:
-            return str(row["summary" if column == "gives" else column])
+            return str(row["summary" if column in ("gives", "what it is") else column])
 
 
 def _default(value: Any) -> str:
@@ -70,7 +71,11 @@ def _print_table(rows: list[dict[str, str]], num_narrow: int) -> None:
 
 def _print_cards(rows: list[Row]) -> None:
     """Name and title, the rest indented under them; without rich, whose import takes longer than all else here."""
-    for row in rows:
+    from maxsup.lab.core.recipes import GROUPS
+
+    for place, row in enumerate(rows):
+        if place == 0 or row["group"] != rows[place - 1]["group"]:
+            typer.echo(f"{chr(10) * (place > 0)}{GROUPS[row['group']].upper()}")
         typer.echo(_wrapped(f"{row['name']}: {row['title']}", indent=""))
         # A command that is broken into lines can still be copied as a whole.
         typer.echo(_wrapped(row["command"], end=" \\"))
@@ -93,7 +98,7 @@ def ls(
     kind: Annotated[str, argument("KIND", f"What to list: {', '.join(KINDS)}.", complete_kind)],
     as_json: Annotated[bool, flag("--json", "Print the result as JSON.")] = False,
 ) -> None:
-    """List losses, models, data sets, analyses or recipes."""
+    """List losses, recipes, studies, models, data sets or analyses."""
     check_choice("kind", kind, KINDS)
     rows = read_rows(kind)
     if as_json:

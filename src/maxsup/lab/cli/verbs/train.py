@@ -68,4 +68,5 @@ def _lines(summary: TrainingSummary) -> list[str]:
                 continue
             shown = ", ".join(f"{name} {text}" for name, text in task_of_numbers(numbers).summarise(numbers).items())
             lines.append(f"{split} ({which} weights, n={numbers['n']}): {shown}")
-    return [*lines, f"run directory: {summary['run']}"]
+    run = summary["run"]
+    return [*lines, f"run directory: {run}", f"next: maxsup diagnose {run}, maxsup analyze {run}, maxsup report {run}"]

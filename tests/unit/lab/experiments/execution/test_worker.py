@@ -85,7 +85,7 @@ def test_a_real_job_leaves_a_run_and_its_analysis(tmp_path: Path) -> None:
     assert is_done(tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text())["recipe"] == "tiny"
     assert "within" in (tmp_path / "analysis/collapse-test.json").read_text()
-    assert "epoch 1/1" in (tmp_path / LOG).read_text()
+    assert " 1/1 " in (tmp_path / LOG).read_text()
 
 
 def test_a_job_is_trained_and_then_analysed_and_not_done_again(folder: Path, pretended: Pretended) -> None:
