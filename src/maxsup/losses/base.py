@@ -23,10 +23,10 @@ from maxsup.losses.reduction import (
     EmptyMean,
     LossOptions,
     ReductionName,
-    ReductionOptions,
     num_classes,
     whole,
 )
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions, check_split, refuse_split
 
 Strength = float | Schedule
 
@@ -42,8 +42,9 @@ class RegularizedLoss(nn.Module):
     """Base of all losses: training objective in ``train()`` mode, plain cross-entropy in ``eval()`` mode.
 
     Class attributes describe a loss. ``function`` is the loss as a pure function, ``strength`` names the option that
-    sets how strong the term is, ``own_options`` names attributes that the function takes besides, and ``needs`` the
-    keyword arguments that ``forward`` cannot do without.
+    sets how strong the term is, ``own_options`` names attributes that the function takes besides, ``needs`` the keyword
+    arguments that ``forward`` cannot do without, and ``takes_parts`` says whether ``function`` takes logits whose
+    classes are split over processes.
     """
 
     function: ClassVar[staticmethod[..., Tensor]]
@@ -52,6 +53,7 @@ class RegularizedLoss(nn.Module):
     own_options: ClassVar[tuple[str, ...]] = ()
     needs: tuple[str, ...] = ()
     optional_needs: ClassVar[tuple[str, ...]] = ()
+    takes_parts: ClassVar[bool] = False
 
     weight: Tensor | None
     progress_units: Tensor
@@ -65,6 +67,8 @@ class RegularizedLoss(nn.Module):
         reduction: ReductionName = "mean",
         empty: EmptyMean = "nan",
         z_loss: float = 0.0,
+        group: Any = None,
+        vocab_start: int | None = None,
         **unknown: Never,
     ) -> None:
         super().__init__()
@@ -73,6 +77,11 @@ class RegularizedLoss(nn.Module):
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("empty", empty, EMPTY)
         check_number("z_loss", z_loss)
+        if group is not None or vocab_start is not None:
+            check_split(group, vocab_start)
+            if not self.takes_parts:
+                refuse_split(type(self).__name__)
+        self.group, self.vocab_start = group, vocab_start
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.empty, self.z_loss = ignore_index, reduction, empty, z_loss
         if isinstance(strength, Constant):
@@ -131,17 +140,19 @@ class RegularizedLoss(nn.Module):
             num_items: Denominator in place of the number of targets, for gradient accumulation and several processes.
             extras: What ``needs`` names.
         """
-        if type(input) is not Tensor or type(target) is not Tensor:
+        if not self.takes_parts and (type(input) is not Tensor or type(target) is not Tensor):
             input, target = whole(input), whole(target)
         if extras:
             extras = {name: whole(extra) for name, extra in extras.items()}
-        options: ReductionOptions = {
+        options: SplitReductionOptions = {
             "weight": self.weight,
             "ignore_index": self.ignore_index,
             "reduction": self.reduction,
             "num_items": num_items,
             "empty": self.empty,
         }
+        if self.group is not None:
+            options["group"], options["vocab_start"] = self.group, self.vocab_start
         if extras or self.needs:
             self._check_extras(extras)
         if self.training != torch.is_grad_enabled():
@@ -218,6 +229,8 @@ class RegularizedLoss(nn.Module):
 
     def _check_targets(self, target: Tensor) -> None:
         # With two classes, mixing alone leaves no zero either.
+        if self.group is not None or type(target) is not Tensor:  # a part of the classes
+            return
         if self._is_plain() or target.numel() == 0 or num_classes(target) == 2 or not first_step.can_look():
             return
         self._targets_checked = True
@@ -267,7 +280,7 @@ class AlphaLoss(RegularizedLoss):
 
     alpha = named_strength()
 
-    def __init__(self, alpha: Strength = 0.1, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, alpha: Strength = 0.1, **options: Unpack[SplitLossOptions]) -> None:
         super().__init__(alpha, **options)
 
 

@@ -13,10 +13,10 @@ from typing_extensions import Never, Unpack
 from maxsup.losses.base import LOSSES, RegularizedLoss
 from maxsup.losses.computing.penalties import NO_PENALTY
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions
 
 
-def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[ReductionOptions]) -> Tensor:
+def cross_entropy(input: Tensor, target: Tensor, **options: Unpack[SplitReductionOptions]) -> Tensor:
     r"""Cross-entropy, bit-equal to ``F.cross_entropy``.
 
     .. math:: \log \sum_k e^{z_k} - z_{gt}
@@ -52,7 +52,8 @@ class CrossEntropyLoss(RegularizedLoss):
     """
 
     function = staticmethod(cross_entropy)
+    takes_parts = True
     strength = None
 
-    def __init__(self, *unnamed: Never, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *unnamed: Never, **options: Unpack[SplitLossOptions]) -> None:
         super().__init__(*unnamed, **options)

@@ -26,8 +26,6 @@ from maxsup.losses.computing.plain import plain_cross_entropy
 from maxsup.losses.penalized import penalized_cross_entropy
 from maxsup.losses.reduction import (
     HALF,
-    LossOptions,
-    ReductionOptions,
     check_strength,
     class_rows,
     finite_mean,
@@ -36,6 +34,7 @@ from maxsup.losses.reduction import (
     sample_shape,
     target_values,
 )
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions, refuse_split
 
 Convention = Literal["k", "k-1"]
 WeightMode = Literal["sample", "torch"]
@@ -89,7 +88,7 @@ def label_smoothing_cross_entropy(
     *,
     convention: Convention = "k",
     weight_mode: WeightMode = "sample",
-    **options: Unpack[ReductionOptions],
+    **options: Unpack[SplitReductionOptions],
 ) -> Tensor:
     r"""Cross-entropy with label smoothing.
 
@@ -105,6 +104,8 @@ def label_smoothing_cross_entropy(
     if not isinstance(alpha, Tensor) and alpha == 0:
         return plain_cross_entropy(input, target, **options)
     if convention == "k-1":
+        if options.get("group") is not None:
+            refuse_split("convention='k-1'")
         alpha = alpha * num_classes(input) / max(num_classes(input) - 1, 1)
     if weight_mode == "torch":
         _check_torch_mode(options.get("z_loss", 0))
@@ -157,6 +158,7 @@ class LabelSmoothingLoss(AlphaLoss):
     """
 
     function = staticmethod(label_smoothing_cross_entropy)
+    takes_parts = True
     strength_limit = 1.0
     own_options = ("convention", "weight_mode")
 
@@ -166,7 +168,7 @@ class LabelSmoothingLoss(AlphaLoss):
         *,
         convention: Convention = "k",
         weight_mode: WeightMode = "sample",
-        **options: Unpack[LossOptions],
+        **options: Unpack[SplitLossOptions],
     ) -> None:
         super().__init__(alpha, **options)
         check_choice("convention", convention, CONVENTIONS)

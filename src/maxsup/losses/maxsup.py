@@ -20,15 +20,8 @@ from typing_extensions import Never, Unpack
 from maxsup.losses.base import LOSSES, AlphaLoss, Strength
 from maxsup.losses.computing.penalties import MAXSUP
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import (
-    EmptyMean,
-    LossOptions,
-    ReductionName,
-    ReductionOptions,
-    confidence_weights,
-    finite_mean,
-    per_sample,
-)
+from maxsup.losses.reduction import EmptyMean, ReductionName, confidence_weights, finite_mean, per_sample
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions
 
 
 def maxsup_penalty(input: Tensor) -> Tensor:
@@ -50,7 +43,7 @@ def top_gap(rows: Tensor) -> Tensor:
 
 
 def maxsup_cross_entropy(
-    input: Tensor, target: Tensor, alpha: float | Tensor = 0.1, **options: Unpack[ReductionOptions]
+    input: Tensor, target: Tensor, alpha: float | Tensor = 0.1, **options: Unpack[SplitReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy with Max Suppression.
 
@@ -62,7 +55,8 @@ def maxsup_cross_entropy(
         alpha: Strength; 0 is ``F.cross_entropy`` to the bit.
         options: ``weight``, ``ignore_index`` and ``reduction`` as in ``F.cross_entropy``; ``num_items``: denominator of
             the mean in place of the number of targets; ``empty``: ``"nan"`` as torch or ``"zero"``, the mean when no
-            target is left; ``z_loss``: factor of ``(log sum_k exp z_k)^2``. Every loss takes them.
+            target is left; ``z_loss``: factor of ``(log sum_k exp z_k)^2``. Every loss takes them. ``group`` and
+            ``vocab_start``: see :class:`maxsup.losses.shards.loss.SplitOptions`.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.5, -1.0, 0.0, 1.0]])
@@ -91,6 +85,9 @@ class MaxSupLoss(AlphaLoss):
             "adaptive alpha" (``tab:ablation_alpha``) and does not define it; this is our reading.
         empty: The mean when no target is left: ``"nan"``, as in torch, or ``"zero"``, which keeps the graph.
         z_loss: Factor of ``(log sum_k exp z_k)^2``, which is added to every sample that is not ignored; 0 adds nothing.
+        group: Processes that hold parts of the classes in their logits, with the same labels; each gets the loss of the
+            whole. Class weights are those of all classes, probability targets are split like the logits.
+        vocab_start: Index of the first class of this process, if the parts are not in the order of the ranks.
 
     Shape:
         Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
@@ -108,6 +105,7 @@ class MaxSupLoss(AlphaLoss):
     """
 
     function = staticmethod(maxsup_cross_entropy)
+    takes_parts = True
 
     def __init__(
         self,
@@ -119,10 +117,13 @@ class MaxSupLoss(AlphaLoss):
         adaptive: bool = False,
         empty: EmptyMean = "nan",
         z_loss: float = 0.0,
+        group: Any = None,
+        vocab_start: int | None = None,
         **unknown: Never,
     ) -> None:
-        shared: LossOptions = {
-            "weight": weight, "ignore_index": ignore_index, "reduction": reduction, "empty": empty, "z_loss": z_loss
+        shared: SplitLossOptions = {
+            "weight": weight, "ignore_index": ignore_index, "reduction": reduction, "empty": empty, "z_loss": z_loss,
+            "group": group, "vocab_start": vocab_start,
         }  # fmt: skip
         super().__init__(alpha, **shared, **unknown)
         self.adaptive = adaptive

@@ -25,7 +25,8 @@ from maxsup.losses.computing.closed_form import Factor
 from maxsup.losses.computing.penalties import beyond_margin
 from maxsup.losses.maxsup import top_gap
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions, finite_mean
+from maxsup.losses.reduction import finite_mean
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions
 
 
 def margin_gap(rows: Tensor, margin: float) -> Tensor:
@@ -37,7 +38,7 @@ def margin_gap(rows: Tensor, margin: float) -> Tensor:
 
 
 def mbls_cross_entropy(
-    input: Tensor, target: Tensor, alpha: Factor = 0.1, margin: float = 10.0, **options: Unpack[ReductionOptions]
+    input: Tensor, target: Tensor, alpha: Factor = 0.1, margin: float = 10.0, **options: Unpack[SplitReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy with margin-based label smoothing; ``margin=0`` is :func:`maxsup_cross_entropy` to the bit.
 
@@ -91,9 +92,10 @@ class MarginLabelSmoothingLoss(AlphaLoss):
     """
 
     function = staticmethod(mbls_cross_entropy)
+    takes_parts = True
     own_options = ("margin",)
 
-    def __init__(self, alpha: Strength = 0.1, margin: float = 10.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, alpha: Strength = 0.1, margin: float = 10.0, **options: Unpack[SplitLossOptions]) -> None:
         super().__init__(alpha, **options)
         check_margin(margin)
         self.margin = margin

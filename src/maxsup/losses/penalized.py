@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ from maxsup.losses.reduction import (
     reduced_loss,
     whole,
 )
+from maxsup.losses.shards.loss import refuse_split, split_loss, split_of
 
 Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(rows of logits, their log-probabilities, targets) -> penalty ``(N,)``."""
@@ -39,6 +41,8 @@ def penalized_cross_entropy(
     fused: FusedPenalty | None = None,
     name: str = "alpha",
     limit: float = math.inf,
+    group: Any = None,
+    vocab_start: int | None = None,
     **options: Unpack[ReductionOptions],
 ) -> Tensor:
     """``CE + strength * penalty``; a strength of 0 is ``F.cross_entropy`` to the bit.
@@ -51,10 +55,17 @@ def penalized_cross_entropy(
         fused: The same in closed form with its gradient, where there is one.
         name: The caller's name for the strength.
         limit: Largest allowed strength.
+        group: Processes that hold parts of the classes, like ``vocab_start``: see :class:`SplitOptions`.
+        vocab_start: Index of the first class that is here.
         options: See :class:`ReductionOptions`.
     """
     check_strength(name, strength, limit)
-    if type(input) is not Tensor or type(target) is not Tensor:
+    if group is not None or vocab_start is not None or type(input) is not Tensor or type(target) is not Tensor:
+        split = split_of(input, target, group, vocab_start)
+        if split is not None and fused is not None and fused.on_shards:
+            return split_loss(split, strength, fused.on_shards, fused.margin, **options)
+        if group is not None:
+            refuse_split("this loss")
         input, target = whole(input), whole(target)
     if not isinstance(strength, Tensor) and strength == 0 and options.get("z_loss", 0) == 0:
         return plain_cross_entropy(input, target, **options)

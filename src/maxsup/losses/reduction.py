@@ -118,6 +118,13 @@ def reduced_loss(input: Tensor, target: Tensor, terms: Terms, **options: Unpack[
         values = torch.where(valid, values * scale, 0)
         denominator = scale.sum()
 
+    return reduced_values(values, denominator, input, reduction, num_items, empty)
+
+
+def reduced_values(
+    values: Tensor, denominator: Any, input: Tensor, reduction: str, num_items: float | Tensor | None, empty: str
+) -> Tensor:
+    """The loss of the values of all samples; ``denominator`` is that of a mean without ``num_items``."""
     if reduction == "none":
         return values.reshape(sample_shape(input))
     total = values.sum()

@@ -226,16 +226,19 @@ class _BaseLoss:
     def _maybe_compile(self, compile_config: Any) -> None:
         assert compile_config is None
 
-    def __call__(self, pred: Tensor, labels: Tensor, global_valid_tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.fn(pred, labels) / global_valid_tokens, {}
+    def __call__(
+        self, pred: Tensor, labels: Tensor, global_valid_tokens: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = self.fn(pred, labels)
+        return loss if global_valid_tokens is None else loss / global_valid_tokens, {}
 
 
-def loss_of_the_page(base: type) -> type:
-    """The class that docs/integrations/trainers.md shows."""
+def loss_of_the_page(base: type = _BaseLoss, mesh: Any = None) -> type:
+    """The class that docs/integrations/trainers.md shows, where ``mesh`` is the current one."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "integrations" / "trainers.md").read_text()
     code = page.partition("## torchtitan")[2].partition("```python\n")[2].partition("```")[0]
-    names = {"BaseLoss": base, "MaxSupLoss": MaxSupLoss}
-    exec(code, names)
+    names = {"BaseLoss": base, "maxsup_cross_entropy": maxsup_cross_entropy, "current_spmd_mesh": lambda: mesh}
+    exec("\n".join(line for line in code.splitlines() if not line.startswith("from torchtitan")), names)
     return names["MaxSup"]
 
 
@@ -249,7 +252,7 @@ def assert_divides_by_the_count(loss: Any, *shape: int) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 5), (6,)], ids=["sequences", "folded"])
 def test_the_loss_of_torchtitan_takes_sequences_and_folded_tokens(shape: tuple[int, ...]) -> None:
-    assert_divides_by_the_count(loss_of_the_page(_BaseLoss)(None), *shape)
+    assert_divides_by_the_count(loss_of_the_page()(None), *shape)
 
 
 @pytest.mark.slow

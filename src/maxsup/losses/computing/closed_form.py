@@ -81,6 +81,7 @@ class FusedPenalty(NamedTuple):
             precision stays in the top and label logits.
         margin: A number that some penalties take.
         is_invariant: Whether a number added to all logits changes R for no target that sums to 1.
+        on_shards: Name of the penalty where processes hold parts of the classes; without one, parts are refused.
     """
 
     value: Callable[[Block], Tensor]
@@ -91,6 +92,7 @@ class FusedPenalty(NamedTuple):
     few_calls: Callable[[Tensor, Block, Tensor, float], Tensor] | None = None
     margin: float = 0.0
     is_invariant: bool = True
+    on_shards: str = ""
 
 
 class Job(NamedTuple):

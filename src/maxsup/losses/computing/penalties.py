@@ -23,6 +23,7 @@ NO_PENALTY = FusedPenalty(
     add_gradient=lambda block, value, grad, push: None,
     is_centred=True,
     kernel="maxsup",
+    on_shards="none",
 )
 
 
@@ -43,6 +44,7 @@ MAXSUP = FusedPenalty(
     signed=_raise_top,
     few_calls=_few_calls,
     kernel="maxsup",
+    on_shards="maxsup",
 )
 
 
@@ -72,6 +74,7 @@ LABEL_SMOOTHING = FusedPenalty(
     is_centred=True,
     signed=_raise_target,
     kernel="ls",
+    on_shards="ls",
 )
 
 
@@ -95,6 +98,7 @@ def beyond_margin(margin: float) -> FusedPenalty:
         add_gradient=add_gradient,
         is_centred=False,
         kernel="mbls",
+        on_shards="mbls",
         margin=margin,
     )
 
@@ -108,6 +112,7 @@ LOGIT_PENALTY = FusedPenalty(
     add_gradient=_add_logits,
     is_centred=False,
     is_invariant=False,
+    on_shards="logit_penalty",
 )
 
 

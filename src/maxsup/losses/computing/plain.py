@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,13 +22,27 @@ from maxsup.losses.reduction import (
     single,
     whole,
 )
+from maxsup.losses.shards.loss import refuse_split, split_loss, split_of
 
 
 def plain_cross_entropy(
-    input: Tensor, target: Tensor, label_smoothing: float = 0.0, /, **options: Unpack[ReductionOptions]
+    input: Tensor,
+    target: Tensor,
+    label_smoothing: float = 0.0,
+    /,
+    *,
+    group: Any = None,
+    vocab_start: int | None = None,
+    **options: Unpack[ReductionOptions],
 ) -> Tensor:
     """``F.cross_entropy`` to the bit, with ``num_items``, ``empty`` and ``z_loss``; ignored rows may hold nan."""
-    input, target = whole(input), whole(target)
+    if group is not None or vocab_start is not None or type(input) is not Tensor or type(target) is not Tensor:
+        split = split_of(input, target, group, vocab_start)
+        if split is not None and label_smoothing == 0:
+            return split_loss(split, 0.0, "none", **options)
+        if group is not None:
+            refuse_split("label_smoothing")
+        input, target = whole(input), whole(target)
     check_options(input, target, **options)
     weight, ignore_index, reduction, num_items, empty, z_loss = Reduction(**options)
     if z_loss != 0:

@@ -19,11 +19,11 @@ from typing_extensions import Unpack
 from maxsup.losses.base import LOSSES, RegularizedLoss, Strength, named_strength
 from maxsup.losses.computing.penalties import LOGIT_PENALTY
 from maxsup.losses.penalized import penalized_cross_entropy
-from maxsup.losses.reduction import LossOptions, ReductionOptions
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions
 
 
 def logit_penalty_cross_entropy(
-    input: Tensor, target: Tensor, beta: float | Tensor = 2e-3, **options: Unpack[ReductionOptions]
+    input: Tensor, target: Tensor, beta: float | Tensor = 2e-3, **options: Unpack[SplitReductionOptions]
 ) -> Tensor:
     r"""Cross-entropy with a penalty on the squared norm of the logits.
 
@@ -72,8 +72,9 @@ class LogitPenaltyLoss(RegularizedLoss):
     """
 
     function = staticmethod(logit_penalty_cross_entropy)
+    takes_parts = True
     strength = "beta"
     beta = named_strength()
 
-    def __init__(self, beta: Strength = 2e-3, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, beta: Strength = 2e-3, **options: Unpack[SplitLossOptions]) -> None:
         super().__init__(beta, **options)
