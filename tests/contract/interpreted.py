@@ -50,6 +50,21 @@ def test_rows_longer_than_a_tile_with_a_tile_that_is_masked_equal_the_formula(na
     assert_same(name, logits, torch.tensor([5000, 3, 8199]), z_loss=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (2, 5, 3, 3)], ids=str)
+def test_strengths_of_samples_equal_the_formula(shape: tuple[int, ...]):
+    logits = 3 * torch.randn(shape)
+    target = torch.randint(5, (shape[0], *shape[2:]))
+    target[0] = -100
+    strengths = torch.rand(target.shape)
+    found = []
+    for form in ("triton", "reference"):
+        leaf = logits.clone().requires_grad_()
+        with implementation(form):
+            loss = maxsup_cross_entropy(leaf, target, strengths)
+        found.append(torch.cat([loss.detach().reshape(1), torch.autograd.grad(loss, leaf)[0].flatten()]))
+    assert torch.allclose(*found, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", FUSED)
 def test_half_precision_equals_the_formula_in_double(name: str, dtype: torch.dtype):

@@ -138,7 +138,8 @@ class RegularizedLoss(nn.Module):
             input: Logits, ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``.
             target: Class indices, or probabilities of the shape of ``input``.
             num_items: Denominator in place of the number of targets, for gradient accumulation and several processes.
-            extras: What ``needs`` names.
+            extras: What ``needs`` names; also the strength by its name, one number or one a sample in the shape of the
+                loss under ``reduction="none"``, in place of the loss's own.
         """
         if not self.takes_parts and (type(input) is not Tensor or type(target) is not Tensor):
             input, target = whole(input), whole(target)
@@ -173,7 +174,7 @@ class RegularizedLoss(nn.Module):
         for name in self.own_options:
             options[name] = getattr(self, name)
         if self.strength is not None:
-            options[self.strength] = self._value
+            options.setdefault(self.strength, self._value)
         return self.function(input, target, **options)
 
     def extra_repr(self) -> str:
@@ -197,7 +198,7 @@ class RegularizedLoss(nn.Module):
 
     def _check_extras(self, extras: dict[str, Tensor]) -> None:
         name = type(self).__name__
-        known = (*self.needs, *self.optional_needs)
+        known = (*self.needs, *self.optional_needs, *([] if self.strength is None else [self.strength]))
         for extra in extras:
             if extra not in known:
                 takes = " and ".join(("num_items", *known))

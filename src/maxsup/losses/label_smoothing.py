@@ -100,7 +100,7 @@ def label_smoothing_cross_entropy(
     """
     check_choice("convention", convention, CONVENTIONS)
     check_choice("weight_mode", weight_mode, WEIGHT_MODES)
-    check_strength("alpha", alpha, high=1.0)
+    check_strength("alpha", alpha, high=1.0, input=None if weight_mode == "torch" else input)
     if not isinstance(alpha, Tensor) and alpha == 0:
         return plain_cross_entropy(input, target, **options)
     if convention == "k-1":

@@ -130,9 +130,9 @@ class MaxSupLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if not self.adaptive:
-            return maxsup_cross_entropy(input, target, self._value, **options)
+            return super()._objective(input, target, **options)
 
         def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
             return confidence_weights(rows, log_probs).detach() * top_gap(rows)
 
-        return penalized_cross_entropy(input, target, self._value, penalty, **options)
+        return penalized_cross_entropy(input, target, options.pop("alpha", self._value), penalty, **options)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import Unpack
 
-from maxsup.losses.computing.closed_form import Factor, FusedPenalty
+from maxsup.losses.computing.closed_form import Factor, FusedPenalty, working_dtype
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import Call, can_fuse, fused_loss
 from maxsup.losses.computing.plain import plain_cross_entropy
@@ -24,6 +24,7 @@ from maxsup.losses.reduction import (
     num_classes,
     raise_if_out_of_range,
     reduced_loss,
+    strength_of_rows,
     whole,
 )
 from maxsup.losses.shards.loss import refuse_split, split_loss, split_of
@@ -50,7 +51,7 @@ def penalized_cross_entropy(
     Args:
         input: Logits.
         target: Class indices or probabilities.
-        strength: A number, which is checked, or a tensor, whose value is not read.
+        strength: A number, which is checked, or a tensor of one number or of one a sample, whose values are not read.
         penalty: The formula of what is added.
         fused: The same in closed form with its gradient, where there is one.
         name: The caller's name for the strength.
@@ -59,7 +60,9 @@ def penalized_cross_entropy(
         vocab_start: Index of the first class that is here.
         options: See :class:`ReductionOptions`.
     """
-    check_strength(name, strength, limit)
+    check_strength(name, strength, limit, input=input)
+    if isinstance(strength, Tensor) and strength.dim() > 0:
+        strength = strength_of_rows(strength, working_dtype(input))
     if group is not None or vocab_start is not None or type(input) is not Tensor or type(target) is not Tensor:
         split = split_of(input, target, group, vocab_start)
         if split is not None and fused is not None and fused.on_shards:

@@ -230,16 +230,30 @@ def require_labels(name: str, target: Tensor) -> None:
         )
 
 
-def check_strength(name: str, value: Any, high: float = math.inf, *, above: bool = False) -> None:
-    """Raise unless ``value`` passes ``check_number`` or is a tensor of one number, whose value is not read."""
+def check_strength(
+    name: str, value: Any, high: float = math.inf, *, above: bool = False, input: Tensor | None = None
+) -> None:
+    """Raise unless ``value`` passes ``check_number`` or is a tensor of one number, whose value is not read.
+
+    Where ``input`` is given, it may also hold one number for each of its samples.
+    """
     if not isinstance(value, Tensor):
         check_number(name, value, high=high, above=above)
     elif value.dim() > 0 and value.numel() != 1:
+        shape = sample_shape(input) if isinstance(input, Tensor) and input.dim() > 0 else None
+        if value.shape == shape and value.is_floating_point():
+            return
+        for_each = "" if shape is None else f", or one a sample, floating-point of shape {tuple(shape)}"
         raise ValueError(
-            f"{name} must be one number for all samples; got a tensor of shape {tuple(value.shape)}. "
-            f"Pass class weights as weight=weights. For strengths of samples use reduction='none' with {name}=0, and "
-            "add the penalty of each sample times its own strength."
+            f"{name} must be one number for all samples{for_each}; got {described(value)}. Pass class weights as "
+            "weight=weights."
         )
+
+
+def strength_of_rows(strength: Tensor, dtype: torch.dtype) -> Tensor:
+    """One number without dimensions, or the strengths of samples in the order of their rows."""
+    strength = whole(strength)
+    return single(strength) if strength.numel() == 1 else strength.reshape(-1).to(dtype)
 
 
 def _refuse(unknown: Mapping[str, Any]) -> NoReturn:

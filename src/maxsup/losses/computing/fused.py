@@ -58,7 +58,8 @@ class Call(NamedTuple):
             return self
 
         def number(value: Any) -> Any:
-            return float(value) if isinstance(value, Tensor) and value.device.type == "cpu" else value
+            is_one = isinstance(value, Tensor) and value.device.type == "cpu" and value.numel() == 1
+            return float(value) if is_one else value
 
         return self._replace(strength=number(self.strength), num_items=number(self.num_items))
 
@@ -205,6 +206,8 @@ def _part(job: Job, call: Call, logits: Tensor, axis: int, samples: slice, soft:
     """The job of a block of logits."""
     shape = list(logits.shape)
     shape[axis] = 1
+    if isinstance(job.strength, Tensor) and job.strength.dim() > 0:
+        job = job._replace(strength=job.strength[samples].view(shape))
 
     def cut(value: Any) -> Any:
         return value[samples].view(shape) if isinstance(value, Tensor) else value

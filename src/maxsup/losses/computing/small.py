@@ -42,6 +42,8 @@ def small_loss(input: Tensor, call: Call, penalty: FusedPenalty) -> Tensor | Non
     """The loss of a small batch; None where this form does not serve it."""
     if penalty.signed is None or call.z_loss != 0 or call.num_items is not None or not is_small(input):
         return None
+    if isinstance(call.strength, Tensor) and call.strength.dim() > 0:
+        return None
     logits, target = input.to(working_dtype(input)), call.target
     size, num_counted = logits.shape[1], logits.numel() // logits.shape[1]
     valid: Tensor | None = None

@@ -32,8 +32,11 @@ def traced_values(input: Tensor, job: Job) -> Tensor:
     shape = (logits.shape[0], 1, *logits.shape[2:])
     target = job.target.reshape(logits.shape if job.target.is_floating_point() else shape)
     valid = None if job.valid is None else job.valid.reshape(shape)
-    scale = job.scale.reshape(shape) if isinstance(job.scale, Tensor) else job.scale
-    return _TracedValues.apply(input, target, valid, scale, job.strength, job.z_loss, job.penalty)
+    scale, strength = (
+        number.reshape(shape) if isinstance(number, Tensor) and number.dim() > 0 else number
+        for number in (job.scale, job.strength)
+    )
+    return _TracedValues.apply(input, target, valid, scale, strength, job.z_loss, job.penalty)
 
 
 class _TracedValues(torch.autograd.Function):

@@ -48,6 +48,7 @@ def measured(input: Tensor, job: Job, needs_grad: bool) -> tuple[Tensor, Kept | 
         target=laid_as(job.target, is_rows) if is_soft else _beside(job.target, laid),
         valid=_beside(job.valid, laid),
         scale=_beside(job.scale, laid),
+        strength=_beside(job.strength, laid),
     )
     block, penalty, values = _measured_block(laid, job)
     if isinstance(job.scale, Tensor):
@@ -63,7 +64,7 @@ def gradient(input: Tensor, kept: Kept, pull: Tensor, strength: Factor, out: Ten
     It is written to ``out`` where given, which may be the rows of the input.
     """
     laid, is_rows = laid_out(input)
-    pull = _beside(pull, laid)
+    pull, strength = _beside(pull, laid), _beside(strength, laid)
     out = torch.empty_like(laid) if out is None else out
     if kept.num_present is None:
         torch.mul(kept.direction, pull, out=out)

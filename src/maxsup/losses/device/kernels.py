@@ -64,6 +64,15 @@ def _number(value, IN_MEMORY: tl.constexpr, DTYPE: tl.constexpr):
 
 
 @triton.jit
+def _strength(strength, sample, is_sample, IN_MEMORY: tl.constexpr, DTYPE: tl.constexpr):
+    """The strength of all samples, or of each."""
+    if IN_MEMORY == "samples":
+        return tl.load(strength + sample, mask=is_sample, other=0.0).to(DTYPE)
+    else:
+        return _number(strength, IN_MEMORY, DTYPE)
+
+
+@triton.jit
 def _tile(start_of_sample, classes, class_stride, num_classes, is_sample, DTYPE: tl.constexpr):
     """Logits of a tile; -inf outside."""
     is_inside = is_sample[:, None] & (classes < num_classes)[None, :]
@@ -200,7 +209,9 @@ def statistics_kernel(
         data = log_norm - true_logit
     penalty = penalty_of(PENALTY, top, mean * (num_classes / count), true_logit, excess)
     # What costs inf does so whatever a penalty takes off.
-    value = tl.where(data == float("inf"), data, data + _number(strength, IN_MEMORY, DTYPE) * penalty)
+    value = tl.where(
+        data == float("inf"), data, data + _strength(strength, sample, is_sample, IN_MEMORY, DTYPE) * penalty
+    )
     if Z_LOSS != 0:
         value += Z_LOSS * log_norm * log_norm
     num_samples = tl.num_programs(1).to(tl.int64) * num_positions
@@ -263,7 +274,7 @@ def gradient_kernel(
     num_open = tl.load(statistics + 3 * num_samples + sample, mask=is_sample, other=0.0)
     top_index = tl.load(top_indices + sample, mask=is_sample, other=0)
     scale = tl.load(scales + sample, mask=is_sample, other=0.0)
-    alpha = _number(strength, IN_MEMORY, DTYPE)
+    alpha = _strength(strength, sample, is_sample, IN_MEMORY, DTYPE)
     pull = tl.load(upstream + sample * upstream_stride, mask=is_sample, other=0.0).to(DTYPE) * scale
     if denominator is not None:
         pull /= tl.load(denominator).to(DTYPE)

@@ -68,7 +68,7 @@ def row_values(
         "REDUCTION": reduction,
         "IS_ZERO_IF_EMPTY": is_zero_if_empty,
         "PARTIALS": PARTIALS_BLOCK,
-        "IN_MEMORY": strength is not None,
+        "IN_MEMORY": _place_of(strength),
         "ITEMS_IN_MEMORY": num_items is not None,
     }
     with _device_of(logits):
@@ -173,7 +173,7 @@ def _write_gradient(
             layout.tensor, target, None if weight is None else weight.contiguous(),
             number if strength is None else strength, scales, statistics, top_indices, upstream, denominator, out,
             *sizes, *target_strides, upstream.stride(0) if upstream.dim() > 0 else 0, ignore_index,
-            IN_MEMORY=strength is not None, **_constants(layout, target, aligned, penalty, margin, z_loss),
+            IN_MEMORY=_place_of(strength), **_constants(layout, target, aligned, penalty, margin, z_loss),
         )  # fmt: skip
 
 
@@ -181,11 +181,19 @@ def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
     """A number in the memory of the logits' device, or one that comes with the launch of a kernel."""
     dtype = working_dtype(logits)
     if isinstance(value, Tensor):
-        return single(value).to(logits.device, dtype, non_blocking=True), 0.0
+        value = single(value) if value.numel() == 1 else value.contiguous()
+        return value.to(logits.device, dtype, non_blocking=True), 0.0
     if dtype == torch.float32 and not torch.compiler.is_compiling():
         return None, float(value)
     # A launch passes numbers in single precision, and a compiler treats them as constants.
     return logits.new_full((), value, dtype=dtype), 0.0
+
+
+def _place_of(strength: Tensor | None) -> bool | str:
+    """Whether a kernel reads the strength from memory, or one for each sample."""
+    if strength is None:
+        return False
+    return "samples" if strength.dim() > 0 else True
 
 
 def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:

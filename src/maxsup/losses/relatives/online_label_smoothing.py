@@ -182,8 +182,9 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
             )
         if self.matrix.numel() == 0:
             self._allocate(num_classes(input), input.device)
+        alpha = options.pop("alpha", self._value)
         loss = online_label_smoothing_cross_entropy(
-            input, target, self.matrix, self._value, is_convex=VARIANTS[self.variant].is_convex, **options
+            input, target, self.matrix, alpha, is_convex=VARIANTS[self.variant].is_convex, **options
         )
         self._learn(input.detach(), target)
         return loss

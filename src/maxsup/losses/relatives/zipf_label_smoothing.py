@@ -158,7 +158,8 @@ class ZipfLabelSmoothingLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         votes = self._votes(input, options.pop("dense_logits")) if "dense_logits" in options else None
-        return zipf_label_smoothing_cross_entropy(input, target, self._value, votes=votes, power=self.power, **options)
+        alpha = options.pop("alpha", self._value)
+        return zipf_label_smoothing_cross_entropy(input, target, alpha, votes=votes, power=self.power, **options)
 
     def _votes(self, input: Tensor, dense_logits: Tensor) -> Tensor:
         if self.ranking != "dense":
