@@ -85,6 +85,26 @@ def rows_and_targets(logits: Tensor, labels: Any, shift: bool, ignore_index: int
     return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
 
 
+def dense_logits_and_masks(logits: Tensor, masks: Any, ignored: int | None, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Return logits ``(N, K, h, w)`` in the size of their masks, as transformers upsamples them, and the masks.
+
+    Pixels whose label is ``ignored``, that of the model, get ``ignore_index``, that of the loss.
+    """
+    if not isinstance(masks, Tensor) or masks.dim() != 3 or masks.is_floating_point() or len(masks) != len(logits):
+        got = tuple(masks.shape) if isinstance(masks, Tensor) else type(masks).__name__
+        raise ValueError(
+            f"labels of dense logits {tuple(logits.shape)} must be class indices of shape (N, H, W); got {got}. Use "
+            "labels.long() of the masks."
+        )
+    if logits.shape[1] < 2:
+        raise ValueError(
+            "logits must have two classes or more; got one, whose cross-entropy is always 0. Use the model's own loss "
+            "for a sigmoid."
+        )
+    upsampled = F.interpolate(logits, size=masks.shape[-2:], mode="bilinear", align_corners=False)
+    return upsampled, masks if ignored is None else masks.masked_fill(masks == ignored, ignore_index)
+
+
 def _shape_fix(logits: Tensor, labels: Tensor) -> str:
     if logits.dim() == 2 and labels.shape == (len(logits), 1):
         return "Use labels.squeeze(1) in the data collator."

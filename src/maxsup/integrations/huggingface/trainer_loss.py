@@ -10,7 +10,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from maxsup.integrations.huggingface.callback import WatchedLoss
-from maxsup.integrations.huggingface.labels import IGNORED, LabelsOfHeads, named_logits, rows_and_targets, single_logits
+from maxsup.integrations.huggingface.labels import (
+    IGNORED,
+    LabelsOfHeads,
+    dense_logits_and_masks,
+    named_logits,
+    rows_and_targets,
+    single_logits,
+)
 from maxsup.integrations.huggingface.models import (
     Rules,
     RulesOfModels,
@@ -22,6 +29,9 @@ from maxsup.integrations.huggingface.models import (
 )
 from maxsup.losses import RegularizedLoss, create_loss
 from maxsup.losses.reduction import HALF
+
+# The label of pixels that do not count, in configs of transformers.
+_IGNORED_PIXELS = "semantic_loss_ignore_index"
 
 
 class TrainerLoss(WatchedLoss):
@@ -87,6 +97,8 @@ class TrainerLoss(WatchedLoss):
             self._check_attached()
             _check_no_further_loss(outputs)
             self.num_training_calls += 1
+        if pairs[0][0].dim() == 4:
+            self._check_pixels(labels, num_items_in_batch)
         self.criterion.train(is_training)
         losses = [self._head_loss(rows, target, num_items_in_batch, is_training) for rows, target in pairs]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
@@ -107,8 +119,19 @@ class TrainerLoss(WatchedLoss):
             heads: list[tuple[Tensor, Any]] = [(single_logits(outputs), labels)]
         else:
             heads = [(named_logits(outputs, name), given) for name, given in self._heads.take().items()]
-        ignored = self.criterion.ignore_index
-        return [rows_and_targets(logits, given, self._is_shifted(logits), ignored) for logits, given in heads]
+        return [self._pair(logits, given) for logits, given in heads]
+
+    def _pair(self, logits: Tensor, given: Any) -> tuple[Tensor, Tensor]:
+        ignore_index = self.criterion.ignore_index
+        if logits.dim() != 4:
+            return rows_and_targets(logits, given, self._is_shifted(logits), ignore_index)
+        model = None if self._rules.current is None else self._rules.current.model
+        if config_value(model, "use_auxiliary_head"):
+            raise ValueError(
+                "use_auxiliary_head must be False, because Trainer passes no auxiliary logits to a loss, and their "
+                "head would not train; got True. Set config.use_auxiliary_head=False before the model is made."
+            )
+        return dense_logits_and_masks(logits, given, config_value(model, _IGNORED_PIXELS), ignore_index)
 
     def _is_shifted(self, logits: Tensor) -> bool:
         if logits.dim() == 3:
@@ -140,10 +163,10 @@ class TrainerLoss(WatchedLoss):
                     "Use transformers 4.46 or newer, with the targets under the name 'labels'."
                 )
             return None
-        # Under DataParallel the number comes once per device, and Trainer multiplies by the number of devices.
-        num_processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        is_spread = num_processes > 1 or (isinstance(num_items, Tensor) and num_items.dim() > 0)
+        is_spread = _is_spread(num_items)
         if not is_training and not is_spread:
+            return None
+        if rows.dim() == 4 and not is_spread and accumulation == 1:  # Trainer counts ignored pixels too
             return None
         if self.criterion.ignore_index != IGNORED and not target.is_floating_point():
             if is_spread or accumulation != 1:
@@ -159,6 +182,18 @@ class TrainerLoss(WatchedLoss):
         # Trainer counts every entry of a row of probabilities.
         return num_items / rows.shape[1] if target.is_floating_point() else num_items
 
+    def _check_pixels(self, masks: Any, num_items: int | Tensor | None) -> None:
+        """Raise where pixels that do not count are in the denominator of a step."""
+        rules = self._rules.current
+        if num_items is None or rules is None or not (_is_spread(num_items) or rules.accumulation > 1):
+            return
+        ignored = config_value(rules.model, _IGNORED_PIXELS)
+        if ignored is not None and ignored != IGNORED and bool((masks == ignored).any()):
+            raise ValueError(
+                "pixels that do not count must be -100 under accumulation or with several processes, because Trainer "
+                f"counts every other label; got {ignored!r}. Turn it into -100 in the data collator."
+            )
+
     def _check_attached(self) -> None:
         if self.shift is None:
             self._known_rules()
@@ -167,6 +202,12 @@ class TrainerLoss(WatchedLoss):
                 f"a schedule must be advanced by the callback; got none for {self.criterion.schedule!r}. Pass "
                 "callbacks=[loss.callback()] to the Trainer."
             )
+
+
+def _is_spread(num_items: Any) -> bool:
+    # Under DataParallel the number comes once per device, and Trainer multiplies by the number of devices.
+    num_processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return num_processes > 1 or (isinstance(num_items, Tensor) and num_items.dim() > 0)
 
 
 def _check_criterion(name: str, criterion: RegularizedLoss) -> None:
