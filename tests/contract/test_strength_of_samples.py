@@ -9,6 +9,7 @@ from maxsup.functional import (
     confidence_penalty_cross_entropy,
     implementation,
     label_smoothing_cross_entropy,
+    linear_maxsup_cross_entropy,
     logit_penalty_cross_entropy,
     maxsup_cross_entropy,
     mbls_cross_entropy,
@@ -99,6 +100,27 @@ def test_a_strength_that_asks_for_it_gets_the_penalty_of_its_sample(form: str):
     (gradient,) = torch.autograd.grad(loss, strengths)
     gaps = logits.max(1).values - logits.mean(1)
     assert torch.allclose(gradient, gaps.where(target != -100, 0))
+
+
+@pytest.mark.parametrize("form", ["fused", "eager"])
+@pytest.mark.parametrize("margin", [0.0, 0.5])
+@pytest.mark.parametrize("size", [5, 30_000], ids=["held", "blocks"])
+def test_a_head_has_the_loss_and_gradients_of_its_logits(size: int, margin: float, form: str):
+    torch.manual_seed(4)
+    hidden, weight = torch.randn(40, 3, dtype=torch.float64), torch.randn(size, 3, dtype=torch.float64)
+    target, strengths = torch.randint(size, (40,)), torch.rand(40, dtype=torch.float64)
+    target[1] = -100
+    found = []
+    for is_head in (True, False):
+        leaves = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
+        with implementation(form):
+            if is_head:
+                loss = linear_maxsup_cross_entropy(*leaves, target, strengths, margin=margin)
+            else:
+                loss = mbls_cross_entropy(leaves[0] @ leaves[1].t(), target, strengths, margin)
+        found.append([loss, *torch.autograd.grad(loss, leaves)])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_half_precision_keeps_its_types():

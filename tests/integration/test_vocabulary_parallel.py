@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
+from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.losses.head.rows import soft_capped
 from tests.integration.test_two_processes import results_of_both_ranks
 
@@ -54,8 +54,11 @@ def work_of_a_rank(rank: int) -> torch.Tensor:
         tensors[0], tensors[1], target, 0.3, bias=tensors[2], group=group, z_loss=0.03, soft_cap=4.0
     )
     parts += flat_gradients(capped, tensors)
-    with pytest.raises(ValueError, match="margin must be 0 on a head that is split"):
-        linear_maxsup_cross_entropy(tensors[0], tensors[1], target, group=group, margin=1.0)
+    strengths = torch.linspace(0, 1, 9, dtype=torch.float64)
+    beyond = linear_maxsup_cross_entropy(
+        tensors[0], tensors[1], target, strengths, bias=tensors[2], group=group, margin=1.0
+    )
+    parts += flat_gradients(beyond, tensors)
     nothing = torch.full_like(target, -100)
     empty = linear_maxsup_cross_entropy(tensors[0], tensors[1], nothing, 0.3, bias=tensors[2], group=group)
     return torch.cat([*parts, *flat_gradients(empty, tensors)])
@@ -74,6 +77,7 @@ def expected_of_a_rank(rank: int) -> torch.Tensor:
             (maxsup_cross_entropy(logits, target, 0.3), None),
             (maxsup_cross_entropy(logits, target, 0.3, reduction="none"), torch.linspace(-1, 2, 9).double()),
             (maxsup_cross_entropy(soft_capped(logits, 4.0), target, 0.3, z_loss=0.03), None),
+            (mbls_cross_entropy(logits, target, torch.linspace(0, 1, 9).double(), 1.0), None),
         ):
             hidden, weight, bias = torch.autograd.grad(loss, tensors, upstream, retain_graph=True)
             parts += [loss.detach().flatten(), hidden.flatten(), weight[classes].flatten(), bias[classes].flatten()]

@@ -130,7 +130,7 @@ class MaxSupLoss(AlphaLoss):
 
     def _objective(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         if not self.adaptive:
-            return super()._objective(input, target, **options)
+            return maxsup_cross_entropy(input, target, options.pop("alpha", self._value), **options)
 
         def penalty(rows: Tensor, log_probs: Tensor, target: Tensor) -> Tensor:
             return confidence_weights(rows, log_probs).detach() * top_gap(rows)

@@ -15,7 +15,6 @@ from maxsup.losses.computing.closed_form import Factor, joined, others_of, tenso
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import address_of, is_vectorised, scaled
 from maxsup.losses.head.rows import Objective, Rows, overwritten
-from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.reduction import raise_if_out_of_range
 
 # A block has at least so many rows, since fewer slow the matrix products down, and at least so many bytes, since calls
@@ -54,7 +53,7 @@ class Plan(NamedTuple):
     reduction: str
     num_items: Factor | None
     products: torch.dtype
-    shard: Shard | None
+    group: dist.ProcessGroup | None
 
 
 def head_loss(head: Head, plan: Plan) -> Tensor:
@@ -62,10 +61,11 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
     if head.hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         # Read the numbers now, so that later changes to the tensors do not matter.
         num_items = float(plan.num_items) if isinstance(plan.num_items, Tensor) else plan.num_items
-        plan = plan._replace(alpha=float(plan.alpha), num_items=num_items)
-        raise_if_out_of_range(
-            plan.target, plan.ignore_index, plan.shard.num_classes if plan.shard else len(head.weight)
-        )
+        plan = plan._replace(num_items=num_items)
+        if not isinstance(plan.alpha, Tensor) or plan.alpha.numel() == 1:
+            plan = plan._replace(alpha=float(plan.alpha))
+        if plan.group is None:
+            raise_if_out_of_range(plan.target, plan.ignore_index, len(head.weight))
     return _HeadLoss.apply(*head, plan)
 
 
@@ -163,7 +163,7 @@ def _addresses(gradients: Gradients) -> list[int | None]:
 
 def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequence[bool]) -> Iterable[Tensor | None]:
     """Gradients that can be differentiated again, or of many upstream gradients at once, from logits in memory."""
-    if plan.shard is not None:
+    if plan.group is not None:
         raise RuntimeError(
             "A head that is split over processes has first derivatives only. Gather the logits and use "
             "maxsup_cross_entropy, or leave create_graph=True out."
@@ -187,7 +187,7 @@ def _values_and_gradients(head: Head, plan: Plan, mass: Tensor, wanted: Sequence
         alpha = torch.as_tensor(plan.alpha, dtype=torch.float64)
         values, *found = _opaque_by_blocks(*head, *rows, alpha, plan.objective, plan.products, list(wanted))
     else:
-        values, *found = _by_blocks(head, rows, plan.alpha, plan.objective, plan.products, wanted, plan.shard)
+        values, *found = _by_blocks(head, rows, plan.alpha, plan.objective, plan.products, wanted, plan.group)
     rest = iter(found)
     return values, Gradients(*(next(rest) if is_wanted else None for is_wanted in wanted))
 
@@ -199,7 +199,7 @@ def _by_blocks(
     objective: Objective,
     products: torch.dtype,
     wanted: Sequence[bool],
-    shard: Shard | None,
+    group: dist.ProcessGroup | None,
 ) -> list[Tensor]:
     """Values of all rows, and the wanted gradients of their sum."""
     hidden, weight, bias = head
@@ -211,7 +211,7 @@ def _by_blocks(
     )
     values = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
     # On a device logits stay in the precision of the products; elsewhere a block is in float32.
-    form = form_for(hidden) if shard is None else "fused"
+    form = form_for(hidden) if group is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
     num_bytes = BLOCK_BYTES if hidden.device.type == "cpu" else DEVICE_BLOCK_BYTES
     size = max(BLOCK_ROWS, num_bytes // max(len(weight) * kept.itemsize, 1))
@@ -228,12 +228,13 @@ def _by_blocks(
             if bias is not None:
                 logits.add_(bias)
             block_rows = Rows(*(part[rows].unsqueeze(1) for part in all_rows))
-            values[rows] = overwritten(form, logits, block_rows, alpha, objective, shard)
+            own = alpha[rows] if isinstance(alpha, Tensor) and alpha.dim() > 0 else alpha
+            values[rows] = overwritten(form, logits, block_rows, own, objective, group)
             _add_products(gradients, logits, inputs, matrix, rows)
         if not len(hidden) and gradients.weight is not None:
             gradients.weight.zero_()
-    if shard is not None and gradients.hidden is not None:
-        dist.all_reduce(gradients.hidden, group=shard.group)
+    if group is not None and gradients.hidden is not None:
+        dist.all_reduce(gradients.hidden, group=group)
     return [values, *(gradient for gradient in gradients if gradient is not None)]
 
 

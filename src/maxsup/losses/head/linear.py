@@ -21,12 +21,21 @@ from typing_extensions import Never
 
 from maxsup.core.checks import check_choice, check_number
 from maxsup.losses.base import AlphaLoss, Strength
+from maxsup.losses.computing.closed_form import working_dtype
 from maxsup.losses.computing.fused import is_ordinary
 from maxsup.losses.head.blocks import Head, Plan, head_loss, held_loss, is_small
 from maxsup.losses.head.rows import Objective
-from maxsup.losses.head.vocabulary_parallel import Shard
 from maxsup.losses.mbls import check_margin
-from maxsup.losses.reduction import REDUCTIONS, ReductionName, check_num_items, check_strength, single, whole
+from maxsup.losses.reduction import (
+    REDUCTIONS,
+    ReductionName,
+    check_num_items,
+    check_strength,
+    single,
+    strength_of_rows,
+    whole,
+)
+from maxsup.losses.shards.exchange import check_group
 
 
 def linear_maxsup_cross_entropy(
@@ -50,7 +59,7 @@ def linear_maxsup_cross_entropy(
         hidden: Inputs of the head, ``(N, D)``.
         weight: ``(K, D)``, as ``nn.Linear`` holds it.
         target: Class indices ``(N,)``.
-        alpha: Strength.
+        alpha: Strength, one number or one a row.
         bias: ``(K,)`` or None.
         ignore_index: Label of rows that do not count.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -66,16 +75,15 @@ def linear_maxsup_cross_entropy(
         >>> linear_maxsup_cross_entropy(hidden, weight, torch.tensor([0]))
         tensor(1.5076)
     """
-    check_strength("alpha", alpha)
+    check_strength("alpha", alpha, input=hidden)
+    if isinstance(alpha, Tensor) and alpha.dim() > 0:
+        alpha = strength_of_rows(alpha, working_dtype(hidden))
     hidden, weight, target, bias = whole(hidden), whole(weight), whole(target), whole(bias)
     check_head(hidden, weight, target, bias, reduction, num_items)
     num_items = single(num_items)
     objective = checked_objective(margin, z_loss, soft_cap)
-    if group is not None and margin != 0:
-        raise ValueError(
-            f"margin must be 0 on a head that is split over processes; got {margin!r}. Gather the logits of all "
-            "processes and use mbls_cross_entropy."
-        )
+    if group is not None:
+        check_group(group, None)
     device = hidden.device.type
     is_cast = not hidden.is_meta and torch.is_autocast_enabled(device)
     products = torch.get_autocast_dtype(device) if is_cast else hidden.dtype
@@ -97,7 +105,7 @@ def linear_maxsup_cross_entropy(
 # A compiler cannot trace collectives. torch.compiler.disable would import the compiler at once.
 @torch._disable_dynamo  # type: ignore[attr-defined]
 def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
-    return head_loss(head, plan._replace(shard=Shard.of(head.weight, group)))
+    return head_loss(head, plan._replace(group=group))
 
 
 class HeadLoss(AlphaLoss):

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
@@ -13,8 +14,9 @@ from maxsup.losses.computing.closed_form import Factor, Job, block_loss
 from maxsup.losses.computing.penalties import beyond_margin
 from maxsup.losses.device import eager
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
-from maxsup.losses.head.vocabulary_parallel import Shard, parallel_block_loss
 from maxsup.losses.mbls import mbls_cross_entropy
+from maxsup.losses.reduction import with_penalty
+from maxsup.losses.shards.terms import shard_gradient, shard_terms
 
 NO_LABEL = -100
 
@@ -45,15 +47,18 @@ class Rows(NamedTuple):
 
 
 def overwritten(
-    form: str, logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, shard: Shard | None
+    form: str, logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, group: dist.ProcessGroup | None
 ) -> Tensor:
-    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``."""
-    if shard is None and form in ("fused", "reference"):
+    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``.
+
+    ``alpha`` is one number, or has one a row.
+    """
+    if group is None and form in ("fused", "reference"):
         return _overwritten_in_blocks(logits, rows, alpha, objective)
     labels, valid, mass = rows
     slope = cap_in_place(logits, valid, objective.soft_cap)
-    if shard is not None:
-        values = parallel_block_loss(logits, *rows, alpha, objective.z_loss, shard)
+    if group is not None:
+        values = _overwritten_on_shards(logits, rows, alpha, objective, group)
     elif form == "triton":
         terms = Terms(NO_LABEL, beyond_margin(objective.margin).kernel, objective.margin, objective.z_loss)
         labels = labels.where(valid, NO_LABEL).squeeze(1)
@@ -68,6 +73,20 @@ def overwritten(
     return values
 
 
+def _overwritten_on_shards(
+    logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, group: dist.ProcessGroup
+) -> Tensor:
+    """The same where processes hold parts of the classes."""
+    valid, mass = rows.valid.squeeze(1), rows.mass.squeeze(1)
+    labels = rows.labels.squeeze(1).where(valid, NO_LABEL)
+    terms = (None, NO_LABEL, beyond_margin(objective.margin).on_shards, objective.margin)
+    cost, value, log_norm, *kept = shard_terms(logits, labels, *terms, group.group_name, None)
+    upstream = (mass, mass * alpha, 2 * objective.z_loss * mass * log_norm)
+    logits.copy_(shard_gradient(logits, labels, *terms, *kept, *upstream))
+    values = with_penalty(cost, alpha * value + objective.z_loss * log_norm.square())
+    return values.where(valid, 0)
+
+
 def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective: Objective) -> Tensor:
     """The same in blocks that fit the cache of a CPU; each is capped while it is there."""
     is_on_cpu = logits.device.type == "cpu"
@@ -79,7 +98,8 @@ def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective:
         part = slice(start, start + size)
         block, counted = logits[part], None if valid is None else valid[part]
         slope = cap_in_place(block, counted, objective.soft_cap)
-        job = Job(penalty, alpha, objective.z_loss, rows.labels[part], counted, rows.mass[part], 1.0, is_on_cpu)
+        strength = alpha[part].unsqueeze(1) if isinstance(alpha, Tensor) and alpha.dim() > 0 else alpha
+        job = Job(penalty, strength, objective.z_loss, rows.labels[part], counted, rows.mass[part], 1.0, is_on_cpu)
         out = block if penalty.is_centred else None
         block_values, grad = block_loss(block, job, 1, out)
         values.append(block_values.squeeze(1))
