@@ -31,11 +31,13 @@ CHEAP: dict[str, dict[str, Any]] = {
 FIGURES = {
     "calibration": {"reliability", "risk_coverage"},
     "collapse": {"collapse"},
+    "conformal": {"conformal"},
     "corruption": {"corruption", "corruption_map"},
     "distillation": {"distillation"},
     "gradcam": {"gradcam"},
     "logits": {"logits", "confidence"},
     "longtail": {"longtail"},
+    "ood": {"ood"},
     "probe": {"probe", "factors"},
     "projection": {"projection"},
     "repair": {"repair"},

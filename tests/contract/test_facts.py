@@ -8,7 +8,14 @@ import torch
 from maxsup.diagnosis import diagnose
 from maxsup.lab.experiments.comparison import MASK_METRICS, METRICS
 from maxsup.lab.experiments.study_files import load_study, study_names
-from maxsup.metrics import ConfusionSums, PredictionSums, PredictionTable, class_separation, neural_collapse
+from maxsup.metrics import (
+    ConfusionSums,
+    PredictionSums,
+    PredictionTable,
+    class_separation,
+    feature_rank,
+    neural_collapse,
+)
 from maxsup.metrics.facts import DIRECTIONS, FACTS, fact, numbers
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -62,8 +69,8 @@ def test_an_entry_is_complete_and_its_function_gives_a_number(name: str) -> None
         return
     if entry.function is neural_collapse:
         found = getattr(neural_collapse(LOGITS, LABELS, torch.eye(4)), name)
-    elif entry.function is class_separation:
-        found = getattr(class_separation(LOGITS, LABELS), name)
+    elif entry.function in (class_separation, feature_rank):
+        found = getattr(entry.function(LOGITS, LABELS), name)
     else:
         found = entry.function(LOGITS, LABELS)
     assert math.isfinite(found)

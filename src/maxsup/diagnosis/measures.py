@@ -18,6 +18,7 @@ from maxsup.metrics import (
     PredictionTable,
     bootstrap_interval,
     bootstrap_intervals,
+    feature_rank,
     neural_collapse,
     risk_coverage,
 )
@@ -134,6 +135,7 @@ def feature_numbers(outputs: Outputs, weight: Tensor | None, bias: Tensor | None
     if outputs.num_a_class >= MIN_A_CLASS:
         found = bootstrap_interval("class_separation", features, labels, num_resamples=_NUM_RESAMPLES, seed=seed)
         numbers |= {**found._asdict(), **neural_collapse(features, labels, weight, bias)._asdict()}
+        numbers |= feature_rank(features, labels)._asdict()
     return numbers | _probe_numbers(features, labels, outputs.logits, _random_order(len(outputs), seed))
 
 

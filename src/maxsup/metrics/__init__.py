@@ -3,7 +3,7 @@
 Prediction metrics take logits ``(N, K)`` and class indices ``(N,)``, never probabilities, and guess nothing from the
 range of the values. Sums are kept in float64. The classes with ``update`` and ``merge`` compute the same numbers from
 batches: :class:`PredictionSums` (constant memory), :class:`PredictionTable` (a few numbers per sample),
-:class:`ClasswiseSums`, :class:`SeparationSums` and, for labelled pixels, :class:`ConfusionSums`.
+:class:`ClasswiseSums`, :class:`SeparationSums`, :class:`SpectrumSums` and, for labelled pixels, :class:`ConfusionSums`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from maxsup.metrics.classes import (
     worst_class_accuracy,
 )
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
+from maxsup.metrics.conformal import PredictionSets, prediction_sets
+from maxsup.metrics.novelty import Detection, detection, neighbour_score, novelty_scores
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.segmentation import ConfusionSums
 from maxsup.metrics.selective import (
@@ -41,6 +43,7 @@ from maxsup.metrics.selective import (
 )
 from maxsup.metrics.separation import ClassSeparation, SeparationSums, class_separation
 from maxsup.metrics.smooth_calibration import smooth_calibration_error
+from maxsup.metrics.spectrum import FeatureRank, SpectrumSums, feature_rank
 from maxsup.metrics.temperature import Recalibration, fit_temperature, recalibration
 
 __all__ = [
@@ -50,14 +53,18 @@ __all__ = [
     "Confidence",
     "ConfusionPair",
     "ConfusionSums",
+    "Detection",
+    "FeatureRank",
     "Interval",
     "NeuralCollapse",
+    "PredictionSets",
     "PredictionSums",
     "PredictionTable",
     "Recalibration",
     "Reliability",
     "RiskCoverage",
     "SeparationSums",
+    "SpectrumSums",
     "accuracy",
     "adaptive_calibration_error",
     "augrc",
@@ -70,13 +77,18 @@ __all__ = [
     "class_separation",
     "classwise_calibration_error",
     "confusion_pairs",
+    "detection",
     "excess_aurc",
     "expected_calibration_error",
+    "feature_rank",
     "fit_temperature",
     "fpr95",
     "mean_confidence",
     "negative_log_likelihood",
+    "neighbour_score",
     "neural_collapse",
+    "novelty_scores",
+    "prediction_sets",
     "recalibration",
     "reliability",
     "risk_at_coverage",

@@ -24,6 +24,7 @@ from maxsup.metrics.scores import accuracy, brier_score, mean_confidence, negati
 from maxsup.metrics.selective import augrc, aurc, auroc, excess_aurc, fpr95, risk_at_coverage
 from maxsup.metrics.separation import class_separation
 from maxsup.metrics.smooth_calibration import smooth_calibration_error
+from maxsup.metrics.spectrum import feature_rank
 
 Direction = Literal["higher", "lower", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
@@ -71,6 +72,8 @@ class Fact:
 def _share(title: str, direction: Direction = "higher", **facts: Any) -> Fact:
     return Fact(title, direction, factor=100.0, digits=2, **facts)
 
+
+_DETECTION: tuple[tuple[str, str, Direction], ...] = (("auroc", "OOD AUROC", "higher"), ("fpr95", "OOD FPR95", "lower"))
 
 FACTS: dict[str, Fact] = {
     # Predictions.
@@ -132,6 +135,16 @@ FACTS: dict[str, Fact] = {
     "total": Fact("total", words="cosine distance between all samples", function=class_separation),
     "r_squared": Fact("r_squared", words="1 - within / total", function=class_separation),
     **{name: Fact(name.upper(), function=neural_collapse) for name in ("nc1", "nc3", "nc4")},
+    # How many directions features fill; as with variation within classes, more is not better for every task.
+    **{
+        f"{name}{suffix}": Fact(f"{title}{where}", digits=2, function=feature_rank)
+        for name, title in (
+            ("effective_rank", "effective rank"),
+            ("participation_ratio", "participation ratio"),
+            ("rankme", "RankMe"),
+        )
+        for suffix, where in (("", ""), ("_within", " within classes"))
+    },
     "nc2_norm": Fact("NC2 norm", function=neural_collapse),
     "nc2_angle": Fact("NC2 angle", function=neural_collapse),
     # Next to collapse, the accuracy of a split is context and has no direction.
@@ -162,6 +175,28 @@ FACTS: dict[str, Fact] = {
     "alpha_by_scale": Fact("alpha by the scale of logits"),
     "alpha_by_gap": Fact("alpha by the gap of logits"),
     "unevenness": Fact("unevenness of wrong logits"),
+    # Other kinds of images: which score tells them from those of training.
+    **{
+        f"ood_{name}_{score}": Fact(f"{title} by {words}", direction)
+        for score, words in (
+            ("max_probability", "top probability"),
+            ("max_logit", "top logit"),
+            ("energy", "energy"),
+            ("knn", "k-NN"),
+        )
+        for name, title, direction in _DETECTION
+    },
+    # Prediction sets that are to hold the true class in 90 or 95 % of cases.
+    **{
+        f"{name}_{method}_{percent}": entry
+        for method in ("lac", "aps", "raps")
+        for percent in (90, 95)
+        for name, entry in (
+            ("set_size", Fact(f"{method.upper()} set at {percent} %", "lower", "classes", digits=2)),
+            ("set_coverage", _share(f"{method.upper()} coverage at {percent} %", "none")),
+            ("worst_class_coverage", _share(f"worst class in {method.upper()} sets at {percent} %", "higher")),
+        )
+    },
     # Class activation maps.
     "active_share": Fact("active share of the map"),
     "precision_half": Fact("overlay precision", "higher"),

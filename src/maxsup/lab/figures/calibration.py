@@ -11,6 +11,7 @@ from maxsup.lab.figures.style import COLUMN, GREY, SOFT, Look, Results, legend_a
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 Columns = Mapping[str, Sequence[float]]
 
@@ -73,8 +74,6 @@ def risk_figure(curves: Mapping[str, Columns], looks: Mapping[str, Look], *, wid
 @styled()
 def repair_figures(results: Results) -> dict[str, Figure]:
     """Draw NLL, ECE and AURC before and after the repair, one row per run."""
-    from matplotlib.lines import Line2D
-
     figure, [row] = panels(1, len(_REPAIRED), height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
     for axes, (name, (title, factor)) in zip(row, _REPAIRED.items(), strict=True):
         draw_runs(axes, results, (f"{name}_before", f"{name}_after"), factor)
@@ -82,12 +81,22 @@ def repair_figures(results: Results) -> dict[str, Figure]:
         axes.margins(x=0.15)
         widen(axes)
     name_rows(row, list(results))
-    handles = [
-        Line2D([], [], color=GREY, marker="o", linestyle="none", markerfacecolor=face, label=when)
-        for when, face in (("before", GREY), ("after", "white"))
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+    figure.legend(handles=_two_marks("before", "after"), loc="outside upper center", ncols=2)
     return {"repair": figure}
+
+
+@styled()
+def conformal_figures(results: Results) -> dict[str, Figure]:
+    """Draw the mean size of prediction sets at 90 and 95 %, one panel per method and one row per run."""
+    figure, [row] = panels(1, 3, height=0.78 + 0.2 * len(results), pad=0.05, sharey=True)
+    for axes, method in zip(row, ("lac", "aps", "raps"), strict=True):
+        draw_runs(axes, results, (f"set_size_{method}_90", f"set_size_{method}_95"), 1.0)
+        axes.set_xlabel(f"{method.upper()} (classes)")
+        axes.margins(x=0.15)
+        widen(axes)
+    name_rows(row, list(results))
+    figure.legend(handles=_two_marks("90 %", "95 %"), loc="outside upper center", ncols=2)
+    return {"conformal": figure}
 
 
 @styled()
@@ -102,3 +111,12 @@ def confidence_figure(edges: Sequence[float], shares: Columns, means: Mapping[st
     axes.set(xlabel="confidence (top probability)", ylabel="share of predictions", xlim=(0, 1))
     figure.legend(loc="outside upper center", ncols=2)
     return figure
+
+
+def _two_marks(full: str, hollow: str) -> list[Line2D]:
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], color=GREY, marker="o", linestyle="none", markerfacecolor=face, label=label)
+        for label, face in ((full, GREY), (hollow, "white"))
+    ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _GROUPS = ("many", "medium", "low")
 _MAX_MARKED = 20  # curves of more classes have no markers
+_OOD = {"max_probability": "top probability", "max_logit": "top logit", "energy": "energy", "knn": "k-NN"}
 _OF_STUDENTS = ("student_accuracy", "agreement", "kl", "wrong_class_information")
 
 
@@ -77,6 +78,18 @@ def distillation_figures(results: Results) -> dict[str, Figure]:
         widen(axes)
     name_rows(grid, list(results))
     return {"distillation": figure}
+
+
+@styled()
+def ood_figures(results: Results) -> dict[str, Figure]:
+    """Draw the AUROC of each score, one row per run."""
+    figure, grid = flat_panels(len(_OOD), per_row=2, height=0.75 + 0.2 * len(results), pad=0.05, sharey=True)
+    for axes, (name, title) in zip(grid, _OOD.items(), strict=True):
+        draw_runs(axes, results, (f"ood_auroc_{name}",), 1.0)
+        axes.set_xlabel(f"AUROC by {title}")
+        widen(axes)
+    name_rows(grid, list(results))
+    return {"ood": figure}
 
 
 @styled()

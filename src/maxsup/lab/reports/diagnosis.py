@@ -44,7 +44,8 @@ NUMBERS = {
     "brier_before brier_after brier_calibration adaptive_ece brier",
     "Selective classification": "norm_power aurc_before aurc_after excess_aurc_before excess_aurc_after "
     "auroc_before auroc_after fpr95_before fpr95_after",
-    "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4",
+    "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4 effective_rank "
+    "effective_rank_within participation_ratio participation_ratio_within rankme rankme_within",
     "Probe": "accuracy_judged probe_accuracy knn_accuracy",
 }
 _METHOD_TEXTS = (
