@@ -179,12 +179,15 @@ def test_a_strength_must_be_a_number_that_is_not_negative(name: str, option: str
         assert SENTENCE.match(str(error.value))
 
 
+WITHOUT_STRENGTHS_OF_SAMPLES = {"dual_focal", "focal", "focal_ls", "focal_maxsup", "logit_norm"}
+
+
 @pytest.mark.parametrize("name", SCHEDULED)
-def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number_is_not(name: str):
+def test_strengths_of_the_wrong_shape_are_refused_and_a_tensor_of_one_number_is_not(name: str):
     logits, option = distinct_logits(6, 4), SCHEDULED[name]
     for options in ({}, {"weight": torch.ones(4, dtype=torch.float64)}):
-        with pytest.raises(ValueError, match=rf"{option} must be one number for all samples; got .*\(6,\)") as error:
-            call_function(name, logits, labels_for(logits), **{option: torch.full((6,), 0.3)}, **options)
+        with pytest.raises(ValueError, match=rf"{option} must be one number for all samples.*; got .*\(4,\)") as error:
+            call_function(name, logits, labels_for(logits), **{option: torch.full((4,), 0.3)}, **options)
         assert "weight=weights" in str(error.value)
         assert SENTENCE.match(str(error.value))
     expected = call_function(name, logits, labels_for(logits), **{option: 0.25})
@@ -193,9 +196,21 @@ def test_a_tensor_of_one_strength_a_sample_is_refused_and_a_tensor_of_one_number
         assert torch.allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_equal_strengths_of_all_samples_are_one_strength_or_refused(name: str):
+    logits, option = distinct_logits(6, 4), SCHEDULED[name]
+    strengths = {option: torch.full((6,), 0.25, dtype=torch.float64)}
+    if name in WITHOUT_STRENGTHS_OF_SAMPLES:
+        with pytest.raises(ValueError, match=rf"{option} must be one number for all samples; got .*\(6,\)"):
+            call_function(name, logits, labels_for(logits), **strengths)
+    else:
+        value = call_function(name, logits, labels_for(logits), **strengths)
+        assert torch.allclose(value, call_function(name, logits, labels_for(logits), **{option: 0.25}), rtol=1e-12)
+
+
 @pytest.mark.slow
-def test_a_compiled_loss_refuses_a_tensor_of_one_strength_a_sample():
+def test_a_compiled_loss_refuses_strengths_of_the_wrong_shape():
     logits = distinct_logits(6, 4)
     compiled = torch.compile(call_function, backend="eager")
     with pytest.raises(ValueError, match="alpha must be one number for all samples"):
-        compiled("maxsup", logits, labels_for(logits), alpha=torch.full((6,), 0.3))
+        compiled("maxsup", logits, labels_for(logits), alpha=torch.full((4,), 0.3))
