@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from maxsup import MaxSupLoss
+from maxsup import MaxSupLoss, create_loss
 from maxsup.functional import (
     confidence_penalty_cross_entropy,
     cross_entropy,
@@ -178,6 +178,7 @@ def kinds_of_calls() -> dict[str, float]:
     found["order"] = float(value - whole)
     criterion = MaxSupLoss(Linear(0.1, 0.2), group=rank.group)
     criterion.set_progress(1.0)
+    assert create_loss("ls", group=rank.group).group is rank.group
     found["module"] = float(criterion(part, labels) - maxsup_cross_entropy(logits, labels, 0.2))
     found["evaluation"] = float(criterion.eval()(part, labels) - cross_entropy(logits, labels))
     half, options = logits.bfloat16(), {"reduction": "sum"}
@@ -186,6 +187,12 @@ def kinds_of_calls() -> dict[str, float]:
     loss = maxsup_cross_entropy(part, labels, alpha, group=rank.group)
     (slope,) = torch.autograd.grad(loss, alpha)
     found["learnt strength"] = float(slope - (maxsup_cross_entropy(logits, labels, 1.3) - whole))
+    strengths = drawn(7, seed=5).abs().requires_grad_()
+    pairs = []
+    for given, group in ((part, rank.group), (logits, None)):
+        value = maxsup_cross_entropy(given, labels, strengths, group=group)
+        pairs.append(torch.cat([value.detach().reshape(1), torch.autograd.grad(value, strengths)[0]]))
+    found["strengths of samples"] = largest(pairs[0] - pairs[1])
     nothing = torch.full_like(labels, -100)
     leaf = part.clone().requires_grad_()
     empty = maxsup_cross_entropy(leaf, nothing, group=rank.group, empty="zero")
@@ -194,12 +201,12 @@ def kinds_of_calls() -> dict[str, float]:
     hollow[4] = torch.nan  # an ignored row
     leaf = hollow.requires_grad_()
     value = maxsup_cross_entropy(leaf, labels, 0.3, group=rank.group)
-    found["nan in an ignored row"] = float(value - whole) + largest(torch.autograd.grad(value, leaf)[0][4])
+    found["nan in an ignored row"] = float(value.detach() - whole) + largest(torch.autograd.grad(value, leaf)[0][4])
     compiled = torch.compile(maxsup_cross_entropy, backend="aot_eager", fullgraph=True)
     leaf, eager = part.clone().requires_grad_(), part.clone().requires_grad_()
     traced = compiled(leaf, labels, 0.3, group=rank.group)
     (expected,) = torch.autograd.grad(maxsup_cross_entropy(eager, labels, 0.3, group=rank.group), eager)
-    found["compiled"] = float(traced - whole) + largest(torch.autograd.grad(traced, leaf)[0] - expected)
+    found["compiled"] = float(traced.detach() - whole) + largest(torch.autograd.grad(traced, leaf)[0] - expected)
     return found
 
 
@@ -351,7 +358,17 @@ def test_the_loss_for_torchtitan_takes_parts_of_the_vocabulary(results: list[dic
 
 @pytest.mark.parametrize(
     "kind",
-    ["order", "module", "evaluation", "bfloat16", "learnt strength", "empty", "nan in an ignored row", "compiled"],
+    [
+        "order",
+        "module",
+        "evaluation",
+        "bfloat16",
+        "learnt strength",
+        "strengths of samples",
+        "empty",
+        "nan in an ignored row",
+        "compiled",
+    ],
 )
 def test_parts_serve_every_kind_of_call(results: list[dict[str, Any]], kind: str):
     for of_a_rank in results[:2]:

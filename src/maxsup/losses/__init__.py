@@ -34,6 +34,7 @@ from maxsup.losses.relatives.ls_ablations import (
 from maxsup.losses.relatives.online_label_smoothing import OnlineLabelSmoothingLoss
 from maxsup.losses.relatives.poly1 import Poly1Loss
 from maxsup.losses.relatives.zipf_label_smoothing import ZipfLabelSmoothingLoss
+from maxsup.losses.shards.loss import SplitOptions
 
 for _folder in (__name__, relatives.__name__):
     for _module in iter_modules(import_module(_folder).__path__):
@@ -74,7 +75,8 @@ def create_loss(name: str, **options: Any) -> RegularizedLoss:
                 f"loss {name!r} must not be combined with label smoothing; got {option}={options[option]!r}. "
                 "Use create_loss('ls', alpha=...) for label smoothing, create_loss('maxsup', alpha=...) in its place."
             )
-    LOSSES.check_options(name, options)
+    of_parts = SplitOptions.__annotations__ if loss.takes_parts else {}
+    LOSSES.check_options(name, [option for option in options if option not in of_parts])
     return loss(**options)
 
 

@@ -37,7 +37,8 @@ class CrossEntropyLoss(RegularizedLoss):
     .. math:: \log \sum_k e^{z_k} - z_{gt}
 
     Args:
-        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty``, ``z_loss``, ``group`` and ``vocab_start``, as
+            in :class:`MaxSupLoss`.
 
     Shape:
         Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or

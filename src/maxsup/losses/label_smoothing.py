@@ -140,7 +140,8 @@ class LabelSmoothingLoss(AlphaLoss):
             one, as fairseq and Megatron do.
         weight_mode: ``"sample"``: class weights scale the whole sample. ``"torch"``: they also weigh each class's share
             of the smoothing, as in torch.
-        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty``, ``z_loss``, ``group`` and ``vocab_start``, as
+            in :class:`MaxSupLoss`.
 
     Shape:
         Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or

@@ -53,7 +53,8 @@ class LogitPenaltyLoss(RegularizedLoss):
 
     Args:
         beta: Strength, or a schedule such as ``Linear(0.1, 0.2)`` that ``set_progress`` advances.
-        options: ``weight``, ``ignore_index``, ``reduction``, ``empty`` and ``z_loss``, as in :class:`MaxSupLoss`.
+        options: ``weight``, ``ignore_index``, ``reduction``, ``empty``, ``z_loss``, ``group`` and ``vocab_start``, as
+            in :class:`MaxSupLoss`.
 
     Shape:
         Logits ``(K,)``, ``(N, K)`` or ``(N, K, d1, ...)``. Targets are class indices without the class axis, or
