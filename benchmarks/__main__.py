@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import catalogue, device, grid, head, launch, lm_head, losses, metrics, probe, train_loop, z_loss
+from benchmarks import catalogue, device, grid, head, input, launch, lm_head, losses, metrics, probe, train_loop, z_loss
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
-MODULES = (losses, grid, catalogue, device, grid, head, lm_head, z_loss, train_loop, metrics, probe, launch)
+MODULES = (losses, grid, catalogue, device, grid, head, lm_head, z_loss, train_loop, input, metrics, probe, launch)
 PARTS = {module.__name__.rpartition(".")[2]: module.run for module in MODULES}
 
 

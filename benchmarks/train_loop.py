@@ -57,6 +57,7 @@ def our_steps(trainer: Trainer) -> Iterator[None]:
         for batch in trainer.remaining_batches():
             trainer.step(batch)
             yield
+        trainer.settle()
         trainer.end_epoch(None)
         trainer.position.epoch = 0
 

@@ -20,6 +20,7 @@ from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.pipeline import MaskPipeline
 from tests.unit.lab.data import made
 from tests.unit.lab.data.batches import plan_for
+from tests.unit.lab.data.sets.test_shards import write_shards
 
 NAMES = DATASETS.names()
 DENSE = ["ade20k", "camvid", "pets_trimaps", "synthetic_masks"]
@@ -41,6 +42,7 @@ WRITERS = {
     "folder": lambda root: made.write_tree(root / "mine"),
     "arrays": lambda root: made.write_npz(root / "mine.npz"),
     "hf": lambda root: _write_table(root / "mine"),
+    "wds": lambda root: write_shards(root, counts={"train": (12, 8), "test": (6,)}),
     "ade20k": lambda root: made.write_ade20k(root / "ADEChallengeData2016"),
     "camvid": lambda root: made.write_masked_tree(
         root / "camvid", labels=list(range(12)), counts={"train": 6, "val": 3, "test": 2}
@@ -49,7 +51,7 @@ WRITERS = {
 }
 # A data set without a writer needs no files.
 NEEDS_FILES = [name for name in NAMES if name in WRITERS]
-WRITTEN = {"folder": "folder:mine", "arrays": "arrays:mine.npz", "hf": "hf:mine"}
+WRITTEN = {"folder": "folder:mine", "arrays": "arrays:mine.npz", "hf": "hf:mine", "wds": "wds:set-train-*.tar"}
 
 
 def _write_table(home) -> None:

@@ -1,5 +1,6 @@
 """Two gloo processes train what one process trains with the same global batch."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from maxsup.core.errors import Interruption
 from maxsup.lab.core.config import parse_recipe
 from maxsup.lab.training import train
 from maxsup.lab.training.progress import Reporter
 from tests.integration.integrations.launch import run_two_ranks
-from tests.integration.runs import what_is_kept
+from tests.integration.runs import StopAt, what_is_kept
 from tests.integration.two_ranks import CUT
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
@@ -34,10 +36,13 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the run of one process, the run of two, and one of two that was cut."""
+    """A folder with the run of one process, the run of two, one of two that was cut, and one of 2, 1 and 3."""
     folder = tmp_path_factory.mktemp("runs")
     train(parse_recipe({}, WORDS), folder / "one", reporter=Reporter())
     run_two_ranks("tests.integration.two_ranks", folder, *WORDS)
+    with contextlib.suppress(Interruption):
+        train(parse_recipe({}, WORDS), folder / "elastic", reporter=StopAt(5))
+    run_two_ranks("tests.integration.last_ranks", folder / "elastic", *WORDS, num_ranks=3)
     return folder
 
 
@@ -86,3 +91,16 @@ def test_two_processes_of_which_one_got_a_signal_stop_together_and_go_on_bit_equ
     assert environment["num_processes"] == 2
     assert len(environment["earlier"]) == 1
     assert CUT % 21 != 0
+
+
+def test_a_run_cut_inside_an_epoch_goes_on_with_one_process_and_then_with_three(runs: Path) -> None:
+    environment = json.loads((runs / "elastic/env.json").read_text())
+    assert [each["num_processes"] for each in (*environment["earlier"], environment)] == [2, 1, 3]
+    one, elastic = (load_file(runs / name / "checkpoints/last/model.safetensors") for name in ("one", "elastic"))
+    assert max(float((one[name].double() - elastic[name].double()).abs().max()) for name in one) <= TOLERANCE
+    first, second = (state(runs / name)["rank0/loss/matrix"] for name in ("one", "elastic"))
+    assert float((first - second).abs().max()) <= TOLERANCE
+    for whole, line in zip(numbers(runs / "one"), numbers(runs / "elastic"), strict=True):
+        assert line["decomposition"]["num_samples"] == whole["decomposition"]["num_samples"]
+        assert line["train"]["accuracy"] == pytest.approx(whole["train"]["accuracy"], abs=1e-9)
+        assert line["train"]["loss"] == pytest.approx(whole["train"]["loss"], rel=1e-4)

@@ -43,8 +43,8 @@ class RegularizedLoss(nn.Module):
 
     Class attributes describe a loss. ``function`` is the loss as a pure function, ``strength`` names the option that
     sets how strong the term is, ``own_options`` names attributes that the function takes besides, ``needs`` the keyword
-    arguments that ``forward`` cannot do without, and ``takes_parts`` says whether ``function`` takes logits whose
-    classes are split over processes.
+    arguments that ``forward`` cannot do without, ``takes_parts`` says whether ``function`` takes logits whose classes
+    are split over processes, and ``counted`` are sums of its state that each process keeps for itself.
     """
 
     function: ClassVar[staticmethod[..., Tensor]]
@@ -52,6 +52,7 @@ class RegularizedLoss(nn.Module):
     strength_limit: ClassVar[float] = math.inf
     own_options: ClassVar[tuple[str, ...]] = ()
     needs: tuple[str, ...] = ()
+    counted: ClassVar[tuple[str, ...]] = ()
     optional_needs: ClassVar[tuple[str, ...]] = ()
     takes_parts: ClassVar[bool] = False
 

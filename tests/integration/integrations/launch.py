@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 
-def run_two_ranks(module: str, *words: str | Path, timeout: float = 240.0) -> None:
+def run_two_ranks(module: str, *words: str | Path, timeout: float = 240.0, num_ranks: int = 2) -> None:
     """Run ``python -m module words...`` in two gloo processes; what they complain about is shown if they fail."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(num_ranks)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(
         [*launch, "-m", module, *map(str, words)],

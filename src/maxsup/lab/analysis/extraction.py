@@ -67,15 +67,15 @@ def extracted(model: Classifier | Program, pipeline: Pipeline, *, precision: str
     device = next(model.parameters(), torch.empty(0)).device
     columns: dict[str, list[Tensor]] = {"logits": [], "labels": [], "indices": []}
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
-        for batch in pipeline.epoch(0):
-            images = batch.images.to(device, non_blocking=True)
+        for batch in pipeline.epoch(0, device=device):
+            images = batch.images
             if isinstance(model, Program):
                 columns["logits"].append(model(images).float().cpu())
             else:
                 features = model.features(images)
                 columns["logits"].append(model.head(features).float().cpu())
                 columns.setdefault("features", []).append(features.float().cpu())
-            columns["labels"].append(batch.labels)
+            columns["labels"].append(batch.labels.cpu())
             columns["indices"].append(batch.indices)
             progress.advance()
     return {name: torch.cat(parts) for name, parts in columns.items()}

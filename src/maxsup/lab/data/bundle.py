@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.repro import mixed_seed
+from maxsup.lab.data.samples import PackedSamples
 
 IGNORED_LABEL = 255
 """The value of a mask at pixels that do not count: not labelled, or padding beside the image."""
@@ -122,8 +123,13 @@ class FileSplit(SampleSplit):
     labels: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        labels = torch.tensor([label for _, label in self.samples], dtype=torch.int64)
-        object.__setattr__(self, "labels", labels)
+        packed = PackedSamples.of(self.samples)
+        object.__setattr__(self, "samples", packed)
+        object.__setattr__(self, "labels", torch.from_numpy(packed.labels))
+
+    def subset(self, indices: Tensor) -> Self:
+        """The images at ``indices``, in that order."""
+        return replace(self, samples=PackedSamples.of(self.samples).taken(indices.numpy()))
 
     def describe(self) -> str:
         """One line for people."""
@@ -183,6 +189,8 @@ def join_splits(first: Split, second: Split) -> Split:
         return MemorySplit(images, labels, factors)
     assert isinstance(first, SampleSplit)
     assert isinstance(second, type(first))
+    if isinstance(first, FileSplit):
+        return replace(first, samples=PackedSamples.of(first.samples).joined(PackedSamples.of(second.samples)))
     return replace(first, samples=[*first.samples, *second.samples])
 
 

@@ -201,5 +201,15 @@ def _environment(folder: StudyFolder) -> dict[str, Any]:
         if record:
             plain = ("maxsup", "python", "device", "cpu", "num_cores", "git_commit")
             with as_written(path):
-                return {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
+                known = {"torch": record["packages"].get("torch"), **{key: record.get(key) for key in plain}}
+            return known | _unrepeatable(folder, str(known["device"]))
     return {}
+
+
+def _unrepeatable(folder: StudyFolder, device: str) -> dict[str, str]:
+    """Return how many runs would not repeat their last bits; a CPU always does."""
+    recipes = [run.recipe for run in folder.runs.values()]
+    number = sum(not recipe.deterministic for recipe in recipes)
+    if device == "cpu" or number == 0:
+        return {}
+    return {"kernels": f"not deterministic in {number} of {len(recipes)} runs (deterministic=false)"}

@@ -113,11 +113,10 @@ def evaluate_masks(
     # Sum of the NLL, pixels it is over, images.
     totals = torch.zeros(3, dtype=torch.float64)
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
-        for batch in (pipeline if views.scales == (1.0,) else pipeline.at_scales(views.scales)).epoch(0):
+        for batch in (pipeline if views.scales == (1.0,) else pipeline.at_scales(views.scales)).epoch(0, device=device):
             scaled = batch.views if isinstance(batch, ScaledBatch) else (batch.images,)
-            labels = batch.labels.to(device, non_blocking=True)
-            images = [view.to(device, non_blocking=True) for view in scaled]
-            found = log_probabilities(model, images, labels.shape[-2:], views)
+            labels = batch.labels
+            found = log_probabilities(model, scaled, labels.shape[-2:], views)
             # A logit that is nan or inf makes all classes of its pixel nan.
             if found[:, 0].isnan().any():
                 raise NonFiniteError(

@@ -14,8 +14,8 @@ from torch.utils.data import Dataset
 
 from maxsup.core.errors import DataError
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
-from maxsup.lab.data.pipelines.streaming import stream_batches
+from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline, RawBatch
+from maxsup.lab.data.pipelines.streaming import PartLoader
 from maxsup.lab.segmentation.checks import check_dense
 from maxsup.lab.segmentation.masks import MaskSplit
 from maxsup.lab.segmentation.transforms import Bytes, Cutout, TrainingCutout, resize_image, scale_sides
@@ -57,6 +57,7 @@ class MaskPipeline(Pipeline):
         side = plan.image_size if plan.is_training else None
         cutout = None if side is None else TrainingCutout(dense, plan.augment.flip, side)
         self._parts = _Parts(split, dense.resize, cutout, plan.seed)
+        self._loader = PartLoader(self._parts, plan.num_workers)
         if not plan.is_training and plan.num_batches:
             # Fewer images than processes may be left at the end. A process without one gets no empty batch either.
             last = plan.batch(plan.num_batches - 1)
@@ -69,26 +70,28 @@ class MaskPipeline(Pipeline):
             raise ValueError(f"pipeline must be for evaluation to be seen at {tuple(scales)}; got one for training.")
         scaled = copy.copy(self)
         scaled._parts = replace(self._parts, scales=tuple(scales))
+        scaled._loader = PartLoader(scaled._parts, self._plan.num_workers)
         return scaled
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
-        for step, size, part in stream_batches(self._parts, self._plan, epoch, self._steps(start)):
+    def _read(self, epoch: int, start: int) -> Iterator[RawBatch]:
+        steps = self._steps(start)
+        for step, part in zip(steps, self._loader.load(self._plan.needed(epoch, steps)), strict=True):
             if isinstance(part, str):
                 raise DataError(part, code="bad-masks")
-            labels = part.masks.long()
-            batch, *views = (
-                self._finish(images, labels, part.indices, size, epoch, step) for images in (part.images, *part.views)
-            )
-            # Padding is 0 to the network, not the value that black has once it is normalised.
-            for image, (height, width) in zip(batch.images, part.extents, strict=True):
-                image[:, height:] = 0
-                image[:, :, width:] = 0
-            if self._parts.scales:
-                batch = ScaledBatch(
-                    batch.images, batch.target, batch.labels, batch.indices, tuple(view.images for view in views)
-                )
-            yield batch
+            size, views, extents = self._plan.size(step), tuple(part.views), tuple(part.extents)
+            yield RawBatch(part.images, part.masks, part.indices, size, epoch, step, views=views, extents=extents)
+
+    def _finish(self, raw: RawBatch) -> Batch:
+        """The batch with black padding and, for an evaluation at several scales, its views."""
+        batch = super()._finish(raw)
+        views = tuple(self._laid_out(self._normalised(view)) for view in raw.views)
+        # Padding is 0 to the network, not the value that black has once it is normalised.
+        for image, (height, width) in zip(batch.images, raw.extents, strict=True):
+            image[:, height:] = 0
+            image[:, :, width:] = 0
+        if self._parts.scales:
+            return ScaledBatch(batch.images, batch.target, batch.labels, batch.indices, views)
+        return batch
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,8 +53,8 @@ def evaluate(
     device = next(model.parameters()).device
     sums = PredictionSums()
     with evaluation_mode(model), torch.no_grad(), autocast(device, precision):
-        for batch in pipeline.epoch(0):
-            logits = model(batch.images.to(device, non_blocking=True))
+        for batch in pipeline.epoch(0, device=device):
+            logits = model(batch.images)
             if not logits.amax(dim=-1).isfinite().all():
                 raise NonFiniteError(
                     f"logits must be finite; got nan or inf on split {split!r}. Evaluate earlier weights, or "

@@ -5,7 +5,6 @@ Models, data and losses are known by their interfaces, never by name.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from torch import Tensor, nn
 
-from maxsup.core.errors import Interruption, NonFiniteError
+from maxsup.core.errors import Interruption
 from maxsup.core.schedules import epoch_progress
 from maxsup.lab.core.config import Recipe
 from maxsup.lab.core.repro import mixed_seed
 from maxsup.lab.data import Batch, DataBundle, Pipeline, Split
 from maxsup.lab.tasks import TASKS
 from maxsup.lab.training.builders import check_last_batch, freeze_statistics, split_pipeline, synchronise_norms
+from maxsup.lab.training.ledger import ReadStep, StepLedger, TakenStep, step_numbers
 from maxsup.lab.training.loss_inputs import Needs, check_teacher
-from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate
-from maxsup.lab.training.processes import create_accelerator, largest
+from maxsup.lab.training.nonfinite import raise_nonfinite
+from maxsup.lab.training.optimization import MovingAverage, create_optimizer, learning_rate, take_step
+from maxsup.lab.training.processes import create_accelerator, prepare_buffers, share_buffers
 from maxsup.lab.training.progress import Clock, EpochMeter
 from maxsup.lab.training.reading import load_teacher
 from maxsup.losses import RegularizedLoss
@@ -83,6 +82,7 @@ def fit(trainer: Trainer) -> None:
                 trainer.step(batch)
                 for observer in observers:
                     observer.on_step(trainer)
+            trainer.settle()
             val = trainer.validate()
             line = trainer.end_epoch(val)
             for observer in observers:
@@ -130,6 +130,7 @@ class Trainer:
         self.criterion.end_epoch()  # losses that learn from whole epochs need this before the first one
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         compiled = torch.compile(self.model) if recipe.compile else self.model
+        prepare_buffers(self.accelerator, self.model)
         self._forward, self._stepper = self.accelerator.prepare(compiled, self.optimizer)
         self.ema = MovingAverage(self.model, recipe.ema.decay) if recipe.ema.decay else None
         check_teacher(recipe.teacher, recipe.loss.name, self.criterion.needs)
@@ -139,6 +140,9 @@ class Trainer:
         self.batches = self.pipeline(bundle.train, is_training=True)
         self.val_batches = self.pipeline(bundle.val) if len(bundle.val) else None
         self.position = Position()
+        self.ledger = StepLedger(device, num_processes)
+        self._has_broken = torch.zeros((), dtype=torch.bool, device=device)
+        self.agreed_signal = 0
         self.meter = EpochMeter()
         self.monitor = DecompositionMonitor.of(self.criterion)
         self.clock = Clock()
@@ -166,7 +170,7 @@ class Trainer:
         """Yield the batches of the epoch from the position on."""
         if self.position.step >= self.batches.num_batches:
             return
-        batches = iter(self.batches.epoch(self.position.epoch, start=self.position.step))
+        batches = self.batches.epoch(self.position.epoch, self.position.step, self.accelerator.device)
         while True:
             with self.clock.phase("data"):
                 batch = next(batches, None)
@@ -175,18 +179,32 @@ class Trainer:
             yield batch
 
     def step(self, batch: Batch) -> None:
-        """Take one optimiser step, and count it."""
+        """Take one optimiser step, count it, and read the numbers of the one before."""
         with self.clock.phase("step"):
-            sums = self._update(batch)
+            self._set_position_dependents()
+            # Gradients of the processes are averaged, so each process divides by its share of all targets.
+            num_items = self.ledger.begin(self._num_items(batch.target)) / self.accelerator.num_processes
+            numbers = self._update(batch, num_items)
+            at = self.position
+            read = self.ledger.end(TakenStep(at.epoch, at.step, at.global_step, batch, numbers))
         self.position.step += 1
         self.position.global_step += 1
         self.clock.num_images += len(batch) * self.accelerator.num_processes
         with self.clock.phase("log"):
-            self.meter.add(sums)
+            self._note(read)
+
+    def settle(self) -> None:
+        """Read what is not read yet: before anything is saved, validated or ended. Every process must call this."""
+        with self.clock.phase("step"):
+            read = self.ledger.settle()
+        self._note(read)
 
     def validate(self) -> dict[str, Any] | None:
         """Return the numbers of the validation split; None if there is none."""
-        return None if self.val_batches is None else self.evaluate(self.val_batches, "val")
+        if self.val_batches is None:
+            return None
+        share_buffers(self.accelerator, self.model, *([] if self.ema is None else [self.ema.model]))
+        return self.evaluate(self.val_batches, "val")
 
     def evaluate(self, batches: Pipeline, split: str) -> dict[str, Any]:
         """Return the numbers of a split with the weights of the run."""
@@ -233,39 +251,58 @@ class Trainer:
         for observer in self.observers:
             observer.on_evaluated_batch(self)
 
-    def _update(self, batch: Batch) -> EpochMeter:
-        """Take an optimiser step over this process's part of a global batch, accumulated over pieces."""
-        self._set_position_dependents()
-        device = self.accelerator.device
-        parts = (batch.images, batch.target, batch.labels)
-        images, target, labels = (part.to(device, non_blocking=True) for part in parts)
-        # Gradients of the processes are averaged, so each process divides by its share of all targets.
-        num_items = self.accelerator.reduce(self._num_items(target), "sum") / self.accelerator.num_processes
+    def _note(self, read: ReadStep | None) -> None:
+        """Count a step whose numbers have come."""
+        if read is None:
+            return
+        if read.num_bad_losses or read.num_bad_gradients:
+            raise_nonfinite(self, read)
+        self.agreed_signal = read.signal_number
+        self.meter.add(read.meter)
+
+    def _update(self, batch: Batch, num_items: Tensor) -> Tensor:
+        """Take an optimiser step over this process's part of a global batch, accumulated over pieces.
+
+        Nothing here waits for the device.
+        """
+        labels = batch.labels
         divisor = num_items.where(num_items > 0, 1.0)  # masks may leave a whole batch without a label
-        pieces = list(zip(*(part.chunk(self.recipe.accumulation) for part in (images, target, labels)), strict=True))
         self._stepper.zero_grad(set_to_none=True)
-        loss, num_correct = torch.zeros(2, device=device)
+        loss, num_correct = torch.zeros(2, device=labels.device)
         num_labels = (labels != self.criterion.ignore_index).sum().to(loss)
         logits = []
+        pieces = self.pieces(batch)
         for index, (piece, piece_target, piece_labels) in enumerate(pieces, start=1):
             with nullcontext() if index == len(pieces) else self.accelerator.no_sync(self._forward):
                 value, output = self._objective(piece, piece_target, divisor)
-                self.accelerator.backward(value)
+                # One process with a loss that is no number makes the gradient of all processes nan, so that all of
+                # them leave the weights alone, and go on to do so.
+                is_sound = value.detach().isfinite() & ~self._has_broken
+                self.accelerator.backward(value, gradient=torch.ones_like(value).where(is_sound, torch.nan))
             loss += value.detach()
             num_correct += (output.argmax(dim=1) == piece_labels).sum()
             logits.append(output)
-        grad_norm = self._clipped_norm()
-        # The step waits for the device only here.
-        numbers = torch.stack([loss, num_items, num_correct, num_labels, grad_norm.to(loss)])
-        mean, items, correct, labelled, norm = numbers.tolist()
-        self._stop_if_not_finite(mean, norm, batch, logits, labels)
-        self._stepper.step()
-        if self.ema is not None:
+        is_scaled = self.recipe.precision == "float16"
+        numbers = step_numbers(loss, num_items, num_correct, num_labels, self._clipped_norm(), is_scaled=is_scaled)
+        self._has_broken = self._has_broken | (numbers[-2:] > 0).any()
+        # A moving average may have taken in the same weights once more when training stops; it is not saved then.
+        if take_step(self._stepper, self.optimizer, self._has_broken) and self.ema is not None:
             self.ema.update(self.model)
         seen = self.task.monitored
         watched = torch.cat([part[seen] for part in logits])
         self.monitor.update(watched, labels[seen], alpha=getattr(self.criterion, "alpha", 1.0))
-        return EpochMeter(mean * items, items, correct, labelled, norm, num_steps=1)
+        return numbers
+
+    def pieces(self, batch: Batch) -> list[tuple[Tensor, ...]]:
+        """Return images, target and labels of each of the parts that gradients are accumulated over."""
+        parts = (batch.images, batch.target, batch.labels)
+        return list(zip(*(part.chunk(self.recipe.accumulation) for part in parts), strict=True))
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the logits of the network in its present mode."""
+        if self.auxiliary_weight:
+            return self._forward(images, with_auxiliary=True)[0]
+        return self.needs.forward(self._forward, images)[0]
 
     def _objective(self, images: Tensor, target: Tensor, num_items: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of a piece, and its detached logits."""
@@ -286,7 +323,11 @@ class Trainer:
             self.criterion.set_progress((at.epoch * self.batches.num_batches + at.step) / last)
         else:
             self.criterion.set_progress(epoch_progress(at.epoch, recipe.epochs))
-        seed = mixed_seed(recipe.seed, "step", at.epoch, at.step, self.accelerator.process_index)
+        self.seed(at.epoch, at.step)
+
+    def seed(self, epoch: int, step: int) -> None:
+        """Make the random numbers of a step the next that are drawn."""
+        seed = mixed_seed(self.recipe.seed, "step", epoch, step, self.accelerator.process_index)
         # torch.manual_seed seeds every kind of device, and formats a stack trace for each that is not in use yet.
         torch.default_generator.manual_seed(seed)
         if self.accelerator.device.type != "cpu":
@@ -300,7 +341,8 @@ class Trainer:
     def _num_items(self, target: Tensor) -> Tensor:
         """Return the denominator of the loss for these targets."""
         if target.is_floating_point():
-            return torch.tensor(float(len(target)), device=target.device)
+            # A tensor made from a number here would have to be copied.
+            return torch.full((), float(len(target)), device=target.device)
         # Selecting the targets that count would make the host wait for their number.
         is_counted = target != self.criterion.ignore_index
         if self.criterion.weight is None:
@@ -315,29 +357,3 @@ class Trainer:
             self.accelerator.unscale_gradients(self._stepper)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-
-    def _stop_if_not_finite(
-        self, loss: float, grad_norm: float, batch: Batch, logits: list[Tensor], labels: Tensor
-    ) -> None:
-        """Raise before the update if any process has a loss that is not finite, and name epoch, step and samples."""
-        # With float16 a gradient overflows at times, and the scaler skips that step.
-        is_broken = not math.isfinite(loss) or (not math.isfinite(grad_norm) and self.recipe.precision != "float16")
-        if not largest(self.accelerator, float(is_broken)):
-            return
-        ignored = self.criterion.ignore_index
-        values = F.cross_entropy(torch.cat(logits).float(), labels, reduction="none", ignore_index=ignored)
-        bad = ~values.isfinite().flatten(1).all(dim=1).cpu() if values.ndim > 1 else ~values.isfinite().cpu()
-        guilty = batch.indices[bad] if bad.any() else batch.indices
-        indices = sorted(gather_object(guilty.tolist()))
-        at = self.position
-        found = {"epoch": at.epoch, "step": at.step, "global_step": at.global_step, "samples": indices}
-        for observer in self.observers:
-            observer.on_nonfinite(self, found)
-        shown = ", ".join(str(index) for index in indices[:10]) + (", ..." if len(indices) > 10 else "")
-        what = "loss" if not math.isfinite(loss) else "gradient"
-        raise NonFiniteError(
-            f"{what} must be finite; got {loss if what == 'loss' else grad_norm} at epoch {at.epoch}, step {at.step}, "
-            f"training samples {shown} (all in nonfinite.json). The weights are those before this step. Lower "
-            "optimizer.lr, set clip_norm, or look at these samples.",
-            code="non-finite-loss",
-        )

@@ -84,19 +84,23 @@ class StopSignals(Observer):
         self._guard, self._run = guard, run
 
     def on_step(self, trainer: Trainer) -> None:
-        """Look after each step."""
-        self._raise_if_signalled(trainer)
+        """Look after each step; other processes learn of it with the numbers of the next one."""
+        received = self._guard.received or 0
+        if trainer.accelerator.num_processes == 1:
+            self._raise(trainer, received)
+        elif received:
+            trainer.ledger.note_signal(received)
+        self._raise(trainer, trainer.agreed_signal)
 
     def on_evaluated_batch(self, trainer: Trainer) -> None:
         """Look while evaluating too."""
-        self._raise_if_signalled(trainer)
+        self._raise(trainer, self._guard.received or 0)
 
     def on_epoch_end(self, trainer: Trainer, line: dict[str, Any]) -> None:
         """Look once the epoch is saved."""
-        self._raise_if_signalled(trainer)
+        self._raise(trainer, int(largest(trainer.accelerator, float(self._guard.received or 0))))
 
-    def _raise_if_signalled(self, trainer: Trainer) -> None:
-        received = int(largest(trainer.accelerator, float(self._guard.received or 0)))
+    def _raise(self, trainer: Trainer, received: int) -> None:
         if received:
             steps = trainer.position.global_step
             raise Interruption(

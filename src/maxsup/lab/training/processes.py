@@ -17,6 +17,7 @@ import torch.distributed as dist
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
 from accelerate.utils import gather_object
+from torch import nn
 
 from maxsup.core.errors import LostProcessError, first_line
 from maxsup.lab.core.config import Recipe
@@ -99,6 +100,25 @@ def leave_group() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
+
+
+def prepare_buffers(accelerator: Accelerator, model: nn.Module) -> None:
+    """Let processes keep their own running statistics until :func:`share_buffers`, instead of a broadcast a step.
+
+    Training does not read the statistics of batch norms. Buffers of other modules may matter, so a model that has
+    some is left to the broadcast.
+    """
+    norms = nn.modules.batchnorm._NormBase
+    others = (module for module in model.modules() if not isinstance(module, norms))
+    if accelerator.ddp_handler is not None and not any(True for module in others for _ in module.buffers(False)):
+        accelerator.ddp_handler.broadcast_buffers = False
+
+
+def share_buffers(accelerator: Accelerator, *models: nn.Module) -> None:
+    """Give all processes the buffers of the main one, which are those that are saved."""
+    if accelerator.num_processes > 1:
+        for buffer in (buffer for model in models for buffer in model.buffers()):
+            dist.broadcast(buffer, src=0)
 
 
 def largest(accelerator: Accelerator, value: float) -> float:

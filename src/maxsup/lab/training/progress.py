@@ -157,8 +157,9 @@ class Reporter:
 
     def step(self, done: int, means: dict[str, float], alpha: float, clock: Clock) -> None:
         """Show that a step is over."""
-        # Short enough for 80 columns.
-        words = [f"loss {means['loss']:.3f}", f"acc {means['accuracy']:.3f}"]
+        # Short enough for 80 columns. The first step of all has no numbers yet: they are read while the next is taken.
+        shown = {"loss": means["loss"], "acc": means["accuracy"]}
+        words = [f"{word} {value:.3f}" for word, value in shown.items() if not math.isnan(value)]
         if not math.isnan(alpha):
             words.append(f"alpha {alpha:.3g}")
         self._move(done, " ".join([*words, f"{clock.images_per_second():.0f} img/s"]))

@@ -152,6 +152,7 @@ class OnlineLabelSmoothingLoss(AlphaLoss):
 
     function = staticmethod(online_label_smoothing_cross_entropy)
     strength_limit = 1.0
+    counted = COUNTED
 
     matrix: Tensor
     accumulator: Tensor

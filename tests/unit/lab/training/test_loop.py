@@ -85,14 +85,14 @@ def test_an_interruption_is_told_where_it_happens_and_fitting_again_goes_on_from
         assert torch.equal(expected, found)
 
 
-def test_a_loss_that_is_no_number_is_told_before_it_is_raised() -> None:
+def test_a_loss_that_is_no_number_is_told_one_step_late_and_before_it_is_raised() -> None:
     notes = Notes()
     trainer = tiny_trainer(notes)
     with torch.no_grad():
         next(trainer.model.parameters()).fill_(torch.nan)
     with pytest.raises(NonFiniteError):
         fit(trainer)
-    assert notes.told == ["epoch 0", "nonfinite 0 500"]
+    assert notes.told == ["epoch 0", "step 1", "nonfinite 0 500"]
 
 
 def test_trying_and_timing_a_recipe_needs_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

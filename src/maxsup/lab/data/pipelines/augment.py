@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from maxsup.lab.core.repro import mixed_seed
 
@@ -114,7 +113,7 @@ def jitter_colours(images: Tensor, jitter: Jitter) -> Tensor:
     images = images.float()
     for kind in jitter.order:
         factor = jitter.factors[kind].view(-1, 1, 1, 1)
-        other = torch.zeros(()) if kind == 0 else _grey(images)
+        other = images.new_zeros(()) if kind == 0 else _grey(images)
         if kind == 1:
             other = other.mean((1, 2, 3), keepdim=True)
         images = torch.lerp(other.expand_as(images), images, factor).clamp_(0, 255)
@@ -124,7 +123,8 @@ def jitter_colours(images: Tensor, jitter: Jitter) -> Tensor:
 def _grey(images: Tensor) -> Tensor:
     if images.shape[1] != 3:
         return images.mean(1, keepdim=True)
-    return (images * torch.tensor([0.2989, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    shares = torch.tensor([0.2989, 0.587, 0.114]).to(images.device, non_blocking=True)
+    return (images * shares.view(1, 3, 1, 1)).sum(1, keepdim=True)
 
 
 def draw_boxes(size: int, generator: Generator, chance: float, height: int, width: int) -> Tensor:
@@ -146,11 +146,16 @@ def draw_boxes(size: int, generator: Generator, chance: float, height: int, widt
 
 
 def erase_(images: Tensor, boxes: Tensor, indices: Tensor, seed: int, epoch: int) -> Tensor:
-    """Fill boxes of normalised images with normal noise, in place; the noise of an image depends on its index."""
-    for position in (boxes[:, 2] > boxes[:, 0]).nonzero().flatten().tolist():
-        top, left, bottom, right = boxes[position].tolist()
-        generator = torch.Generator().manual_seed(mixed_seed(seed, "erase", epoch, int(indices[position])))
-        images[position, :, top:bottom, left:right].normal_(generator=generator)
+    """Fill boxes of normalised images with normal noise, in place; the noise of an image depends on its index.
+
+    ``boxes`` and ``indices`` are on the host. The noise is drawn where the images are, so a GPU draws other numbers
+    than a CPU: numbers drawn on the host would have to be sent, at four bytes a pixel.
+    """
+    generator = torch.Generator(images.device)
+    for image, index, (top, left, bottom, right) in zip(images, indices.tolist(), boxes.tolist(), strict=True):
+        if bottom > top:
+            generator.manual_seed(mixed_seed(seed, "erase", epoch, index))
+            image[:, top:bottom, left:right].normal_(generator=generator)
     return images
 
 
@@ -187,8 +192,8 @@ def mix_images(images: Tensor, labels: Tensor, mix: Mix, num_classes: int) -> tu
         >>> images.flatten().tolist(), target.tolist()
         ([0.25, 0.75], [[0.75, 0.25], [0.25, 0.75]])
     """
-    partners = partner_positions(len(images))
-    one_hot = F.one_hot(labels, num_classes).float()
+    partners = partner_positions(len(images), images.device)
+    one_hot = images.new_zeros(len(labels), num_classes).scatter_(1, labels.unsqueeze(1), 1.0)
     target = torch.lerp(one_hot[partners], one_hot, mix.share)
     if mix.box is None:
         return torch.lerp(images[partners], images, mix.share), target
@@ -198,12 +203,12 @@ def mix_images(images: Tensor, labels: Tensor, mix: Mix, num_classes: int) -> tu
     return images, target
 
 
-def partner_positions(size: int) -> Tensor:
+def partner_positions(size: int, device: torch.device | None = None) -> Tensor:
     """The partner of each position; the last of an odd number stays alone.
 
     Example:
         >>> partner_positions(5)
         tensor([1, 0, 3, 2, 4])
     """
-    positions = torch.arange(size)
+    positions = torch.arange(size, device=device)
     return torch.where(positions ^ 1 < size, positions ^ 1, positions)

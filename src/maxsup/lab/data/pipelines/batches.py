@@ -7,18 +7,21 @@ epoch that is entered anywhere continues exactly as if it had been run from its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from maxsup.lab.core.repro import mixed_seed
-from maxsup.lab.data.pipelines.augment import draw_boxes, draw_mix, erase_, mix_images
+from maxsup.lab.data.pipelines.augment import Jitter, draw_boxes, draw_mix, erase_, jitter_colours, mix_images
+from maxsup.lab.data.pipelines.feeding import fed
 
 if TYPE_CHECKING:
     from maxsup.lab.core.config import AugmentConfig
+
+_HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,39 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class RawBatch:
+    """What a process reads of a global batch: pixels as bytes, because floats take four times as long to hand over.
+
+    Args:
+        images: uint8, ``(B, C, H, W)``.
+        labels: One an image, or uint8 masks.
+        indices: Position of each image in the split; it stays on the host.
+        size: Size of the global batch.
+        epoch: Epoch of the batch.
+        step: Its place there.
+        jitter: Colours that are still to be changed.
+        views: The same images at other scales.
+        extents: Height and width of each image, where the rest is padding.
+    """
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+    size: int
+    epoch: int
+    step: int
+    jitter: Jitter | None = None
+    views: tuple[Tensor, ...] = ()
+    extents: tuple[tuple[int, int], ...] = ()
+
+    def on(self, move: Callable[[Tensor], Tensor]) -> RawBatch:
+        """The batch with everything that the device needs moved there."""
+        jitter = None if self.jitter is None else Jitter(move(self.jitter.factors), self.jitter.order)
+        images, labels, *views = (move(part) for part in (self.images, self.labels, *self.views))
+        return replace(self, images=images, labels=labels, jitter=jitter, views=tuple(views))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +140,17 @@ class BatchPlan:
         length = self.num_in_epoch
         return torch.arange(epoch * length, (epoch + 1) * length) // self.num_samples
 
-    def members(self, epoch: int, steps: range) -> list[list[tuple[int, int]]]:
-        """Index and pass of every sample, batch by batch."""
-        pairs = list(zip(self.order(epoch).tolist(), self.passes(epoch).tolist(), strict=True))
-        return [pairs[self.batch(step)] for step in steps]
+    def size(self, step: int) -> int:
+        """Number of images in a global batch."""
+        place = self.batch(step)
+        return place.stop - place.start
+
+    def needed(self, epoch: int, steps: range) -> Iterator[list[tuple[int, int]]]:
+        """Index and pass of every sample that this process reads, batch by batch."""
+        order, passes = self.order(epoch), self.passes(epoch)
+        for step in steps:
+            place, part = self.batch(step), self.needed_part(self.size(step))
+            yield list(zip(order[place][part].tolist(), passes[place][part].tolist(), strict=True))
 
     def batch(self, step: int) -> slice:
         """Position of a global batch in the order."""
@@ -152,37 +195,54 @@ class Pipeline(ABC):
             )
         self.num_batches = plan.num_batches
         self._plan = plan
-        self._scale = 1 / (255 * torch.tensor(plan.std).view(1, -1, 1, 1))
-        self._shift = torch.tensor(plan.mean).view(1, -1, 1, 1) * 255 * self._scale
+        self._constants: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def epoch(self, epoch: int, start: int = 0, device: torch.device = _HOST) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... of an epoch on a device; nothing is read for those before.
+
+        A device is sent bytes, one batch ahead, and makes floats of them itself.
+        """
+        return (self._finish(raw) for raw in fed(self._read(epoch, start), device))
 
     @abstractmethod
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... of an epoch; nothing is read for those before."""
+    def _read(self, epoch: int, start: int) -> Iterator[RawBatch]:
+        """What this process needs of the batches from ``start`` on."""
 
     def _steps(self, start: int) -> range:
         if not 0 <= start <= self.num_batches:
             raise ValueError(f"start must be from 0 to {self.num_batches}; got {start!r}. It counts batches.")
         return range(start, self.num_batches)
 
-    def _finish(self, images: Tensor, labels: Tensor, indices: Tensor, size: int, epoch: int, step: int) -> Batch:
-        """The batch of this process, normalised, erased and mixed, from what it needed of a global batch of ``size``.
-
-        ``images`` have values up to 255, ``(B, C, H, W)``.
-        """
-        plan, target = self._plan, labels
-        images = images.to(torch.float32, copy=True).mul_(self._scale).sub_(self._shift)
+    def _finish(self, raw: RawBatch) -> Batch:
+        """The batch of this process, normalised, erased and mixed, from what it needed of a global batch."""
+        plan, labels, indices = self._plan, raw.labels.long(), raw.indices
+        images, target = self._normalised(raw.images, raw.jitter), labels
         height, width = images.shape[2:]
-        needed, own = plan.needed_part(size), plan.own_part(size)
+        needed, own = plan.needed_part(raw.size), plan.own_part(raw.size)
         if plan.is_training and plan.augment.random_erasing > 0:
-            generator = plan.generator("boxes", epoch, step)
-            boxes = draw_boxes(size, generator, plan.augment.random_erasing, height, width)
-            erase_(images, boxes[needed], indices, plan.seed, epoch)
+            generator = plan.generator("boxes", raw.epoch, raw.step)
+            boxes = draw_boxes(raw.size, generator, plan.augment.random_erasing, height, width)
+            erase_(images, boxes[needed], indices, plan.seed, raw.epoch)
         if plan.is_mixed:
-            seed = mixed_seed(plan.seed, "mix", epoch, step)
+            seed = mixed_seed(plan.seed, "mix", raw.epoch, raw.step)
             mix = draw_mix(seed, plan.augment.mixup, plan.augment.cutmix, height, width)
             images, target = mix_images(images, labels, mix, plan.num_classes)
             kept = slice(own.start - needed.start, own.stop - needed.start)
             images, target, labels, indices = (part[kept] for part in (images, target, labels, indices))
         # Last: arithmetic that differs from channel to channel is several times slower on channels-last images.
-        memory_format = torch.channels_last if plan.channels_last else torch.contiguous_format
-        return Batch(images.contiguous(memory_format=memory_format), target, labels, indices)
+        return Batch(self._laid_out(images), target, labels, indices)
+
+    def _normalised(self, images: Tensor, jitter: Jitter | None = None) -> Tensor:
+        """Normalised float32 images of bytes, on their device."""
+        if images.device not in self._constants:
+            scale = 1 / (255 * torch.tensor(self._plan.std).view(1, -1, 1, 1))
+            shift = torch.tensor(self._plan.mean).view(1, -1, 1, 1) * 255 * scale
+            self._constants[images.device] = scale.to(images.device), shift.to(images.device)
+        scale, shift = self._constants[images.device]
+        if jitter is not None:
+            images = jitter_colours(images, jitter)
+        return images.to(torch.float32, copy=True).mul_(scale).sub_(shift)
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        memory_format = torch.channels_last if self._plan.channels_last else torch.contiguous_format
+        return images.contiguous(memory_format=memory_format)

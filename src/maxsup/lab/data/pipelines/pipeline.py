@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maxsup.lab.data.bundle import FileSplit, MemorySplit
-from maxsup.lab.data.pipelines.augment import draw_jitter, draw_moves, jitter_colours, move_images
-from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
+from maxsup.lab.data.pipelines.augment import Jitter, draw_jitter, draw_moves, move_images
+from maxsup.lab.data.pipelines.batches import BatchPlan, Pipeline, RawBatch
 from maxsup.lab.data.pipelines.streaming import StreamingPipeline
 from maxsup.lab.data.pipelines.transforms import INTERPOLATION, check_effective
 
@@ -60,27 +60,29 @@ class MemoryPipeline(Pipeline):
         super().__init__(plan)
         self._split = split
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... of an epoch."""
+    def _read(self, epoch: int, start: int) -> Iterator[RawBatch]:
         order = self._plan.order(epoch)
         for step in self._steps(start):
             members = order[self._plan.batch(step)]
             size, part = len(members), self._plan.needed_part(len(members))
-            indices = members[part]
+            indices, jitter = members[part], None
             # index_select copies whole images; indexing with brackets goes pixel by pixel, five times as slow.
             images = self._resize(self._split.images.index_select(0, indices))
             if self._plan.is_training:
-                images = self._augment(images, size, part, self._plan.generator("augment", epoch, step))
-            yield self._finish(images, self._split.labels[indices], indices, size, epoch, step)
+                images, jitter = self._augment(images, size, part, self._plan.generator("augment", epoch, step))
+            yield RawBatch(images, self._split.labels[indices], indices, size, epoch, step, jitter)
 
-    def _augment(self, images: Tensor, size: int, part: slice, generator: torch.Generator) -> Tensor:
-        config = self._plan.augment
+    def _augment(
+        self, images: Tensor, size: int, part: slice, generator: torch.Generator
+    ) -> tuple[Tensor, Jitter | None]:
+        """Moved images, and how their colours are to be changed."""
+        config, jitter = self._plan.augment, None
         if config.crop_padding or config.flip or config.rotation:
             moves = draw_moves(size, generator, padding=config.crop_padding, flip=config.flip, rotation=config.rotation)
             images = move_images(images, moves[part], config.crop_padding)
         if config.color_jitter:
-            images = jitter_colours(images, draw_jitter(size, generator, config.color_jitter)[part])
-        return images
+            jitter = draw_jitter(size, generator, config.color_jitter)[part]
+        return images, jitter
 
     def _resize(self, images: Tensor) -> Tensor:
         side = self._plan.image_size

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from maxsup.lab.core.repro import mixed_seed
 from maxsup.lab.core.signals import stop_signals
 from maxsup.lab.data.bad_files import LEFT_OUT, USED, BadFile, BadFileRecord
 from maxsup.lab.data.bundle import FileSplit, MemorySplit
-from maxsup.lab.data.pipelines.batches import Batch, BatchPlan, Pipeline
+from maxsup.lab.data.pipelines.batches import BatchPlan, Pipeline, RawBatch
 from maxsup.lab.data.pipelines.decoding import BadImageError, read_image
 from maxsup.lab.data.pipelines.transforms import Transform, evaluation_transform, seed_transforms, training_transform
 
@@ -52,12 +53,12 @@ class StreamingPipeline(Pipeline):
             transform, attempts = training_transform(plan.augment, size, plan.mean), int(tolerance * len(split)) + 2
         else:
             transform, attempts = evaluation_transform(plan.augment, size), 1
-        self._parts = _Parts(split, transform, plan.seed, min(len(split), attempts))
+        self._parts = PartLoader(_Parts(split, transform, plan.seed, min(len(split), attempts)), plan.num_workers)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... of an epoch; nothing is decoded for those before."""
+    def _read(self, epoch: int, start: int) -> Iterator[RawBatch]:
         self.num_missing = num_read = 0
-        for step, size, part in stream_batches(self._parts, self._plan, epoch, self._steps(start)):
+        steps = self._steps(start)
+        for step, part in zip(steps, self._parts.load(self._plan.needed(epoch, steps)), strict=True):
             self._record.add(part.bad_files)
             if part.num_missing and self._plan.is_training:
                 first = part.bad_files[0].path
@@ -68,7 +69,7 @@ class StreamingPipeline(Pipeline):
             num_read += len(part.labels)
             # All processes get the same number of batches, if need be an empty one.
             images = torch.empty(self._empty_shape, dtype=torch.uint8) if part.images is None else part.images
-            yield self._finish(images, part.labels, part.indices, size, epoch, step)
+            yield RawBatch(images, part.labels, part.indices, self._plan.size(step), epoch, step)
         if self.num_missing:
             warnings.warn(
                 f"{self.num_missing} of {self.num_missing + num_read} images could not be read and are missing from "
@@ -130,46 +131,69 @@ class _Parts(Dataset[_Part]):
         return f"image {index}"
 
 
-def stream_batches(parts: Dataset[T], plan: BatchPlan, epoch: int, steps: range) -> Iterator[tuple[int, int, T]]:
-    """Batch by batch: its step, the size of the global batch, and the part of it that this process needs."""
-    batches = plan.members(epoch, steps)
-    wanted = [members[plan.needed_part(len(members))] for members in batches]
-    # The parts have no name here: the traceback of an error would keep them, and with them the workers.
-    for step, members, part in zip(steps, batches, _load_batch(parts, wanted, plan.num_workers), strict=True):
-        yield step, len(members), part
+class PartLoader(Generic[T]):
+    """Gives parts of a data set, from worker processes if there are any; they live as long as the loader.
 
+    Only one pass at a time: a new one ends the one before.
+    """
 
-def _load_batch(parts: Dataset[T], wanted: Sequence[Any], num_workers: int) -> Iterator[T]:
-    """``parts[each]`` for each that is wanted, from worker processes; an error leaves no worker behind."""
-    # Workers live for an epoch. A fork takes milliseconds; Python 3.14's default imports torch in each of them. It is
-    # taken where it is usual and nobody chose another way to start processes.
-    can_fork = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) is None
-    loader = DataLoader(
-        parts,
-        # What is asked for are whole batches.
-        batch_size=None,
-        sampler=wanted,
-        num_workers=num_workers,
-        worker_init_fn=begin_worker,
-        multiprocessing_context="fork" if num_workers and can_fork else None,
-        # A generator of its own: the global one belongs to the training loop.
-        generator=torch.Generator().manual_seed(0),
-    )
-    if num_workers == 0:
-        yield from loader
-        return
-    iterator = iter(loader)
-    while True:
+    def __init__(self, parts: Dataset[T], num_workers: int) -> None:
+        self._order = _Order()
+        self._loader: DataLoader[T] = DataLoader(
+            parts,
+            # What is asked for are whole batches.
+            batch_size=None,
+            sampler=self._order,
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+            worker_init_fn=begin_worker,
+            multiprocessing_context="fork" if num_workers and _can_fork() else None,
+            # A generator of its own: the global one belongs to the training loop.
+            generator=torch.Generator().manual_seed(0),
+        )
+        # Workers ignore requests to end, so an interpreter that leaves with them alive would wait for ever.
+        weakref.finalize(self, _end_workers, self._loader)
+
+    def load(self, wanted: Iterable[Any]) -> Iterator[T]:
+        """``parts[each]`` for each that is wanted; a pass that does not reach its end leaves no worker behind."""
+        self._order.wanted = wanted
+        iterator, is_over = iter(self._loader), False
         try:
-            part = next(iterator)
-        except StopIteration:
-            return
+            while not is_over:
+                if self._order.wanted is not wanted:
+                    raise RuntimeError("a pass over the data must not go on after a newer one has begun.")
+                part = next(iterator, None)
+                if part is None:
+                    is_over = True
+                else:
+                    yield part
         except Exception as error:
-            # The frames of a traceback would keep the iterator alive, and with it workers that ignore requests to end:
-            # the interpreter would wait for them forever. The text of the error says what happened in the worker.
-            del iterator
-            raise error.with_traceback(None) from None
-        yield part
+            # The text of the error says what happened in the worker; frames would only keep things alive.
+            raise (error.with_traceback(None) if self._loader.num_workers else error) from None
+        finally:
+            if not is_over and self._order.wanted is wanted:
+                _end_workers(self._loader)
+
+
+class _Order:
+    """What a pass wants, in its order."""
+
+    wanted: Iterable[Any] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.wanted)
+
+
+def _can_fork() -> bool:
+    # A fork takes milliseconds; Python 3.14's default imports torch in each worker. It is taken where it is usual and
+    # nobody chose another way to start processes.
+    return sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) is None
+
+
+def _end_workers(loader: DataLoader[Any]) -> None:
+    if loader._iterator is not None:
+        loader._iterator._shutdown_workers()
+        loader._iterator = None
 
 
 def begin_worker(worker: int) -> None:

@@ -7,20 +7,18 @@ tree that makes no sense is refused with a sentence about what was found; an odd
 from __future__ import annotations
 
 import hashlib
-import os
-import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maxsup.core.errors import DataError, counted
 from maxsup.lab.data.bundle import FileSplit
 from maxsup.lab.data.registry import RawData
+from maxsup.lab.data.sets.folder_index import ENDINGS, image_files, is_hidden, keep, recall
 
-ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 TEST_SHARE = 0.2
 """Share of every class that is held out as the test split where there is no folder for it."""
 
@@ -29,9 +27,6 @@ _SPLITS = {
     **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-# Images to people, not to Pillow; without a note about them a class would look smaller than its folder.
-_NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw", ".psd", ".svg")
-_LEFT_BY_SYSTEMS = ("__macosx", "@eadir")
 _NUM_SHOWN = 3
 
 ClassFiles = dict[str, list[str]]
@@ -44,6 +39,7 @@ def split_folders(home: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     folders = _folders(home)
+    recall(home)
     if any(folder.name.lower() not in _SPLITS and image_files(folder)[0] for folder in folders):
         folders = [folder for folder in folders if _folders(folder)]
     for folder in (folder for folder in folders if folder.name.lower() in _SPLITS):
@@ -100,70 +96,10 @@ def read_tree(home: Path, *, test_share: float | None = None, test_seed: int | N
     return RawData(train, test, tuple(files), val=val[0] if val else None, notes=tuple(notes))
 
 
-def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Return paths of images in a folder and below it, and counts of the endings of images that cannot be read here.
-
-    A comparison asks several times in one process; the folder is walked again only if a folder in it has changed.
-    """
-    place = str(folder), os.path.abspath(folder)
-    known = _WALKED.get(place)
-    if known is None or not known.is_current():
-        _WALKED[place] = known = walk(folder)
-    return list(known.images), Counter(known.others)
-
-
-class Walk(NamedTuple):
-    """What a walk found, and when each folder on it had changed last."""
-
-    images: list[str]
-    others: Counter[str]
-    changed: dict[str, int]
-    started: int
-
-    def is_current(self) -> bool:
-        """Return whether nothing was added or removed since; a change shortly before the walk may have gone on."""
-        try:
-            return all(
-                os.stat(place).st_mtime_ns == changed < self.started - _SETTLED
-                for place, changed in self.changed.items()
-            )
-        except OSError:
-            return False
-
-
-_WALKED: dict[tuple[str, str], Walk] = {}
-# In nanoseconds; some file systems tell times apart by two seconds.
-_SETTLED = 3_000_000_000
-
-
-def walk(folder: Path) -> Walk:
-    """Return what a folder and those below it hold."""
-    found: list[str] = []
-    others: Counter[str] = Counter()
-    changed: dict[str, int] = {}
-    started = time.time_ns()
-
-    def refuse(error: OSError) -> None:
-        raise DataError(
-            f"{error.filename} cannot be opened ({error.strerror}). Make it readable, or move it away.",
-            code="unreadable-file",
-        )
-
-    for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
-        real = os.path.realpath(place)
-        # A link to a folder above would be followed for ever.
-        is_new = real not in changed
-        changed[real] = os.stat(real).st_mtime_ns
-        folders[:] = [name for name in folders if is_new and not _is_hidden(name)]
-        names = [name for name in names if is_new and not _is_hidden(name)]
-        found += [os.path.join(place, name) for name in names if name.lower().endswith(ENDINGS)]
-        others.update(Path(name).suffix.lower() for name in names if name.lower().endswith(_NOT_READ))
-    return Walk(sorted(found, key=os.path.split), others, changed, started)
-
-
 def _class_files(base: Path, notes: list[str]) -> ClassFiles:
     files: ClassFiles = {}
     others: Counter[str] = Counter()
+    recall(base)
     for folder in _folders(base):
         # Macs decompose accents: the same name may be written in two ways.
         name = unicodedata.normalize("NFC", folder.name)
@@ -173,6 +109,7 @@ def _class_files(base: Path, notes: list[str]) -> ClassFiles:
             )
         files[name], unread = image_files(folder)
         others += unread
+    keep(base)
     if others:
         counts = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
         notes.append(f"{base} has files that are not read ({counts}); convert them to JPEG or PNG")
@@ -298,15 +235,11 @@ def _folders(place: Path) -> list[Path]:
 
 def _entries(place: Path) -> list[Path]:
     try:
-        return sorted(path for path in place.iterdir() if not _is_hidden(path.name))
+        return sorted(path for path in place.iterdir() if not is_hidden(path.name))
     except OSError as error:
         raise DataError(
             f"{place} cannot be opened ({error.strerror}). Give a folder that you may read.", code="unreadable-file"
         ) from error
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _LEFT_BY_SYSTEMS
 
 
 def _classes(names: list[str]) -> str:

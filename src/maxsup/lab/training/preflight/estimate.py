@@ -35,6 +35,7 @@ def take_steps(trainer: Trainer, most: int) -> list[float]:
     for batch in islice(trainer.remaining_batches(), most):
         trainer.step(batch)
         times.append(time.perf_counter())
+    trainer.settle()
     return times
 
 

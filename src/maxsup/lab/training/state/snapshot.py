@@ -2,7 +2,8 @@
 
 Learning rate, alpha, random numbers and data order are functions of the position; weights, optimiser, moving average,
 the state of the loss and the running sums are saved. Each process keeps its own sums until the epoch ends, so a
-checkpoint inside an epoch has one set per process. The teacher is the best checkpoint itself.
+checkpoint inside an epoch has one set per process; if another number of processes goes on, the main one gets the total.
+The teacher is the best checkpoint itself.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import copy
 from dataclasses import asdict, fields
 from typing import Any
 
+import torch
 from accelerate.utils import gather_object
 from torch import nn
 
-from maxsup.core.errors import DataError, MaxsupError
+from maxsup.core.errors import DataError
 from maxsup.lab.core.files.reading import as_written, read_json_lines
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.training.loop import Position, Trainer
@@ -24,6 +26,7 @@ from maxsup.lab.training.state import checkpoint
 
 def save(trainer: Trainer, run: RunDir, *, is_best: bool = False) -> None:
     """Write a checkpoint of the trainer into its run; every process must call it, and the main one writes."""
+    trainer.settle()
     with trainer.clock.phase("checkpoint"):
         loss, monitor = trainer.criterion.state_dict(), trainer.monitor.state_dict()
         own = checkpoint.with_prefix("loss", loss) | checkpoint.with_prefix("monitor", monitor)
@@ -66,13 +69,11 @@ def restore(trainer: Trainer, run: RunDir) -> bool:
     with as_written(folder / "state.json"):
         _check(trainer, values)
         position = Position(**{field.name: values[field.name] for field in fields(Position)})
-        rank = min(accelerator.process_index, int(values["num_processes"]) - 1)
-        meter = EpochMeter(**values["meters"][rank])
+        own, meter = _own_share(trainer, tensors, values, accelerator.process_index)
     if (other := _other_model(trainer)) is not None:
         checkpoint.load_weights(other, checkpoint.under_prefix("other_weights", tensors), folder)
     checkpoint.load_weights(trainer.evaluated_model, weights, folder)
     checkpoint.restore_optimizer(trainer.optimizer, checkpoint.under_prefix("optimizer", tensors))
-    own = checkpoint.under_prefix(f"rank{rank}", tensors)
     trainer.criterion.load_state_dict(checkpoint.under_prefix("loss", own))
     trainer.monitor.load_state_dict(checkpoint.under_prefix("monitor", own))
     trainer.meter, trainer.position = meter, position
@@ -123,9 +124,22 @@ def _check(trainer: Trainer, values: dict[str, Any]) -> None:
             "Restore the files or start anew in another output.",
             code="data-changed",
         )
-    if values["step"] and values["num_processes"] != trainer.accelerator.num_processes:
-        raise MaxsupError(
-            f"a run stopped inside an epoch must go on with as many processes, {values['num_processes']}; got "
-            f"{trainer.accelerator.num_processes}. Start it with torchrun --nproc_per_node {values['num_processes']}.",
-            code="process-count-changed",
-        )
+
+
+def _own_share(
+    trainer: Trainer, tensors: checkpoint.Tensors, values: dict[str, Any], rank: int
+) -> tuple[checkpoint.Tensors, EpochMeter]:
+    """Return what a process has counted in the epoch: what it saved, or a share of what other processes saved."""
+    num_saved = int(values["num_processes"])
+    saved = [checkpoint.under_prefix(f"rank{each}", tensors) for each in range(num_saved)]
+    own, meter = dict(saved[min(rank, num_saved - 1)]), EpochMeter(**values["meters"][min(rank, num_saved - 1)])
+    if not values["step"] or num_saved == trainer.accelerator.num_processes:
+        return own, meter
+    meter = EpochMeter()
+    for each in values["meters"] if rank == 0 else ():
+        meter.add(EpochMeter(**each))
+    counted = {f"loss/{name}" for name in trainer.criterion.counted}
+    for name in [name for name in own if name in counted or name.startswith("monitor/")]:
+        total = torch.stack([share[name] for share in saved]).sum(dim=0)
+        own[name] = total if rank == 0 else torch.zeros_like(total)
+    return own, meter

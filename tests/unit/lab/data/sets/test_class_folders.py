@@ -10,7 +10,8 @@ import torch
 
 from maxsup.core.errors import DataError
 from maxsup.lab.data import load_data
-from maxsup.lab.data.sets.class_folders import ENDINGS, Walk, walk
+from maxsup.lab.data.sets import folder_index
+from maxsup.lab.data.sets.folder_index import ENDINGS, Walk, walk
 from tests.unit.lab.data import made
 
 
@@ -176,6 +177,11 @@ def test_what_cannot_be_meant_is_refused_with_what_was_found(tmp_path: Path, cou
         load_data(f"folder:{tree(tmp_path, **counts)}")
 
 
+def settle(home: Path) -> None:
+    for place, _, _ in os.walk(home):
+        os.utime(place, (1, len(os.listdir(place))))
+
+
 def test_a_tree_that_has_settled_is_walked_once_and_again_after_every_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,20 +192,42 @@ def test_a_tree_that_has_settled_is_walked_once_and_again_after_every_change(
         walked.append(folder.name)
         return walk(folder)
 
-    monkeypatch.setattr("maxsup.lab.data.sets.class_folders.walk", noting)
-
-    def settle() -> None:
-        for place, _, _ in os.walk(tmp_path):
-            os.utime(place, (1, len(os.listdir(place))))
-
-    settle()
+    monkeypatch.setattr(folder_index, "walk", noting)
+    settle(tmp_path)
     assert sizes(tmp_path) == sizes(tmp_path)
     assert sorted(walked) == ["cat", "dog", "puppies"]
     tree(tmp_path, dog__puppies=12)
-    settle()
+    settle(tmp_path)
     assert sum(sizes(tmp_path)) == 22
     assert sorted(walked) == ["cat", "dog", "dog", "puppies", "puppies"]
     # A folder that has just changed may go on changing within the same tick of its clock.
     os.utime(tmp_path / "cat")
     assert sizes(tmp_path) == sizes(tmp_path)
     assert walked.count("cat") > 2
+
+
+def test_another_process_finds_a_large_tree_in_its_index_until_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "photos"
+    tree(home, cat=10, dog=10)
+    settle(home)
+    walked: list[str] = []
+    monkeypatch.setattr(folder_index, "walk", lambda folder: walked.append(folder.name) or walk(folder))
+    monkeypatch.setattr(folder_index, "LEAST_KEPT", 20)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def in_another_process() -> list[str]:
+        walked.clear()
+        monkeypatch.setattr(folder_index, "_WALKED", {})
+        load_data(f"folder:{home}")
+        return sorted(walked)
+
+    assert in_another_process() == ["cat", "dog"]
+    assert in_another_process() == []
+    tree(home, dog=12)
+    settle(home)
+    assert in_another_process() == ["dog"]
+    assert in_another_process() == []
+    folder_index.index_path(home).write_text("{}]")
+    assert in_another_process() == ["cat", "dog"]
