@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_two_ranks("tests.integration.two_ranks", folder, *WORDS)
     with contextlib.suppress(Interruption):
         train(parse_recipe({}, WORDS), folder / "elastic", reporter=StopAt(5))
-    run_two_ranks("tests.integration.last_ranks", folder / "elastic", *WORDS, num_ranks=3)
+    run_two_ranks("tests.integration.some_ranks", folder / "elastic", "default", "0", *WORDS, num_ranks=3)
     return folder
 
 
@@ -104,3 +104,13 @@ def test_a_run_cut_inside_an_epoch_goes_on_with_one_process_and_then_with_three(
         assert line["decomposition"]["num_samples"] == whole["decomposition"]["num_samples"]
         assert line["train"]["accuracy"] == pytest.approx(whole["train"]["accuracy"], abs=1e-9)
         assert line["train"]["loss"] == pytest.approx(whole["train"]["loss"], rel=1e-4)
+
+
+def test_a_step_has_one_collective_besides_that_of_the_gradient(tmp_path: Path) -> None:
+    # With norms, whose statistics are usually sent along with every batch. In the second step the reducer of the
+    # gradients agrees on its buckets.
+    run_two_ranks("tests.integration.counted_ranks", tmp_path / "noted.json", "batch_size=64", "model.name=small_cnn")
+    steps = json.loads((tmp_path / "noted.json").read_text())
+    assert len(steps) == 4
+    for names in steps[2:]:
+        assert names == ["allreduce_", "allreduce_"]

@@ -102,6 +102,10 @@ class SampleSplit:
         """The images at ``indices``, in that order."""
         return replace(self, samples=[self.samples[index] for index in indices.tolist()])
 
+    def joined(self, other: SampleSplit) -> Self:
+        """These images and then those of another split of this kind."""
+        return replace(self, samples=[*self.samples, *other.samples])
+
 
 @dataclass(frozen=True, eq=False)
 class FileSplit(SampleSplit):
@@ -130,6 +134,10 @@ class FileSplit(SampleSplit):
     def subset(self, indices: Tensor) -> Self:
         """The images at ``indices``, in that order."""
         return replace(self, samples=PackedSamples.of(self.samples).taken(indices.numpy()))
+
+    def joined(self, other: SampleSplit) -> Self:
+        """These images and then those of another split of this kind."""
+        return replace(self, samples=PackedSamples.of(self.samples).joined(PackedSamples.of(other.samples)))
 
     def describe(self) -> str:
         """One line for people."""
@@ -189,9 +197,7 @@ def join_splits(first: Split, second: Split) -> Split:
         return MemorySplit(images, labels, factors)
     assert isinstance(first, SampleSplit)
     assert isinstance(second, type(first))
-    if isinstance(first, FileSplit):
-        return replace(first, samples=PackedSamples.of(first.samples).joined(PackedSamples.of(second.samples)))
-    return replace(first, samples=[*first.samples, *second.samples])
+    return first.joined(second)
 
 
 def stratified_split(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:

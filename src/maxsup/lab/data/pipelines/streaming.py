@@ -192,7 +192,7 @@ def _can_fork() -> bool:
 
 def _end_workers(loader: DataLoader[Any]) -> None:
     if loader._iterator is not None:
-        loader._iterator._shutdown_workers()
+        loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
         loader._iterator = None
 
 
