@@ -52,7 +52,7 @@ def wds(request: DataRequest, *, test: str | None = None, val: str | None = None
     if found is None:
         raise DataError(
             f"shards to test on must be given; got {request.argument!r} alone. Set data.options.test to their pattern.",
-            code="missing-splits",
+            code="data-missing",
         )
     parts = [_split(paths) for paths in (train, _shards(request, found), *([_shards(request, val)] if val else []))]
     num_classes = 1 + int(max(part.labels.max() for part in parts))
@@ -102,7 +102,7 @@ def _shards(request: DataRequest, pattern: str) -> list[str]:
         raise DataError(
             f"shards of {pattern!r} must all be there; got {len(there)} of {len(wanted)}, without {missing[0]}. "
             "Fetch it again, or give the range that is there.",
-            code="missing-data",
+            code="data-missing",
         )
     return paths
 
@@ -123,7 +123,7 @@ def _split(paths: Sequence[str]) -> FileSplit:
     for path, count, told in zip(paths, counts.tolist(), _told_counts(paths), strict=True):
         if count == 0 or (told is not None and told != count):
             rule = "images with labels" if told is None else f"{told} images, as _info.json says"
-            raise DataError(f"{path} must hold {rule}; got {count}. Fetch it again.", code="damaged-data")
+            raise DataError(f"{path} must hold {rule}; got {count}. Fetch it again.", code="damaged-file")
     samples = PackedSamples(np.arange(len(rows)), rows[:, 3].copy())
     return FileSplit(samples, ShardImages(tuple(paths), rows[:, :3].copy()))
 
@@ -163,7 +163,7 @@ def _places(path: str) -> Iterator[tuple[int, int, int]]:
     except (tarfile.TarError, OSError, ValueError) as error:
         raise DataError(
             f"{path} must be a whole, uncompressed tar file with whole numbers as labels; got {error}. Fetch it again.",
-            code="damaged-data",
+            code="damaged-file",
         ) from error
     if unlabelled := [key for key in images if key not in labels]:
         raise DataError(
