@@ -9,12 +9,28 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import catalogue, device, grid, head, input, launch, lm_head, losses, metrics, probe, train_loop, z_loss
+from benchmarks import (
+    catalogue,
+    device,
+    grid,
+    head,
+    head_bound,
+    input,
+    launch,
+    lm_head,
+    losses,
+    metrics,
+    probe,
+    torch_head,
+    train_loop,
+    z_loss,
+)
 from benchmarks.plot import draw
 from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
-MODULES = (losses, grid, catalogue, device, grid, head, lm_head, z_loss, train_loop, input, metrics, probe, launch)
+_HEADS = (head, torch_head, lm_head, z_loss)
+MODULES = (losses, grid, catalogue, device, grid, *_HEADS, train_loop, input, metrics, probe, launch)
 PARTS = {module.__name__.rpartition(".")[2]: module.run for module in MODULES}
 
 
@@ -24,8 +40,15 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all", help="what to measure")
     parser.add_argument("--quick", action="store_true", help="small batches, as a test; written only with --output")
     parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn (default: 15, quick: 3)")
+    parser.add_argument("--shape", choices=list(head_bound.SHAPES), help="with lm_head: bounds of a head on a GPU")
     parser.add_argument("--output", type=Path, help="folder of the results (default: benchmarks/results)")
     options = parser.parse_args()
+    if options.shape is not None:
+        if options.part != "lm_head":
+            parser.error(f"--shape goes with lm_head; got {options.part}")
+        bound = head_bound.run(head_bound.SHAPES[options.shape], print)
+        print(f"\n{goal_table(bound['goals'])}")
+        return
     rounds = options.rounds or (3 if options.quick else 15)
     folder = options.output or (None if options.quick else RESULTS)
 

@@ -146,9 +146,9 @@ def _maxsup_in_form(form: str, logits: Tensor, target: Tensor) -> Tensor:
 
 
 def _ours(form: str, hidden: Tensor, weight: Tensor, target: Tensor) -> object:
-    plan = Plan(target, 0.1, Objective(0.0, 0.0, 0.0), -100, "mean", None, hidden.dtype, None)
+    plan = Plan(target, 0.1, Objective(), -100, "mean", None, hidden.dtype)
     with implementation(form):
-        return torch.autograd.grad(head_loss(Head(hidden, weight, None), plan), (hidden, weight))
+        return torch.autograd.grad(head_loss(Head(hidden, weight, None), plan)[0], (hidden, weight))
 
 
 def _liger(hidden: Tensor, weight: Tensor, target: Tensor) -> object:

@@ -52,6 +52,20 @@ LM_HEAD_GOALS = {
     "gradient_error": ("gradients of both against those of the logits", 1e-5),
 }
 
+# A head on an H100, by counted bytes and published rates.
+HEAD_BOUND_GOALS = {
+    "share": ("time of all other bytes against the products", 0.4),
+    "milliseconds": ("bound in ms, products as measured by TRL", 60.0),
+    "gibibytes": ("GiB, inputs included", 6.0),
+}
+
+# The head on a CPU against torch's own, which does not regularise.
+TORCH_HEAD_GOALS = {
+    "time_ratio": ("time against F.linear_cross_entropy", 1.0),
+    "narrow_time_ratio": ("the same with as few rows at a time as torch", 1.0),
+    "narrow_peak_ratio": ("peak memory of that against F.linear_cross_entropy", 1.0),
+}
+
 # What a z-loss may cost on the head.
 Z_LOSS_GOALS = {
     "time_ratio": ("time of the head with a z-loss against without", 1.02),

@@ -16,7 +16,7 @@ from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsu
 from maxsup.losses import MaxSupLoss
 from maxsup.losses.computing import forms
 from maxsup.losses.device import rows
-from maxsup.losses.head import blocks as head_blocks
+from maxsup.losses.head import products
 from maxsup.schedules import Linear
 from tests.contract import calls
 from tests.reference.cases import CASES
@@ -221,7 +221,7 @@ def test_a_label_that_is_no_class_is_named_on_a_cpu_and_nan_in_the_kernel():
 def test_a_head_overwrites_its_logits_by_their_gradient(
     reduction: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)  # three blocks, the last one smaller
+    monkeypatch.setattr(products, "BLOCK_ROWS", 4)  # three blocks, the last one smaller
     hidden, weight, bias = torch.randn(9, 5), torch.randn(33, 5), torch.randn(33)
     target = torch.randint(33, (9,))
     target[2] = -100
@@ -230,9 +230,10 @@ def test_a_head_overwrites_its_logits_by_their_gradient(
     for form in ("triton", "fused"):
         leaves = [tensor.to(dtype).requires_grad_() for tensor in (hidden, weight, bias)]
         options = {"bias": leaves[2], "reduction": reduction, "margin": 0.5, "z_loss": 1e-2, "soft_cap": 5.0}
+        options |= {"logit_scale": 0.5, "return_metrics": True}
         with implementation(form):
-            loss = linear_maxsup_cross_entropy(leaves[0], leaves[1], target, 0.2, **options)
-            found[form] = [loss.detach(), *torch.autograd.grad(loss.sum(), leaves)]
+            loss, metrics = linear_maxsup_cross_entropy(leaves[0], leaves[1], target, 0.2, **options)
+            found[form] = [loss.detach(), *torch.autograd.grad(loss.sum(), leaves), *metrics]
     tolerance = 1e-5 if dtype == torch.float32 else 4e-2
     for own, other in zip(*found.values(), strict=True):
         assert torch.allclose(own.nan_to_num(), other.nan_to_num(), rtol=tolerance, atol=tolerance)

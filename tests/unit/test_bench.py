@@ -21,7 +21,7 @@ from maxsup.functional import maxsup_cross_entropy
 from maxsup.lab.bench.baselines import naive_maxsup
 from maxsup.lab.bench.peak_memory import peak_memory
 from maxsup.lab.bench.timing import MIN_ROUNDS, interleaved_times, one_thread, time_ratio
-from maxsup.losses.head import blocks
+from maxsup.losses.head import blocks, products
 
 pytestmark = pytest.mark.slow
 
@@ -283,7 +283,7 @@ def test_losses_are_measured_shown_written_and_drawn(
 
 def test_the_head_is_checked_and_measured(short_measurements: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # logits of a few MiB are held, which is faster
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(products, "BLOCK_BYTES", 1)
     monkeypatch.setattr(head, "QUICK_TIMED", head.Head(300, 8, 50))
     monkeypatch.setattr(head, "QUICK_LARGE", head.Head(300, 8, 50))
     shown: list[str] = []

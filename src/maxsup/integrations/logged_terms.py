@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maxsup.losses.base import RegularizedLoss
-from maxsup.losses.head.rows import soft_capped
+from maxsup.losses.head.rows import Objective
 from maxsup.losses.monitor import DecompositionMonitor
 
 # Computing the terms for a whole vocabulary would take longer than the loss.
@@ -60,13 +60,12 @@ class LoggedTerms:
 
     @torch.no_grad()
     def update_head(
-        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, soft_cap: float = 0.0
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, shape: Objective
     ) -> None:
         """Add a training batch ``hidden (N, D)`` of a linear head, and compute logits only for the sampled rows."""
         if self._monitor is not None:
             chosen = self._chosen(len(hidden), len(hidden) * len(weight))
-            logits = F.linear(hidden[chosen], weight, bias)
-            logits = soft_capped(logits, soft_cap) if soft_cap else logits
+            logits = shape.shaped(F.linear(hidden[chosen], weight, bias))
             self._monitor.update(logits, target[chosen], alpha=getattr(self.criterion, "alpha", 1.0))
 
     def _chosen(self, num_rows: int, numel: int) -> slice:

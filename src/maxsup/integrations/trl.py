@@ -4,14 +4,15 @@
 TRL's: packing, padding-free batches, completion-only and assistant-only labels, LoRA below the head, checkpoints.
 **Seam.** TRL computes its loss from the hidden states and never calls the model's. In training, this class calls the
 model as transformers' ``Trainer`` does, and the model's head computes the loss (``use_linear_loss``).
-**Evaluation** is TRL's, a plain negative log-likelihood with entropy and token accuracy. Training logs have
-``maxsup/wrong_share`` instead of token accuracy, and neither entropy nor the number of tokens.
+**Evaluation** is TRL's, a plain negative log-likelihood. Logs have what TRL logs (entropy, token accuracy, number of
+tokens), in training from the pass that computes the loss, and the terms of label smoothing.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from maxsup.integrations.checks import not_installed
@@ -50,6 +51,7 @@ class LinearSFTTrainer(SFTTrainer):
         trained: Any = self.model
         self.linear_loss = use_linear_loss(trained, loss)
         self.linear_loss.attach(trained, args)
+        self.linear_loss.has_metrics = True
         # First, so that the callbacks that report a log see what this one adds.
         self.callback_handler.callbacks.insert(0, self.linear_loss.callback(per_step=per_step, monitor=monitor))
         if self.aux_loss_enabled:
@@ -78,4 +80,26 @@ class LinearSFTTrainer(SFTTrainer):
             times = num_batches if self.args.average_tokens_across_devices else 1
             share = 1 / self.current_gradient_accumulation_steps - times
             loss = loss + share * self.router_aux_loss_coef * outputs.aux_loss
+        self._log_metrics(inputs, outputs)
         return (loss, outputs) if return_outputs else loss
+
+    def _log_metrics(self, inputs: dict[str, Any], outputs: Any) -> None:
+        """Note what TRL notes of a training batch, summed over all processes."""
+        metrics, self.linear_loss.metrics = self.linear_loss.metrics, None
+        if metrics is None:
+            return
+        logged: Any = self._metrics["train"]
+        # Positions as TRL counts them: padded ones do not count, and without padding all do.
+        mask = inputs.get("attention_mask")
+        positions = inputs["position_ids"] if mask is None else mask
+        num_tokens = mask.sum() if mask is not None else positions.new_tensor(positions.shape[1])
+        sums = torch.stack(
+            [*(value.double() for value in metrics[:3]), num_tokens.to(metrics.num_counted.device).double()]
+        )
+        counted, correct, entropy, tokens = self.accelerator.reduce(sums, "sum").tolist()
+        logged["entropy"].append(entropy / counted if counted else 0.0)
+        logged["mean_token_accuracy"].append(correct / counted if counted else 0.0)
+        self._total_train_tokens += tokens // self.get_tp_size()
+        logged["num_tokens"] = [self._total_train_tokens]
+        if self.aux_loss_enabled:
+            logged["aux_loss"].append(self.accelerator.reduce(outputs.aux_loss.detach(), "mean").item())

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from maxsup.functional import maxsup_cross_entropy, mbls_cross_entropy
 from maxsup.integrations.huggingface import TrainerLoss, use_linear_loss
 from maxsup.losses import MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss, create_loss
-from maxsup.losses.head import blocks
+from maxsup.losses.head import blocks, products
 from maxsup.schedules import Linear
 from tests.integration.integrations.tiny_transformers import (
     ALPHA,
@@ -69,7 +69,18 @@ def capped() -> nn.Module:
     return transformers.Gemma2ForCausalLM(config)
 
 
+def scaled(name: str, **options: Any) -> Callable[[], nn.Module]:
+    sizes = {**LLAMA, "pad_token_id": 0, **options}
+    return lambda: getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**sizes))
+
+
+SCALED = {
+    "cohere": scaled("Cohere", logit_scale=0.5),
+    "granite": scaled("Granite", logits_scaling=3.0),
+    "recurrent gemma": scaled("RecurrentGemma", logits_soft_cap=0.2, lru_width=16, num_hidden_layers=3, head_dim=8),
+}
 MODELS: dict[str, Callable[[], nn.Module]] = {
+    **SCALED,
     "gpt2": gpt2_counted,
     "tied llama": tied,
     "head with bias": with_bias,
@@ -174,7 +185,7 @@ class _LargestTensor(TorchDispatchMode):
 
 def test_no_tensor_of_the_size_of_the_logits_ever_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # logits of a few MiB are held, which is faster
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(products, "BLOCK_BYTES", 1)
     num_tokens, vocabulary = 1024, 500
     config = transformers.LlamaConfig(**{**LLAMA, "vocab_size": vocabulary, "max_position_embeddings": num_tokens})
     model = transformers.LlamaForCausalLM(config).train()
@@ -238,7 +249,31 @@ def test_other_losses_of_the_head_are_those_of_the_logits(loss: RegularizedLoss,
     assert (gradient(ours) - gradient(theirs)).abs().max() <= TOLERANCE
 
 
-def test_a_soft_cap_comes_back_whatever_happens() -> None:
+@pytest.mark.parametrize("name", ["cohere", "soft-cap"])
+def test_scaled_and_capped_logits_are_served_by_a_compiled_model(name: str) -> None:
+    model, reference = made(name), made(name)
+    use_linear_loss(model, MaxSupLoss(alpha=ALPHA))
+    torch.compile(model, backend="eager")(**batch()).loss.backward()
+    logits_loss(reference, batch()).backward()
+    assert (gradient(model) - gradient(reference)).abs().max() <= TOLERANCE
+
+
+def test_metrics_of_a_call_are_those_of_its_logits() -> None:
+    model, plain = made("granite"), made("granite")
+    linear = use_linear_loss(model, MaxSupLoss(ALPHA))
+    linear.has_metrics = True
+    model(**batch())
+    logits, labels = plain(input_ids=batch()["input_ids"]).logits[:, :-1].flatten(0, 1), batch()["labels"][:, 1:]
+    counted = labels.flatten() != -100
+    rows, labels = logits[counted], labels.flatten()[counted]
+    assert linear.metrics is not None
+    assert linear.metrics.num_counted == len(rows)
+    assert linear.metrics.num_correct == (rows.argmax(1) == labels).sum()
+    expected = torch.distributions.Categorical(logits=rows).entropy().mean()
+    assert float(linear.metrics.entropy) == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_a_soft_cap_stays_whatever_happens() -> None:
     model, plain = made("soft-cap"), made("soft-cap")
     use_linear_loss(model, MaxSupLoss(ALPHA))
     with pytest.raises(ValueError, match="must have shapes"):

@@ -39,9 +39,10 @@ def test_an_adapter_that_comes_to_the_head_later_is_refused_in_the_first_call() 
         later.train()(**batch())
 
 
-def test_a_scale_between_head_and_loss_is_refused() -> None:
+def test_a_scale_that_is_not_the_one_in_the_config_is_refused() -> None:
     model = transformers.GraniteForCausalLM(transformers.GraniteConfig(logits_scaling=2.0, **LLAMA)).train()
     use_linear_loss(model, MaxSupLoss())
+    model.config.model_type = "another"  # one that multiplies by what Granite divides by
     with pytest.raises(ValueError, match=r"GraniteForCausalLM changes what its head gives.+Use TrainerLoss"):
         model(**batch())
 

@@ -127,6 +127,7 @@ def test_a_step_is_that_of_the_logits_of_all_micro_batches(case: str, tmp_path: 
     [log] = [entry for entry in trainer.state.log_history if "loss" in entry]
     twin.zero_grad()
     assert log["maxsup/alpha"] == ALPHA
+    assert {"entropy", "mean_token_accuracy", "num_tokens"} <= log.keys()
     assert log["maxsup/num_samples"] == sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in seen)
     if case != "experts":
         assert log["loss"] == pytest.approx(whole_loss(twin, seen, ALPHA).item(), abs=1e-4)

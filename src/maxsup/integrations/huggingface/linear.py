@@ -6,9 +6,10 @@ into your own loop. From then on ``model(**batch).loss`` is that loss in trainin
 and ``model.loss_function`` passes it on. The head is called as a module, so FSDP2, autocast and offloading gather, cast
 and move its weight as usual.
 **Unchanged**: evaluation, generation, calls without labels or gradients, checkpoints and tied weights.
-**Refused** at once or in the first call: anything between head and loss, such as scaled logits or an adapter on the
-head, and anything that removes the labels from the batch. A soft cap, if the config calls it
-``final_logit_softcapping`` as Gemma does, is applied in the head.
+**Scaled and capped logits**, as those of Cohere, Granite, Falcon-H1 and Gemma, are served: the head applies what the
+config says, and each call checks that the model does the same.
+**Refused** at once or in the first call: anything else between head and loss, such as an adapter on the head, and
+anything that removes the labels from the batch.
 """
 
 from __future__ import annotations
@@ -25,11 +26,20 @@ from maxsup.integrations.huggingface.labels import IGNORED, rows_and_targets
 from maxsup.integrations.huggingface.models import shifts_labels, unwrapped, warn_of_counted_first_labels
 from maxsup.losses import CrossEntropyLoss, LinearMaxSupLoss, MarginLabelSmoothingLoss, MaxSupLoss, RegularizedLoss
 from maxsup.losses.head.linear import linear_maxsup_cross_entropy
+from maxsup.losses.head.metrics import HeadMetrics
+from maxsup.losses.head.rows import Objective
 
-# Models with another name for their soft cap are refused, like those that scale their logits.
-_SOFT_CAP = "final_logit_softcapping"
-# Options that a loss in the head must not change; the soft cap comes from the model.
-_PLAIN_OPTIONS = {"weight": None, "ignore_index": IGNORED, "reduction": "mean", "adaptive": False, "soft_cap": 0.0}
+# What configs call a soft cap, and a number that multiplies the logits before it. A model that means something else by
+# such a name is refused in its first call.
+_SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+_SCALES = ("logit_scale", "output_multiplier", "lm_head_multiplier")
+# Granite divides by it, HyperCLOVA X multiplies.
+_SCALING = "logits_scaling"
+# Options that a loss in the head must not change; scale and cap come from the model.
+_PLAIN_OPTIONS = {
+    "weight": None, "ignore_index": IGNORED, "reduction": "mean", "adaptive": False,
+    "soft_cap": 0.0, "logit_scale": 1.0,
+}  # fmt: skip
 
 
 def use_linear_loss(model: nn.Module, loss: RegularizedLoss) -> LinearLoss:
@@ -72,7 +82,7 @@ class _Call:
     labels: Tensor
     shift_labels: Tensor | None
     num_items: int | Tensor | None
-    soft_cap: float | None
+    shape: Objective  # scale and soft cap of the logits
     answer: Tensor | None = None  # the loss that the head returned instead of logits
     was_asked: bool = False  # the model has called its loss function
 
@@ -80,13 +90,16 @@ class _Call:
 class LinearLoss(WatchedLoss):
     """A loss in the head of a model, created by :func:`use_linear_loss`.
 
-    All hooks on the model are bound methods, so a deep copy of the model gets its own loss.
+    All hooks on the model are bound methods, so a deep copy of the model gets its own loss. Set ``has_metrics`` and
+    read ``metrics`` after a call: token accuracy, entropy and z-loss, from the pass that computes the loss.
     """
 
     unused = "Train the model that was passed to use_linear_loss, with labels in the batch."
 
     def __init__(self, model: Any, head: Any, criterion: RegularizedLoss) -> None:
         super().__init__(criterion)
+        self.has_metrics = False
+        self.metrics: HeadMetrics | None = None  # of the last training call
         self._model = model
         self._head = head
         self._call: _Call | None = None
@@ -132,18 +145,13 @@ class LinearLoss(WatchedLoss):
                 "A loss in the head does not work under nn.DataParallel, whose copies of the model share it. Start one "
                 "process for each device with torchrun, or show the process one device."
             )
-        soft_cap = getattr(self._config, _SOFT_CAP, None)
-        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"), soft_cap)
-        # The head applies the cap to its logits, so the model must not apply it to the returned loss.
-        if soft_cap is not None:
-            setattr(self._config, _SOFT_CAP, None)
+        shape = _shape_of_logits(self._model.config.get_text_config())
+        self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"), shape)
 
     def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
         call, self._call = self._call, None
         if call is None:
             return None
-        if call.soft_cap is not None:
-            setattr(self._config, _SOFT_CAP, call.soft_cap)
         if output is None:  # the model has raised an error of its own
             return None
         if not call.was_asked:
@@ -153,10 +161,6 @@ class LinearLoss(WatchedLoss):
             )
         # The head has returned a loss, not logits.
         return type(output)(**{**output, "logits": None}) if isinstance(output, dict) else None
-
-    @property
-    def _config(self) -> Any:
-        return self._model.config.get_text_config()
 
     def _answer_of_the_head(self, hidden: Tensor) -> Tensor:
         call = self._call
@@ -172,10 +176,11 @@ class LinearLoss(WatchedLoss):
             if self._model.training and torch.is_grad_enabled():
                 raise ValueError("labels must be given to the model by name, so that its head sees them.")
             return self._loss_function(logits, labels, *others, **options)
-        if call.answer is None or logits is not call.answer:
+        if call.answer is None or not _is_shaped(logits, call.answer, call.shape):
             raise ValueError(
-                f"{type(self._model).__name__} changes what its head gives before the loss (a scale, another soft-cap, "
-                "an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the logits."
+                f"{type(self._model).__name__} changes what its head gives before the loss (a scale or soft cap of "
+                "another name, an adapter), which a loss in the head does not know. Use TrainerLoss, which takes the "
+                "logits."
             )
         call.was_asked = True
         # Clone, because models add other losses in place.
@@ -192,15 +197,38 @@ class LinearLoss(WatchedLoss):
         if not torch.compiler.is_compiling():
             counts = target != IGNORED
             rows, target = rows[counts], target[counts]
-        weight, bias, soft_cap = self._head.weight, self._head.bias, call.soft_cap or 0.0
+        weight, bias = self._head.weight, self._head.bias
         if self.terms is not None:
-            self.terms.update_head(rows, weight, bias, target, soft_cap)
+            self.terms.update_head(rows, weight, bias, target, call.shape)
         criterion, alpha, z_loss = self.criterion, 0.0, 0.0
         if criterion.training:
             criterion._check_advanced()
             alpha, z_loss = 0.0 if criterion.strength is None else criterion._value, criterion.z_loss
-        own: dict[str, Any] = {"margin": getattr(criterion, "margin", 0.0), "z_loss": z_loss, "soft_cap": soft_cap}
-        return linear_maxsup_cross_entropy(rows, weight, target, alpha, bias=bias, num_items=num_items, **own)
+        own: dict[str, Any] = {"margin": getattr(criterion, "margin", 0.0), "z_loss": z_loss, "num_items": num_items}
+        own |= {"soft_cap": call.shape.soft_cap, "logit_scale": call.shape.logit_scale, "bias": bias}
+        answer = linear_maxsup_cross_entropy(rows, weight, target, alpha, return_metrics=self.has_metrics, **own)
+        if not self.has_metrics:
+            return answer
+        loss, self.metrics = answer
+        return loss
+
+
+def _shape_of_logits(config: Any) -> Objective:
+    """What the model does to its logits, by the names in its config."""
+    caps = [cap for name in _SOFT_CAPS if (cap := getattr(config, name, None))]
+    scales = [scale for name in _SCALES if isinstance(scale := getattr(config, name, None), float | int)]
+    scaling = getattr(config, _SCALING, None)
+    if scaling is not None:
+        scales.append(1 / scaling if "granite" in config.model_type else scaling)
+    return Objective(soft_cap=caps[0] if caps else 0.0, logit_scale=scales[0] if scales else 1.0)
+
+
+def _is_shaped(logits: Tensor, answer: Tensor, shape: Objective) -> bool:
+    """Whether the model has done to the answer of its head what it does to logits, and nothing else."""
+    if shape == Objective():
+        return logits is answer
+    # A compiler cannot branch on values.
+    return torch.compiler.is_compiling() or torch.allclose(logits, shape.shaped(answer).to(logits.dtype), rtol=1e-3)
 
 
 def _check_loss(loss: Any) -> None:

@@ -135,7 +135,7 @@ def statistics_kernel(
     PENALTY: tl.constexpr, IN_MEMORY: tl.constexpr, ITEMS_IN_MEMORY: tl.constexpr,
     REDUCTION: tl.constexpr, IS_ZERO_IF_EMPTY: tl.constexpr, PARTIALS: tl.constexpr,
     MARGIN: tl.constexpr, Z_LOSS: tl.constexpr, IS_SOFT: tl.constexpr, ALIGNED: tl.constexpr,
-    IS_DOUBLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    IS_DOUBLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HAS_ENTROPY: tl.constexpr = False,
 ):  # fmt: skip
     """Value of each sample, or the loss of all samples, and what the gradient needs."""
     DTYPE: tl.constexpr = tl.float64 if IS_DOUBLE else tl.float32
@@ -153,6 +153,7 @@ def statistics_kernel(
     count = tl.zeros([ROWS], DTYPE)
     mass_sum = tl.zeros([ROWS], DTYPE)
     mass_logit = tl.zeros([ROWS], DTYPE)
+    weighted_logit = tl.zeros([ROWS], DTYPE)
     share_of_class = tl.full([], 1.0, DTYPE) / num_classes
     for first in range(0, num_classes, BLOCK):
         classes = first + tl.arange(0, BLOCK)
@@ -167,6 +168,8 @@ def statistics_kernel(
         pivot = tl.where(new_top == -float("inf"), 0.0, new_top)
         exponentials = tl.exp(z - pivot[:, None])
         norm = norm * tl.exp(top - pivot) + tl.sum(exponentials, 1)
+        if HAS_ENTROPY:
+            weighted_logit = weighted_logit * tl.exp(top - pivot) + tl.sum(exponentials * present, 1)
         # Divided first: the sum of large logits may be inf where their mean is not.
         mean += tl.sum(present * share_of_class, 1)
         count += tl.sum(is_present.to(DTYPE), 1)
@@ -226,6 +229,9 @@ def statistics_kernel(
     tl.store(top_indices + sample, top_index, mask=is_sample)
     if IS_SOFT:
         tl.store(statistics + 4 * num_samples + sample, mass_sum, mask=is_sample)
+    if HAS_ENTROPY:
+        entropy_row: tl.constexpr = 5 if IS_SOFT else 4
+        tl.store(statistics + entropy_row * num_samples + sample, log_norm - weighted_logit / norm, mask=is_sample)
     if REDUCTION == "none":
         tl.store(values + sample, value, mask=is_sample)
     else:

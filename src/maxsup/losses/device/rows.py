@@ -47,21 +47,22 @@ _REDUCTION = "str reduction, Tensor? num_items, float? items, bool is_zero_if_em
 @torch.library.custom_op(
     "maxsup::row_values",
     mutates_args=(),
-    schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}, bool has_entropy=False) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def row_values(
     logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
     ignore_index: int, penalty: str, margin: float, z_loss: float,
-    reduction: str, num_items: Tensor | None, items: float | None, is_zero_if_empty: bool,
+    reduction: str, num_items: Tensor | None, items: float | None, is_zero_if_empty: bool, has_entropy: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Values of the samples, what the gradient needs (weights, statistics, top classes), the loss and its denominator.
 
     With the reduction ``"none"`` the loss is empty, otherwise the values are. A mean is divided by the number of items,
-    or by the sum of the weights of the samples.
+    or by the sum of the weights of the samples. The last row of the statistics may be the entropy of each sample.
     """
     from maxsup.losses.device.kernels import statistics_kernel
 
-    layout, results = layout_of(logits), _empty_results(logits, target, reduction)
+    layout, results = layout_of(logits), _empty_results(logits, target, reduction, has_entropy)
     aligned, sizes = sizes_of(layout, layout.tensor)
     target, target_strides = _beside(target, layout)
     constants = _constants(layout, target, aligned, penalty, margin, z_loss) | {
@@ -70,6 +71,7 @@ def row_values(
         "PARTIALS": PARTIALS_BLOCK,
         "IN_MEMORY": _place_of(strength),
         "ITEMS_IN_MEMORY": num_items is not None,
+        "HAS_ENTROPY": has_entropy,
     }
     with _device_of(logits):
         statistics_kernel[layout.grid](
@@ -84,17 +86,19 @@ def row_values(
 @row_values.register_fake
 def _(
     logits: Tensor, target: Tensor, weight: Any, strength: Any, number: Any,
-    ignore_index: Any, penalty: Any, margin: Any, z_loss: Any, reduction: str, *others: Any,
+    ignore_index: Any, penalty: Any, margin: Any, z_loss: Any, reduction: str, num_items: Any, items: Any, empty: Any,
+    has_entropy: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    return _empty_results(logits, target, reduction)
+    return _empty_results(logits, target, reduction, has_entropy)
 
 
-def _empty_results(logits: Tensor, target: Tensor, reduction: str) -> tuple[Tensor, ...]:
+def _empty_results(logits: Tensor, target: Tensor, reduction: str, has_entropy: bool) -> tuple[Tensor, ...]:
     num_samples, dtype, is_reduced = logits.numel() // num_classes(logits), working_dtype(logits), reduction != "none"
     scales = logits.new_empty(num_samples, dtype=dtype)
     values = logits.new_empty(0 if is_reduced else num_samples, dtype=dtype)
-    # Log-sum-exp, numbers of classes present and beyond a margin, top logit, and the mass of probability targets.
-    statistics = logits.new_empty((5 if target.is_floating_point() else 4, num_samples), dtype=dtype)
+    # Log-sum-exp, numbers of classes present and beyond a margin, top logit, the mass of probability targets, entropy.
+    num_statistics = 4 + target.is_floating_point() + has_entropy
+    statistics = logits.new_empty((num_statistics, num_samples), dtype=dtype)
     # Two tensors and not views of one: dividing the loss in place must not change what backward has saved.
     loss, denominator = (scales.new_empty(() if is_reduced else 0) for _ in range(2))
     return values, scales, statistics, torch.empty_like(scales, dtype=torch.int32), loss, denominator
@@ -196,12 +200,19 @@ def _place_of(strength: Tensor | None) -> bool | str:
     return "samples" if strength.dim() > 0 else True
 
 
-def overwrite_with_gradient(logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms) -> Tensor:
-    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``."""
+def overwrite_with_gradient(
+    logits: Tensor, labels: Tensor, strength: Factor, mass: Tensor, terms: Terms, measures: Tensor | None = None
+) -> Tensor:
+    """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``.
+
+    Where given, ``measures`` gets whether the top class is that of the label, entropy, and squared log-sum-exp.
+    """
     in_memory, number = number_on(logits, strength)
     values, scales, statistics, top_indices, _, _ = row_values(
-        logits, labels, None, in_memory, number, *terms, *NO_REDUCTION
+        logits, labels, None, in_memory, number, *terms, *NO_REDUCTION, measures is not None
     )
+    if measures is not None:
+        torch.stack([(top_indices == labels).to(scales.dtype), statistics[-1], statistics[0].square()], out=measures)
     overwrite_rows(logits, labels, None, in_memory, number, scales, statistics, top_indices, mass, None, *terms)
     return values
 

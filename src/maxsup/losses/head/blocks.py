@@ -1,9 +1,8 @@
-"""A linear head in blocks of rows: values, and the gradients of its parameters."""
+"""A linear head in blocks of rows: values, what is measured beside them, and the gradients of its parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,17 +13,13 @@ from torch import Tensor
 from maxsup.losses.computing.closed_form import Factor, joined, others_of, tensors_of, working_dtype
 from maxsup.losses.computing.forms import form_for
 from maxsup.losses.computing.fused import address_of, is_vectorised, scaled
+from maxsup.losses.head.metrics import NUM_MEASURES, HeadMetrics, measures_of_logits
+from maxsup.losses.head.products import Gradients, add_products, multiply, rows_of_block, without_autocast
 from maxsup.losses.head.rows import Objective, Rows, overwritten
 from maxsup.losses.reduction import raise_if_out_of_range
 
-# A block has at least so many rows, since fewer slow the matrix products down, and at least so many bytes, since calls
-# dominate the time of smaller ones; more of either only costs memory.
-BLOCK_ROWS = 256
-BLOCK_BYTES = 1024 * 1024
 # Up to this size a CPU holds the logits, which is faster than blocks; one block of a vocabulary takes more.
 SMALL_BYTES = 4 * 1024 * 1024
-# On a device a block of this size keeps the products busy; its memory does not depend on the number of rows.
-DEVICE_BLOCK_BYTES = 256 * 1024 * 1024
 
 
 class Head(NamedTuple):
@@ -32,14 +27,6 @@ class Head(NamedTuple):
 
     hidden: Tensor
     weight: Tensor
-    bias: Tensor | None
-
-
-class Gradients(NamedTuple):
-    """Gradients of a head; None where they are not wanted."""
-
-    hidden: Tensor | None
-    weight: Tensor | None
     bias: Tensor | None
 
 
@@ -53,11 +40,13 @@ class Plan(NamedTuple):
     reduction: str
     num_items: Factor | None
     products: torch.dtype
-    group: dist.ProcessGroup | None
+    group: dist.ProcessGroup | None = None
+    block_rows: int | None = None
+    has_metrics: bool = False
 
 
-def head_loss(head: Head, plan: Plan) -> Tensor:
-    """The loss of a head."""
+def head_loss(head: Head, plan: Plan) -> tuple[Tensor, HeadMetrics | None]:
+    """The loss of a head, and its metrics where the plan has them."""
     if head.hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         # Read the numbers now, so that later changes to the tensors do not matter.
         num_items = float(plan.num_items) if isinstance(plan.num_items, Tensor) else plan.num_items
@@ -66,7 +55,8 @@ def head_loss(head: Head, plan: Plan) -> Tensor:
             plan = plan._replace(alpha=float(plan.alpha))
         if plan.group is None:
             raise_if_out_of_range(plan.target, plan.ignore_index, len(head.weight))
-    return _HeadLoss.apply(*head, plan)
+    loss, measures = _HeadLoss.apply(*head, plan)
+    return loss, HeadMetrics.of(measures, _valid(plan)) if plan.has_metrics else None
 
 
 def is_small(head: Head) -> bool:
@@ -76,8 +66,8 @@ def is_small(head: Head) -> bool:
     return head.hidden.shape[0] * head.weight.shape[0] * working_dtype(head.hidden).itemsize <= SMALL_BYTES
 
 
-def held_loss(head: Head, plan: Plan) -> Tensor:
-    """The loss from logits in memory, for autograd."""
+def held_loss(head: Head, plan: Plan) -> tuple[Tensor, HeadMetrics | None]:
+    """The same from logits in memory, for autograd."""
     hidden, weight, bias = head
     dtype = working_dtype(hidden)
     bias = None if bias is None else bias.to(dtype)
@@ -88,7 +78,12 @@ def held_loss(head: Head, plan: Plan) -> Tensor:
         logits = logits if bias is None else logits + bias
     if plan.objective.soft_cap != 0:  # the slope of a cap is nan in ignored rows that hold nan
         logits = logits.where(_valid(plan).unsqueeze(1), 0)
-    return plan.objective.of_logits(
+    logits = plan.objective.shaped(logits)
+    metrics = None
+    if plan.has_metrics:
+        valid = _valid(plan)
+        metrics = HeadMetrics.of(measures_of_logits(logits, plan.target.long().where(valid, 0)), valid)
+    loss = plan.objective.of_logits(
         logits,
         plan.target,
         plan.alpha,
@@ -96,6 +91,7 @@ def held_loss(head: Head, plan: Plan) -> Tensor:
         reduction=plan.reduction,
         num_items=plan.num_items,
     )
+    return loss, metrics
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -106,17 +102,20 @@ class _HeadLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan
+    ) -> tuple[Tensor, Tensor | None]:
         head, is_reduced = Head(hidden, weight, bias), plan.reduction != "none"
         wanted = ctx.needs_input_grad[:3] if is_reduced else (False, False, False)
-        values, gradients = _values_and_gradients(head, plan, _valid(plan), wanted)
+        values, measures, gradients = _values_and_gradients(head, plan, _valid(plan), wanted)
         ctx.save_for_backward(*head, *gradients, *tensors_of(plan))
         ctx.others = others_of(plan)
         ctx.addresses = _addresses(gradients) if is_reduced else None
-        return values.sum() * _factor(plan, values.dtype) if is_reduced else values
+        ctx.mark_non_differentiable(measures)
+        return values.sum() * _factor(plan, values.dtype) if is_reduced else values, measures
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor, of_measures: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         head, gradients, plan = Head(*saved[:3]), Gradients(*saved[3:6]), Plan(*joined(saved[6:], ctx.others))
         wanted = ctx.needs_input_grad[:3]
@@ -129,7 +128,7 @@ class _HeadLoss(torch.autograd.Function):
             ctx.addresses = None
         if addresses is None:
             mass = upstream.where(valid, 0) if plan.reduction == "none" else valid
-            _, gradients = _values_and_gradients(head, plan, mass, wanted)
+            _, _, gradients = _values_and_gradients(head, plan._replace(has_metrics=False), mass, wanted)
             addresses = _addresses(gradients)
         scales = Gradients(None, None, None)
         if plan.reduction != "none":
@@ -139,7 +138,7 @@ class _HeadLoss(torch.autograd.Function):
             scales = Gradients(scale.where(valid, 0).unsqueeze(1), total, total)
         ours = [now is not None and now == before for now, before in zip(_addresses(gradients), addresses, strict=True)]
         parts = [
-            None if gradient is None or parameter is None else scaled(gradient, scale, is_ours).to(parameter.dtype)
+            None if gradient is None or parameter is None else _finished(gradient, scale, is_ours, parameter.dtype)
             for gradient, scale, is_ours, parameter in zip(gradients, scales, ours, head, strict=True)
         ]
         return *parts, None
@@ -157,6 +156,14 @@ def _factor(plan: Plan, dtype: torch.dtype) -> Factor:
     return 1.0 / torch.as_tensor(num_items, dtype=dtype, device=plan.target.device)
 
 
+def _finished(gradient: Tensor, scale: Tensor | None, is_ours: bool, dtype: torch.dtype) -> Tensor:
+    """A stored gradient times ``scale``, in the type of its parameter."""
+    if scale is None or gradient.dtype == dtype or gradient.device.type == "cpu" or torch.compiler.is_compiling():
+        return scaled(gradient, scale, is_ours).to(dtype)
+    # On a device one kernel multiplies and converts; a CPU would make a copy for it.
+    return torch.mul(gradient, scale, out=torch.empty_like(gradient, dtype=dtype))
+
+
 def _addresses(gradients: Gradients) -> list[int | None]:
     return [address_of(gradient) for gradient in gradients]
 
@@ -169,27 +176,30 @@ def _gradients_by_formula(head: Head, plan: Plan, upstream: Tensor, wanted: Sequ
             "maxsup_cross_entropy, or leave create_graph=True out."
         )
     is_kept = torch.is_grad_enabled()
-    with torch.enable_grad(), _without_autocast(head.hidden.device.type):
+    with torch.enable_grad(), without_autocast(head.hidden.device.type):
         # Views, because hidden may itself depend on weight (tied embeddings), and that path must not count here.
         hidden, weight, bias = head
         own = Head(hidden.view_as(hidden), weight.view_as(weight), None if bias is None else bias.view_as(bias))
-        loss = held_loss(own, plan)
+        loss, _ = held_loss(own, plan._replace(has_metrics=False))
     asked = [parameter for parameter, is_wanted in zip(own, wanted, strict=True) if is_wanted and parameter is not None]
     found = iter(torch.autograd.grad(loss, asked, upstream, create_graph=is_kept))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 
 
-def _values_and_gradients(head: Head, plan: Plan, mass: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Gradients]:
-    """Values of all rows, and the gradients of their sum in which every row counts ``mass``."""
+def _values_and_gradients(
+    head: Head, plan: Plan, mass: Tensor, wanted: Sequence[bool]
+) -> tuple[Tensor, Tensor, Gradients]:
+    """Values of all rows, what is measured of them, and the gradients of the sum in which a row counts ``mass``."""
     valid = _valid(plan)
     rows = Rows(plan.target.long().where(valid, 0), valid, mass.to(working_dtype(head.hidden)))
+    settings = plan.products, list(wanted), plan.block_rows, plan.has_metrics
     if torch.compiler.is_compiling():
         alpha = torch.as_tensor(plan.alpha, dtype=torch.float64)
-        values, *found = _opaque_by_blocks(*head, *rows, alpha, plan.objective, plan.products, list(wanted))
+        values, measures, *found = _opaque_by_blocks(*head, *rows, alpha, plan.objective, *settings)
     else:
-        values, *found = _by_blocks(head, rows, plan.alpha, plan.objective, plan.products, wanted, plan.group)
+        values, measures, *found = _by_blocks(head, rows, plan.alpha, plan.objective, *settings, plan.group)
     rest = iter(found)
-    return values, Gradients(*(next(rest) if is_wanted else None for is_wanted in wanted))
+    return values, measures, Gradients(*(next(rest) if is_wanted else None for is_wanted in wanted))
 
 
 def _by_blocks(
@@ -199,9 +209,11 @@ def _by_blocks(
     objective: Objective,
     products: torch.dtype,
     wanted: Sequence[bool],
+    block_rows: int | None,
+    has_metrics: bool,
     group: dist.ProcessGroup | None,
 ) -> list[Tensor]:
-    """Values of all rows, and the wanted gradients of their sum."""
+    """Values of all rows, what is measured of them (nothing without metrics), and the wanted gradients of their sum."""
     hidden, weight, bias = head
     dtype = working_dtype(hidden)
     gradients = Gradients(
@@ -213,29 +225,25 @@ def _by_blocks(
     # On a device logits stay in the precision of the products; elsewhere a block is in float32.
     form = form_for(hidden) if group is None else "fused"
     kept = products if form in ("triton", "eager") else dtype
-    num_bytes = BLOCK_BYTES if hidden.device.type == "cpu" else DEVICE_BLOCK_BYTES
-    size = max(BLOCK_ROWS, num_bytes // max(len(weight) * kept.itemsize, 1))
+    measures = hidden.new_empty((NUM_MEASURES, len(hidden) if has_metrics else 0), dtype=dtype)
+    size = block_rows or rows_of_block(len(hidden), len(weight) * kept.itemsize, hidden.device)
     buffer = torch.empty(min(size, max(len(hidden), 1)), len(weight), dtype=kept, device=hidden.device)
-    with _without_autocast(hidden.device.type):
+    with without_autocast(hidden.device.type):
         matrix = weight.to(products)
         for start in range(0, len(hidden), size):
             rows = slice(start, min(start + size, len(hidden)))
             inputs, logits = hidden[rows].to(products), buffer[: rows.stop - rows.start]
-            if products == kept:
-                torch.mm(inputs, matrix.t(), out=logits)
-            else:
-                logits.copy_(inputs @ matrix.t())
-            if bias is not None:
-                logits.add_(bias)
-            block_rows = Rows(*(part[rows].unsqueeze(1) for part in all_rows))
-            own = alpha[rows] if isinstance(alpha, Tensor) and alpha.dim() > 0 else alpha
-            values[rows] = overwritten(form, logits, block_rows, own, objective, group)
-            _add_products(gradients, logits, inputs, matrix, rows)
+            multiply(inputs, matrix, bias, objective.logit_scale, logits)
+            own = Rows(*(part[rows].unsqueeze(1) for part in all_rows))
+            strength = alpha[rows] if isinstance(alpha, Tensor) and alpha.dim() > 0 else alpha
+            place = measures[:, rows] if has_metrics else None
+            values[rows] = overwritten(form, logits, own, strength, objective, group, place)
+            add_products(gradients, logits, inputs, matrix, rows)
         if not len(hidden) and gradients.weight is not None:
             gradients.weight.zero_()
     if group is not None and gradients.hidden is not None:
         dist.all_reduce(gradients.hidden, group=group)
-    return [values, *(gradient for gradient in gradients if gradient is not None)]
+    return [values, measures, *(gradient for gradient in gradients if gradient is not None)]
 
 
 # One operation for a compiler, which must not trace the blocks.
@@ -243,45 +251,26 @@ def _by_blocks(
     "maxsup::head_by_blocks",
     mutates_args=(),
     schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor labels, Tensor valid, Tensor mass, Tensor alpha, "
-    "float[] objective, ScalarType products, bool[] wanted) -> Tensor[]",
+    "float[] objective, ScalarType products, bool[] wanted, int? block_rows, bool has_metrics) -> Tensor[]",
 )
 def _opaque_by_blocks(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Tensor,
-    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool],
+    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool], block_rows: int | None,
+    has_metrics: bool,
 ) -> list[Tensor]:  # fmt: skip
     head, rows = Head(hidden, weight, bias), Rows(labels, valid, mass)
-    return _by_blocks(head, rows, alpha, Objective(*objective), products, wanted, None)
+    return _by_blocks(head, rows, alpha, Objective(*objective), products, wanted, block_rows, has_metrics, None)
 
 
 @_opaque_by_blocks.register_fake
 def _(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, valid: Tensor, mass: Tensor, alpha: Tensor,
-    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool],
+    objective: Sequence[float], products: torch.dtype, wanted: Sequence[bool], block_rows: int | None,
+    has_metrics: bool,
 ) -> list[Tensor]:  # fmt: skip
     head, dtype = Head(hidden, weight, bias), working_dtype(hidden)
     asked = [parameter for parameter, is_wanted in zip(head, wanted, strict=True) if is_wanted]
     gradients = [torch.empty_like(parameter, dtype=dtype) for parameter in asked if parameter is not None]
-    return [hidden.new_empty(hidden.shape[:1], dtype=dtype), *gradients]
-
-
-def _without_autocast(device_type: str) -> AbstractContextManager[Any]:
-    """Products in the precision of the plan; some kinds of device, such as ``meta``, have no autocast."""
-    is_on = torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
-    return torch.autocast(device_type, enabled=False) if is_on else nullcontext()
-
-
-def _add_products(gradients: Gradients, grad: Tensor, inputs: Tensor, matrix: Tensor, rows: slice) -> None:
-    """Add the part of a block of logits to the gradients of the head."""
-    narrow = grad.to(matrix.dtype)
-    if gradients.hidden is not None:
-        gradients.hidden[rows] = narrow @ matrix
-    if gradients.weight is not None:
-        is_first = rows.start == 0
-        if narrow.dtype == gradients.weight.dtype:
-            gradients.weight.addmm_(narrow.t(), inputs, beta=0 if is_first else 1)
-        elif is_first:
-            gradients.weight.copy_(narrow.t() @ inputs)
-        else:
-            gradients.weight.add_(narrow.t() @ inputs)
-    if gradients.bias is not None:
-        gradients.bias.add_(grad.sum(dim=0, dtype=gradients.bias.dtype))
+    num_rows = hidden.shape[0]
+    measures = hidden.new_empty((NUM_MEASURES, num_rows if has_metrics else 0), dtype=dtype)
+    return [hidden.new_empty(num_rows, dtype=dtype), measures, *gradients]

@@ -19,11 +19,12 @@ import torch.distributed as dist
 from torch import Tensor
 from typing_extensions import Never
 
-from maxsup.core.checks import check_choice, check_number
+from maxsup.core.checks import check_choice, check_count, check_number
 from maxsup.losses.base import AlphaLoss, Strength
 from maxsup.losses.computing.closed_form import working_dtype
 from maxsup.losses.computing.fused import is_ordinary
 from maxsup.losses.head.blocks import Head, Plan, head_loss, held_loss, is_small
+from maxsup.losses.head.metrics import HeadMetrics
 from maxsup.losses.head.rows import Objective
 from maxsup.losses.mbls import check_margin
 from maxsup.losses.reduction import (
@@ -52,7 +53,10 @@ def linear_maxsup_cross_entropy(
     margin: float = 0.0,
     z_loss: float = 0.0,
     soft_cap: float = 0.0,
-) -> Tensor:
+    logit_scale: float = 1.0,
+    block_rows: int | None = None,
+    return_metrics: bool = False,
+) -> Any:  # a tensor, or a pair with return_metrics; overloads would repeat every argument
     """Cross-entropy with Max Suppression of ``hidden @ weight.T + bias``, without the logits in memory.
 
     Args:
@@ -69,11 +73,17 @@ def linear_maxsup_cross_entropy(
         margin: Distance from the top logit that costs nothing, as in ``mbls``.
         z_loss: Factor of ``(log sum_k exp z_k)^2``.
         soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``; 0 leaves them as they are.
+        logit_scale: Number by which the head multiplies its logits, before a soft cap.
+        block_rows: Rows whose logits are in memory at a time. Fewer take less memory and more time; None chooses.
+        return_metrics: Return the loss and :class:`HeadMetrics`: token accuracy, entropy, z-loss, number of targets.
 
     Example:
         >>> hidden, weight = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
         >>> linear_maxsup_cross_entropy(hidden, weight, torch.tensor([0]))
         tensor(1.5076)
+        >>> loss, metrics = linear_maxsup_cross_entropy(hidden, weight, torch.tensor([0]), return_metrics=True)
+        >>> metrics.accuracy, metrics.entropy
+        (tensor(0.), tensor(0.8324))
     """
     check_strength("alpha", alpha, input=hidden)
     if isinstance(alpha, Tensor) and alpha.dim() > 0:
@@ -81,15 +91,30 @@ def linear_maxsup_cross_entropy(
     hidden, weight, target, bias = whole(hidden), whole(weight), whole(target), whole(bias)
     check_head(hidden, weight, target, bias, reduction, num_items)
     num_items = single(num_items)
-    objective = checked_objective(margin, z_loss, soft_cap)
+    objective = checked_objective(margin, z_loss, soft_cap, logit_scale)
+    if block_rows is not None:
+        check_count("block_rows", block_rows)
     if group is not None:
         check_group(group, None)
+        if return_metrics:
+            raise ValueError(
+                "return_metrics must be False on a head that is split over processes; got True. Leave it out, or "
+                "compute the metrics from a sample of the rows."
+            )
     device = hidden.device.type
     is_cast = not hidden.is_meta and torch.is_autocast_enabled(device)
     products = torch.get_autocast_dtype(device) if is_cast else hidden.dtype
     head = Head(hidden, weight, bias)
-    plan = Plan(target, alpha, objective, ignore_index, reduction, num_items, products, None)
-    if group is None and is_small(head):
+    plan = Plan(
+        target, alpha, objective, ignore_index, reduction, num_items, products, None, block_rows, return_metrics
+    )
+    loss, metrics = _loss_and_metrics(head, plan, group)
+    return loss if metrics is None else (loss, metrics)
+
+
+def _loss_and_metrics(head: Head, plan: Plan, group: dist.ProcessGroup | None) -> tuple[Tensor, HeadMetrics | None]:
+    (hidden, weight, bias), (target, alpha, num_items) = head, (plan.target, plan.alpha, plan.num_items)
+    if group is None and plan.block_rows is None and is_small(head):
         return held_loss(head, plan)
     is_learnt = any(isinstance(value, Tensor) and value.requires_grad for value in (alpha, num_items))
     if is_learnt or hidden.is_meta or not is_ordinary(hidden, weight, target, alpha, bias, num_items):
@@ -104,14 +129,14 @@ def linear_maxsup_cross_entropy(
 
 # A compiler cannot trace collectives. torch.compiler.disable would import the compiler at once.
 @torch._disable_dynamo  # type: ignore[attr-defined]
-def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> Tensor:
+def _split_head_loss(head: Head, plan: Plan, group: dist.ProcessGroup) -> tuple[Tensor, HeadMetrics | None]:
     return head_loss(head, plan._replace(group=group))
 
 
 class HeadLoss(AlphaLoss):
     """A loss of hidden states and the weights of a linear head; plain cross-entropy in ``eval()`` mode."""
 
-    def _of_head(self, hidden: Tensor, weight: Tensor, target: Tensor, **options: Any) -> Tensor:
+    def _of_head(self, hidden: Tensor, weight: Tensor, target: Tensor, **options: Any) -> Any:
         self._check_mode(hidden)
         if self.training:
             self._check_advanced()
@@ -131,6 +156,7 @@ class LinearMaxSupLoss(HeadLoss):
         margin: Distance from the top logit that costs nothing, as in ``mbls``; 0 is MaxSup.
         z_loss: Factor of ``(log sum_k exp z_k)^2`` in training.
         soft_cap: ``s`` of a head whose logits are ``s tanh(z / s)``, in evaluation too; 0 leaves them as they are.
+        logit_scale: Number by which the head multiplies its logits, before a soft cap, in evaluation too.
 
     Example:
         >>> head = torch.nn.Linear(2, 3)
@@ -151,11 +177,12 @@ class LinearMaxSupLoss(HeadLoss):
         margin: float = 0.0,
         z_loss: float = 0.0,
         soft_cap: float = 0.0,
+        logit_scale: float = 1.0,
         **unknown: Never,
     ) -> None:
         super().__init__(alpha, ignore_index=ignore_index, reduction=reduction, z_loss=z_loss, **unknown)
-        checked_objective(margin, z_loss, soft_cap)
-        self.margin, self.soft_cap = margin, soft_cap
+        checked_objective(margin, z_loss, soft_cap, logit_scale)
+        self.margin, self.soft_cap, self.logit_scale = margin, soft_cap, logit_scale
 
     def forward(  # type: ignore[override]
         self,
@@ -166,22 +193,27 @@ class LinearMaxSupLoss(HeadLoss):
         bias: Tensor | None = None,
         num_items: float | Tensor | None = None,
         group: dist.ProcessGroup | None = None,
-    ) -> Tensor:
+        block_rows: int | None = None,
+        return_metrics: bool = False,
+    ) -> Any:
         """The loss of hidden states ``(N, D)`` on a head of ``weight (K, D)`` and ``bias (K,)``.
 
-        ``target`` holds class indices ``(N,)``; ``num_items`` and ``group`` as in :func:`linear_maxsup_cross_entropy`.
+        ``target`` holds class indices ``(N,)``; all else is as in :func:`linear_maxsup_cross_entropy`, which also
+        says what is returned with ``return_metrics``.
         """
         z_loss = self.z_loss if self.training else 0.0
-        own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap}
+        own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap, "logit_scale": self.logit_scale}
+        own |= {"block_rows": block_rows, "return_metrics": return_metrics}
         return self._of_head(hidden, weight, target, bias=bias, num_items=num_items, group=group, **own)
 
 
-def checked_objective(margin: float, z_loss: float, soft_cap: float) -> Objective:
-    """What is computed for each row; raises unless each number is at least 0."""
+def checked_objective(margin: float, z_loss: float, soft_cap: float, logit_scale: float = 1.0) -> Objective:
+    """What is computed for each row; raises unless each number is at least 0, and the scale above it."""
     check_margin(margin)
     check_number("z_loss", z_loss)
     check_number("soft_cap", soft_cap, at_low="for logits as they are")
-    return Objective(float(margin), float(z_loss), float(soft_cap))
+    check_number("logit_scale", logit_scale, above=True)
+    return Objective(float(margin), float(z_loss), float(soft_cap), float(logit_scale))
 
 
 def check_head(

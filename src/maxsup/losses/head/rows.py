@@ -10,10 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from maxsup.losses.computing.blocks import CPU_BLOCK_BYTES
-from maxsup.losses.computing.closed_form import Factor, Job, block_loss
+from maxsup.losses.computing.closed_form import Factor, Job, block_gradient, measured_block
 from maxsup.losses.computing.penalties import beyond_margin
 from maxsup.losses.device import eager
 from maxsup.losses.device.rows import Terms, overwrite_with_gradient
+from maxsup.losses.head.metrics import measures_of_logits, write_measures_of_block
 from maxsup.losses.mbls import mbls_cross_entropy
 from maxsup.losses.reduction import with_penalty
 from maxsup.losses.shards.terms import shard_gradient, shard_terms
@@ -24,17 +25,22 @@ NO_LABEL = -100
 class Objective(NamedTuple):
     """``CE + alpha R + z_loss lse^2`` of each row.
 
-    With a ``soft_cap`` ``s`` above 0 the logits are ``s tanh(z / s)``, which keeps them within ``(-s, s)``.
+    The logits are those of the head times ``logit_scale``; with a ``soft_cap`` ``s`` above 0 they are then
+    ``s tanh(z / s)``, which keeps them within ``(-s, s)``.
     """
 
-    margin: float
-    z_loss: float
-    soft_cap: float
+    margin: float = 0.0
+    z_loss: float = 0.0
+    soft_cap: float = 0.0
+    logit_scale: float = 1.0
+
+    def shaped(self, logits: Tensor) -> Tensor:
+        """Logits of the head, scaled and capped."""
+        logits = logits if self.logit_scale == 1 else logits * self.logit_scale
+        return logits if self.soft_cap == 0 else soft_capped(logits, self.soft_cap)
 
     def of_logits(self, logits: Tensor, target: Tensor, alpha: Factor, **options: Any) -> Tensor:
-        """The same from logits in memory, differentiated by autograd."""
-        if self.soft_cap != 0:
-            logits = soft_capped(logits, self.soft_cap)
+        """The same from shaped logits in memory, differentiated by autograd."""
         return mbls_cross_entropy(logits, target, alpha, self.margin, z_loss=self.z_loss, **options)
 
 
@@ -47,23 +53,33 @@ class Rows(NamedTuple):
 
 
 def overwritten(
-    form: str, logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, group: dist.ProcessGroup | None
+    form: str,
+    logits: Tensor,
+    rows: Rows,
+    alpha: Factor,
+    objective: Objective,
+    group: dist.ProcessGroup | None,
+    measures: Tensor | None,
 ) -> Tensor:
     """Values of rows; overwrites the logits with the gradient of their sum, in which every row counts ``mass``.
 
-    ``alpha`` is one number, or has one a row.
+    ``alpha`` is one number, or has one a row. What is measured of each row is written to ``measures``, where given.
     """
     if group is None and form in ("fused", "reference"):
-        return _overwritten_in_blocks(logits, rows, alpha, objective)
+        return _overwritten_in_blocks(logits, rows, alpha, objective, measures)
     labels, valid, mass = rows
+    # In the gradient with respect to the logits of the head, a scale is one more factor of every row.
+    mass = mass * objective.logit_scale
     slope = cap_in_place(logits, valid, objective.soft_cap)
     if group is not None:
-        values = _overwritten_on_shards(logits, rows, alpha, objective, group)
+        values = _overwritten_on_shards(logits, rows._replace(mass=mass), alpha, objective, group)
     elif form == "triton":
         terms = Terms(NO_LABEL, beyond_margin(objective.margin).kernel, objective.margin, objective.z_loss)
         labels = labels.where(valid, NO_LABEL).squeeze(1)
-        values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms)
+        values = overwrite_with_gradient(logits, labels, alpha, mass.squeeze(1).contiguous(), terms, measures)
     else:
+        if measures is not None:
+            measures.copy_(measures_of_logits(logits, labels.squeeze(1)))
         job = Job(beyond_margin(objective.margin), alpha, objective.z_loss, labels, valid, 1.0, 1.0, may_look=False)
         values, kept = eager.measured(logits, job, needs_grad=True)
         assert kept is not None
@@ -87,7 +103,9 @@ def _overwritten_on_shards(
     return values.where(valid, 0)
 
 
-def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective: Objective) -> Tensor:
+def _overwritten_in_blocks(
+    logits: Tensor, rows: Rows, alpha: Factor, objective: Objective, measures: Tensor | None
+) -> Tensor:
     """The same in blocks that fit the cache of a CPU; each is capped while it is there."""
     is_on_cpu = logits.device.type == "cpu"
     valid = None if is_on_cpu and bool(rows.valid.all()) else rows.valid
@@ -99,9 +117,13 @@ def _overwritten_in_blocks(logits: Tensor, rows: Rows, alpha: Factor, objective:
         block, counted = logits[part], None if valid is None else valid[part]
         slope = cap_in_place(block, counted, objective.soft_cap)
         strength = alpha[part].unsqueeze(1) if isinstance(alpha, Tensor) and alpha.dim() > 0 else alpha
-        job = Job(penalty, strength, objective.z_loss, rows.labels[part], counted, rows.mass[part], 1.0, is_on_cpu)
+        settings = rows.labels[part], counted, rows.mass[part], objective.logit_scale, is_on_cpu
+        job = Job(penalty, strength, objective.z_loss, *settings)
         out = block if penalty.is_centred else None
-        block_values, grad = block_loss(block, job, 1, out)
+        statistics, penalties, block_values = measured_block(block, job, 1)
+        if measures is not None:
+            write_measures_of_block(measures[:, part], statistics)
+        grad = block_gradient(statistics, penalties, job, out)
         values.append(block_values.squeeze(1))
         if slope is not None:
             torch.mul(grad, slope, out=block)

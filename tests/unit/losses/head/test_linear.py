@@ -7,14 +7,15 @@ import torch.nn.functional as F
 from maxsup.functional import implementation, linear_maxsup_cross_entropy, maxsup_cross_entropy
 from maxsup.losses import LinearMaxSupLoss
 from maxsup.losses.head import blocks as head_blocks
+from maxsup.losses.head import products
 from maxsup.schedules import Linear
 
 
 @pytest.fixture(autouse=True, params=["blocks", "held"])
 def _way(request, monkeypatch):
     if request.param == "blocks":  # several, the last one shorter, at sizes a test can afford
-        monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 4)
-        monkeypatch.setattr(head_blocks, "BLOCK_BYTES", 0)
+        monkeypatch.setattr(products, "BLOCK_ROWS", 4)
+        monkeypatch.setattr(products, "BLOCK_BYTES", 0)
         monkeypatch.setattr(head_blocks, "SMALL_BYTES", 0)
 
 
@@ -51,7 +52,9 @@ def test_the_head_gives_the_loss_and_gradients_of_the_logits(options, scale):
     assert_same_loss_and_gradients(3.0 * fused, 3.0 * held(*tensors, target, 0.3, **options), tensors)
 
 
-@pytest.mark.parametrize("options", [{}, {"margin": 0.5}, {"z_loss": 0.01}, {"soft_cap": 5.0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"margin": 0.5}, {"z_loss": 0.01}, {"soft_cap": 5.0}, {"logit_scale": 0.3}], ids=str
+)
 def test_few_operators_give_a_head_what_blocks_give_it(options):
     *tensors, target = case(scale=3.0)
     target[3] = -100
@@ -60,6 +63,82 @@ def test_few_operators_give_a_head_what_blocks_give_it(options):
         with implementation(form):
             losses.append(linear_maxsup_cross_entropy(*tensors[:2], target, 0.3, bias=tensors[2], **options))
     assert_same_loss_and_gradients(*losses, tensors)
+
+
+@pytest.mark.parametrize("soft_cap", [0.0, 2.0])
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"reduction": "none"}])
+def test_a_head_scales_its_logits_before_it_caps_them(options, soft_cap):
+    hidden, weight, bias, target = case(scale=3.0)
+    target[3] = -100
+    logits = F.linear(hidden, weight, bias) * 0.0625
+    if soft_cap:
+        logits = soft_cap * torch.tanh(logits / soft_cap)
+    with implementation("reference"):
+        expected = maxsup_cross_entropy(logits, target, 0.3, z_loss=0.1, **options)
+    given = {"bias": bias, "z_loss": 0.1, "logit_scale": 0.0625, "soft_cap": soft_cap, **options}
+    found = linear_maxsup_cross_entropy(hidden, weight, target, 0.3, **given)
+    assert_same_loss_and_gradients(found, expected, (hidden, weight, bias), torch.ones_like(expected))
+
+
+@pytest.mark.parametrize("form", ["fused", "eager"])
+def test_metrics_are_those_of_the_logits_of_the_rows_that_count(form):
+    hidden, weight, bias, target = case(scale=3.0)
+    target[3] = -100
+    target[:2] = F.linear(hidden, weight, bias)[:2].argmax(1)
+    with torch.no_grad():
+        hidden[3] = torch.nan
+    options = {"bias": bias, "logit_scale": 0.5, "soft_cap": 9.0}
+    with implementation(form):
+        loss, metrics = linear_maxsup_cross_entropy(hidden, weight, target, return_metrics=True, **options)
+        assert loss == linear_maxsup_cross_entropy(hidden, weight, target, **options)
+    correct, entropy, square = 0, 0.0, 0.0
+    logits = 9 * torch.tanh(0.5 * F.linear(hidden, weight, bias).detach() / 9)
+    for row, label in zip(logits, target, strict=True):
+        if label != -100:
+            logs = row.log_softmax(0)
+            correct += int(row.argmax() == label)
+            entropy -= float((logs.exp() * logs).sum())
+            square += float(row.logsumexp(0)) ** 2
+    assert (int(metrics.num_counted), int(metrics.num_correct)) == (10, correct)
+    assert correct >= 2
+    assert float(metrics.entropy_sum) == pytest.approx(entropy)
+    assert float(metrics.z_loss_sum) == pytest.approx(square)
+    assert float(metrics.accuracy) == pytest.approx(correct / 10)
+
+
+def test_masked_classes_count_nothing_in_the_entropy():
+    hidden, weight, _, target = case()
+    bias = torch.zeros(17, dtype=torch.float64)
+    bias[5:] = -torch.inf
+    target %= 5
+    _, metrics = linear_maxsup_cross_entropy(hidden, weight, target, bias=bias, return_metrics=True)
+    _, expected = linear_maxsup_cross_entropy(hidden, weight[:5], target, return_metrics=True)
+    assert [float(value) for value in metrics] == pytest.approx([float(value) for value in expected])
+
+
+def test_metrics_pass_no_gradient_and_survive_a_compiler():
+    hidden, weight, _, target = case()
+    compiled = torch.compile(linear_maxsup_cross_entropy, backend="aot_eager", fullgraph=True)
+    loss, metrics = compiled(hidden, weight, target, return_metrics=True, logit_scale=0.5)
+    plain, others = linear_maxsup_cross_entropy(hidden, weight, target, return_metrics=True, logit_scale=0.5)
+    assert not any(value.requires_grad for value in (*metrics, *others))
+    assert [float(value) for value in metrics] == pytest.approx([float(value) for value in others])
+    assert_same_loss_and_gradients(loss, plain, (hidden, weight))
+
+
+@pytest.mark.parametrize("block_rows", [1, 5, 100])
+def test_the_number_of_rows_in_memory_changes_nothing_else(block_rows):
+    *tensors, target = case()
+    loss = linear_maxsup_cross_entropy(*tensors[:2], target, 0.3, bias=tensors[2], block_rows=block_rows)
+    assert_same_loss_and_gradients(loss, held(*tensors, target, 0.3), tensors)
+
+
+def test_a_device_takes_few_blocks_of_about_one_size(monkeypatch):
+    monkeypatch.setattr(products, "BLOCK_ROWS", 256)
+    meta = torch.device("meta")
+    assert products.rows_of_block(8192, 2 * 151936, meta) == 2816  # three of at most 1 GiB
+    assert products.rows_of_block(100, 2 * 151936, meta) == 128
+    assert products.rows_of_block(10**6, 2 * 4 * 10**6, meta) == 256
 
 
 def test_every_row_may_have_its_own_upstream_gradient():
@@ -121,7 +200,7 @@ def test_autocast_forms_products_in_its_own_precision():
 
 
 def test_a_loss_scaler_meets_gradients_that_have_not_underflowed(monkeypatch):
-    monkeypatch.setattr(head_blocks, "BLOCK_ROWS", 256)
+    monkeypatch.setattr(products, "BLOCK_ROWS", 256)
     generator = torch.Generator().manual_seed(0)
     hidden = (0.1 * torch.randn(1024, 8, generator=generator)).half().requires_grad_()
     weight = (0.5 + torch.randn(8000, 8, generator=generator) / 3).half().requires_grad_()
@@ -177,6 +256,8 @@ def test_the_module_is_plain_cross_entropy_in_evaluation_and_follows_its_schedul
         ({"reduction": "none", "num_items": 3}, "num_items must go with"),
         ({"num_items": -1}, "num_items must be a number of at least 0; got -1"),
         ({"alpha": -1.0}, "alpha must be a number"),
+        ({"logit_scale": 0.0}, "logit_scale must be a number above 0"),
+        ({"block_rows": 0}, "block_rows must be a whole number"),
         ({"alpha": torch.full((11,), 0.1)}, "alpha must be one number for all samples"),
     ],
 )
