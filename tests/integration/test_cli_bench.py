@@ -163,6 +163,7 @@ def test_the_quick_benchmarks_run_and_write_where_they_are_told(tmp_path: Path, 
         "losses",
         "metrics",
         "probe",
+        "torch_head",
         "train_loop",
         "z_loss",
     )

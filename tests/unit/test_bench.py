@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import head, losses
+from benchmarks import head, head_bound, losses
 from benchmarks.cases import CASES, Case
 from benchmarks.checks import SCALES, errors, is_right, references, relative_error
 from benchmarks.goals import HEAD_GOALS, goals_for
@@ -301,3 +301,15 @@ def test_a_wrong_head_is_not_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(head, "QUICK_TIMED", head.Head(20, 8, 50))
     with pytest.raises(RuntimeError, match="fused head must agree with float64; they are off by 1e-02"):
         head.run(is_quick=True, rounds=1, show=print)
+
+
+def test_the_bound_of_a_head_counts_products_and_all_else() -> None:
+    shown: list[str] = []
+    found = head_bound.run(head_bound.SHAPES["trl"], shown.append)
+    assert found["products_bytes"] == 2 * 3 * (8192 * 4096 + 151936 * 4096 + 8192 * 151936)
+    assert found["operations"] == 6 * 8192 * 4096 * 151936
+    # Inputs, both gradients in float32 and in bf16, and a block of logits.
+    least = (2 + 4 + 2) * (8192 + 151936) * 4096 + 2 * found["block_rows"] * 151936
+    assert least < found["memory_bytes"] < 1.05 * least
+    assert all(goal["is_met"] for goal in found["goals"])
+    assert "H100" in "".join(shown)

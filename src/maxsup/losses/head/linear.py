@@ -203,8 +203,8 @@ class LinearMaxSupLoss(HeadLoss):
         """
         z_loss = self.z_loss if self.training else 0.0
         own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap, "logit_scale": self.logit_scale}
-        own |= {"block_rows": block_rows, "return_metrics": return_metrics}
-        return self._of_head(hidden, weight, target, bias=bias, num_items=num_items, group=group, **own)
+        others = {"bias": bias, "num_items": num_items, "group": group, "block_rows": block_rows}
+        return self._of_head(hidden, weight, target, return_metrics=return_metrics, **others, **own)
 
 
 def checked_objective(margin: float, z_loss: float, soft_cap: float, logit_scale: float = 1.0) -> Objective:
