@@ -145,7 +145,8 @@ class LinearLoss(WatchedLoss):
                 "A loss in the head does not work under nn.DataParallel, whose copies of the model share it. Start one "
                 "process for each device with torchrun, or show the process one device."
             )
-        shape = _shape_of_logits(self._model.config.get_text_config())
+        config: Any = self._model.config
+        shape = _shape_of_logits(config.get_text_config())
         self._call = _Call(labels, named.get("shift_labels"), named.get("num_items_in_batch"), shape)
 
     def _end(self, model: nn.Module, positional: Any, output: Any) -> Any:
