@@ -30,7 +30,7 @@ from benchmarks.report import goal_table, surroundings, write_result
 
 RESULTS = Path(__file__).parent / "results"
 _HEADS = (head, torch_head, lm_head, z_loss)
-MODULES = (losses, grid, catalogue, device, grid, *_HEADS, train_loop, input, metrics, probe, launch)
+MODULES = (losses, grid, catalogue, device, *_HEADS, train_loop, input, metrics, probe, launch)
 PARTS = {module.__name__.rpartition(".")[2]: module.run for module in MODULES}
 
 
