@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
-from maxsup.diagnosis import class_findings, findings, measures
-from maxsup.diagnosis.outputs import Array, Outputs, checked_outputs
+from maxsup.diagnosis import class_findings, findings, measures, novelty_findings
+from maxsup.diagnosis.outputs import Array, Outputs, checked_others, checked_outputs
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
 
@@ -80,6 +80,7 @@ def diagnose(
     train: tuple[Array, Array] | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
+    ood: Array | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis: ...
@@ -95,6 +96,7 @@ def diagnose(
     train: tuple[Array, Array] | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
+    ood: Array | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis | SideBySide:
@@ -114,6 +116,7 @@ def diagnose(
         train: Logits and labels of training images, which show label smoothing best. By default the samples themselves.
         weight: Weight of the last layer, ``(K, D)``, for neural collapse.
         bias: Bias of the last layer, ``(K,)``.
+        ood: Logits of images of another kind, ``(M, K)``, which the model should notice.
         recipe: A description of the training, quoted beside the estimate.
         seed: Seed of the split into halves and of the bootstrap.
 
@@ -134,7 +137,7 @@ def diagnose(
         from maxsup.diagnosis.side_by_side import diagnose_side_by_side
 
         settings = {"features": features, "class_names": class_names, "validation": validation, "train": train}
-        settings |= {"weight": weight, "bias": bias, "recipe": recipe or None}
+        settings |= {"weight": weight, "bias": bias, "ood": ood, "recipe": recipe or None}
         if given := [name for name, value in settings.items() if value is not None]:
             raise ValueError(
                 f"{given[0]} must be left out for several models; got a value. Put it beside their logits."
@@ -143,7 +146,10 @@ def diagnose(
     outputs = checked_outputs(logits, labels, features, class_names)  # type: ignore[arg-type]
     rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
     traced = None if train is None else checked_outputs(*train)
-    return diagnosis_of(outputs, rescaled, train=traced, weight=weight, bias=bias, recipe=recipe, seed=seed)
+    others = None if ood is None else checked_others(ood, outputs.num_classes)
+    return diagnosis_of(
+        outputs, rescaled, train=traced, weight=weight, bias=bias, others=others, recipe=recipe, seed=seed
+    )
 
 
 def diagnosis_of(
@@ -153,6 +159,7 @@ def diagnosis_of(
     train: Outputs | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
+    others: Tensor | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis:
@@ -169,6 +176,7 @@ def diagnosis_of(
             **measures.smoothing_numbers(smoothing),
             **class_findings.class_numbers(errors),
             **measures.feature_numbers(outputs, weight, bias, seed),
+            **({} if others is None else novelty_findings.novelty_numbers(outputs.logits, others)),
         }
     )
     num_judged = len(rescaled.before.predictions.labels)
@@ -198,4 +206,6 @@ def diagnosis_of(
     if outputs.features is not None:
         found.append(findings.collapse_finding(numbers, num_classes, num_a_class))
         found.append(findings.probe_finding(numbers, num_classes, num_a_class))
+    if others is not None:
+        found.append(novelty_findings.novelty_finding(numbers, len(others)))
     return Diagnosis(numbers, found, smoothing, data)

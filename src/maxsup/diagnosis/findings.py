@@ -101,7 +101,7 @@ def confidence_finding(numbers: Numbers, num_wrong: int) -> Finding:
 def calibration_finding(numbers: Numbers, how_fitted: str, num_samples: int) -> Finding:
     """Report the calibration of all samples, and the effect of a temperature on samples it was not fitted on."""
     if num_samples < MIN_SAMPLES:
-        return _too_few("Calibration", f"{num_samples} samples", str(MIN_SAMPLES), num_samples, MIN_SAMPLES)
+        return too_few("Calibration", f"{num_samples} samples", str(MIN_SAMPLES), num_samples, MIN_SAMPLES)
     ece, low, high = (numbers["ece"][name] for name in ("value", "low", "high"))
     before, after, chance, temperature, confidence, accuracy = (
         numbers[name]["value"]
@@ -210,17 +210,18 @@ def probe_finding(numbers: Numbers, num_classes: int, num_a_class: int) -> Findi
 
 def _too_few_errors(topic: str, num_wrong: int) -> Finding:
     advice = "Give more or harder held-out samples."
-    return _too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS, advice)
+    return too_few(topic, f"{num_wrong} wrong predictions", str(MIN_ERRORS), num_wrong, MIN_ERRORS, advice)
 
 
 def too_few_a_class(topic: str, num_a_class: int) -> Finding:
     """Report that classes have too few samples for a verdict."""
     given = f"about {counted(num_a_class, 'sample')} per class"
-    return _too_few(topic, given, f"{MIN_A_CLASS} per class and {MIN_SAMPLES} in all", num_a_class, MIN_A_CLASS)
+    return too_few(topic, given, f"{MIN_A_CLASS} per class and {MIN_SAMPLES} in all", num_a_class, MIN_A_CLASS)
 
 
-def _too_few(
+def too_few(
     topic: str, given: str, needed: str, value: int, threshold: int, advice: str = "Give more held-out samples."
 ) -> Finding:
+    """Report that nothing can be said because there is too little of what the verdict needs."""
     sentence = f"Cannot tell from {given}; at least {needed} are needed."
     return Finding(topic, "unknown", sentence, advice, float(value), float(threshold))

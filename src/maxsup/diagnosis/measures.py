@@ -20,10 +20,12 @@ from maxsup.metrics import (
     bootstrap_intervals,
     feature_rank,
     neural_collapse,
+    prediction_sets,
     risk_coverage,
 )
 from maxsup.metrics.calibration import NUM_BINS, bin_sums, reliability_of
 from maxsup.metrics.classes import class_scores_of, class_sums
+from maxsup.metrics.conformal import least_samples
 from maxsup.metrics.predictions import Predictions
 from maxsup.metrics.temperature import recalibration_of
 
@@ -50,6 +52,7 @@ class Rescaled(NamedTuple):
     everything: PredictionTable  # of all samples
     num_fitted: int
     how_fitted: str  # on which samples, for the reader
+    sets: dict[str, float]  # sizes and coverage of prediction sets of the evaluated samples
 
 
 def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled:
@@ -69,7 +72,21 @@ def rescale(outputs: Outputs, validation: Outputs | None, seed: int) -> Rescaled
         ranked = torch.cat([normalized_confidence(outputs.logits[part], power) for part in judged.split(_ROWS)])
     others = torch.ones(len(outputs), dtype=torch.bool).index_fill_(0, judged, False).nonzero().squeeze(1)
     everything = PredictionTable().merge(before).merge(_table(outputs, others))
-    return Rescaled(temperature, power, before, after, ranked, everything, len(fitted), how_fitted)
+    sets = _set_numbers((outputs.logits[judged], outputs.labels[judged]), samples)
+    return Rescaled(temperature, power, before, after, ranked, everything, len(fitted), how_fitted, sets)
+
+
+def _set_numbers(judged: tuple[Tensor, Tensor], fitted: tuple[Tensor, Tensor]) -> dict[str, float]:
+    """Return size and coverage of LAC sets, for levels that the fitted samples are enough for."""
+    numbers = dict[str, float]()
+    for level in (0.9, 0.95):
+        if len(fitted[1]) >= least_samples(level):
+            sets, percent = prediction_sets(*judged, fitted_on=fitted, level=level), round(100 * level)
+            worst = sets.class_coverage[~sets.class_coverage.isnan()].min()
+            numbers[f"set_size_lac_{percent}"] = sets.size
+            numbers[f"set_coverage_lac_{percent}"] = sets.coverage
+            numbers[f"worst_class_coverage_lac_{percent}"] = float(worst)
+    return numbers
 
 
 def prediction_numbers(table: PredictionTable, seed: int) -> Numbers:
@@ -112,6 +129,7 @@ def rescaling_numbers(rescaled: Rescaled, seed: int) -> Numbers:
         found = bootstrap_intervals(table, names, confidence=confidence, num_resamples=_NUM_RESAMPLES, seed=seed)
         numbers |= {f"{name}_{when}": interval for name, interval in found.items()}
     parts = recalibration_of(rescaled.before.predictions, rescaled.after.predictions, rescaled.temperature)
+    numbers |= rescaled.sets
     return {**numbers, "nll_calibration": parts.nll_calibration, "brier_calibration": parts.brier_calibration}
 
 

@@ -107,6 +107,16 @@ def checked_outputs(
     return Outputs(scores, true, seen, class_names=tuple(class_names or ()))
 
 
+def checked_others(logits: Array, num_classes: int) -> Tensor:
+    """Check logits of images without labels and return them as float32 ``(M, K)``."""
+    rows = _checked_rows(_as_array(logits), "ood")
+    if rows.shape[1] != num_classes:
+        raise DataError(
+            f"ood must have the {num_classes} columns of the logits; got {rows.shape[1]}. Use the same model for both."
+        )
+    return rows
+
+
 def _as_array(values: Any) -> Array:
     return values if isinstance(values, Tensor) else np.asarray(values)
 

@@ -43,7 +43,10 @@ NUMBERS = {
     "Calibration": "ece ece_if_calibrated temperature ece_before ece_after nll_before nll_after nll_calibration "
     "brier_before brier_after brier_calibration adaptive_ece brier",
     "Selective classification": "norm_power aurc_before aurc_after excess_aurc_before excess_aurc_after "
-    "auroc_before auroc_after fpr95_before fpr95_after",
+    "auroc_before auroc_after fpr95_before fpr95_after set_size_lac_90 set_coverage_lac_90 worst_class_coverage_lac_90 "
+    "set_size_lac_95 set_coverage_lac_95 worst_class_coverage_lac_95",
+    "Other images": "ood_auroc_max_probability ood_auroc_max_logit ood_auroc_energy ood_fpr95_max_probability "
+    "ood_fpr95_max_logit ood_fpr95_energy",
     "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4 effective_rank "
     "effective_rank_within participation_ratio participation_ratio_within rankme rankme_within",
     "Probe": "accuracy_judged probe_accuracy knn_accuracy",
@@ -59,6 +62,8 @@ _METHOD_TEXTS = (
     "come from 200 bootstrap resamples.",
     "What remains of NLL and Brier score after the temperature is their refinement part, what it removes their "
     "calibration part.",
+    "A prediction set (LAC) names all classes above a probability that was chosen on the fitted samples, so that 90 or "
+    "95 % of such sets hold the true class.",
     "AURC is the mean share of errors over all numbers of accepted samples. Distances are cosine distances between "
     "features and include pairs of a sample with itself; reference values of within: {references} ({source} of the "
     "paper, ResNet-50 on ImageNet, validation images).",

@@ -21,6 +21,7 @@ _WORDS = "A run directory; or several of runs, files of logits, NETWORK@WEIGHTS,
 _CLASS_NAMES = "One name per line, in the order of the outputs, or JSON of both."
 _MODEL = "Network of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
 _WEIGHTS = "Checkpoint (default: published weights); for a run, which of its checkpoints."
+_OOD = "Images of another kind: for --logits a file of their logits, for a run a data set or folder:PATH."
 _DATA = "Data for a checkpoint: folder:PATH with one folder per class, or any other data set."
 
 
@@ -34,6 +35,7 @@ def diagnose(
     weights: Annotated[str | None, option("FILE|last|best", _WEIGHTS)] = None,
     data: Annotated[str | None, option("NAME", _DATA)] = None,
     split: Annotated[str | None, option("train|val|test", "Split to diagnose (default: test).")] = None,
+    ood: Annotated[str | None, option("FILE|NAME", _OOD)] = None,
     output: Annotated[Path, option("FILE", "Page to write.")] = Path("diagnosis.html"),
     data_root: DataRootOption = None,
     as_json: JsonOption = False,
@@ -45,7 +47,7 @@ def diagnose(
     """
     runs, overrides = split_words(words or [])
     if len(runs) > 1:
-        refuse_strangers({"--logits": logits, "--features": features}, "one model", has_needed=False)
+        refuse_strangers({"--logits": logits, "--features": features, "--ood": ood}, "one model", has_needed=False)
         settings = {"model": model, "data": data, "split": split, "weights": weights, "labels": labels}
         _print_several(runs, settings | {"class_names": class_names, "overrides": overrides}, output, as_json)
         return
@@ -63,13 +65,14 @@ def diagnose(
         (["--logits"], {"--labels": labels, "--features": features}),
         (["--logits", "--model"], {"--class-names": class_names}),
         (["--model"], {"--data": data}),
+        (["a run", "--logits"], {"--ood": ood}),
         (["a run", "--model"], {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}),
     ):
         refuse_strangers(options, " or ".join(owners), has_needed=given in owners, found=f"with {given}")
     if run is not None:
-        found, source, facts = _of_run(run, split or "test", weights or "last", overrides)
+        found, source, facts = _of_run(run, split or "test", weights or "last", ood, overrides)
     elif logits is not None:
-        found, source, facts = _of_arrays(logits, labels, features, class_names)
+        found, source, facts = _of_arrays(logits, labels, features, class_names, ood)
     else:
         found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
     if as_json:
@@ -83,13 +86,17 @@ def diagnose(
     write_file(output, diagnosis_page(found, source=source, facts=facts).encode())
 
 
-def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
+def _of_run(run: str, split: str, weights: str, ood: str | None, overrides: list[str]) -> Found:
+    from maxsup.core.errors import DataError
+    from maxsup.lab.analysis.analyses.ood import obstacle
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.core.display import create_display
     from maxsup.lab.training.preprocessing import describe_transform
 
     with create_display() as progress:
         outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
+        if ood is not None and (reason := obstacle(outputs, split=split, data=ood)):
+            raise DataError(f"--ood must name images of other classes: {reason}. Leave those classes out.")
         judged = outputs.split(split)
         validation = outputs.split("val") if outputs.has_val and split != "val" else None
         has_few = split != "train" and len(outputs.bundle.train) <= _MAX_TRAINING_IMAGES
@@ -100,6 +107,7 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
             train=training and (training.logits, training.labels),
             weight=outputs.weight,
             bias=outputs.bias,
+            ood=None if ood is None else outputs.split("test", ood).logits,
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
         )
     recipe = outputs.recipe
@@ -108,14 +116,18 @@ def _of_run(run: str, split: str, weights: str, overrides: list[str]) -> Found:
     return found, outputs.run.path.resolve().name, facts
 
 
-def _of_arrays(logits: str, labels: str | None, features: str | None, class_names: str | None) -> Found:
+def _of_arrays(
+    logits: str, labels: str | None, features: str | None, class_names: str | None, ood: str | None
+) -> Found:
     import torch
 
     from maxsup.diagnosis import diagnose, read_array_files
+    from maxsup.diagnosis.array_files import file_contents
 
     # Logits are read in parts too small to share: several threads would mostly wait for one another.
     torch.set_num_threads(1)
-    found = diagnose(*read_array_files(logits, labels, features, class_names))
+    others = None if ood is None else file_contents(ood, "ood")[0]
+    found = diagnose(*read_array_files(logits, labels, features, class_names), ood=others)
     return found, Path(logits).name, {}
 
 
