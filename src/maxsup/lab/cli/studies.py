@@ -24,7 +24,7 @@ JobOption = Annotated[
     option("KEY=VALUE", "A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again."),
 ]
 DryRunOption = Annotated[bool, flag("--dry-run", "Print the runs without starting them.")]
-WorkersOption = Annotated[int | None, option("N", "Runs in parallel (default: one per core).")]
+WorkersOption = Annotated[int | None, option("N", "Runs in parallel (default: one per GPU, or else per core).")]
 
 
 def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
@@ -33,7 +33,7 @@ def make_launcher(name: str, workers: int | None, settings: list[str] | None, *,
     from maxsup.lab.experiments.execution.launch import create_launcher
 
     if workers is not None and workers < 1:
-        raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a processor.")
+        raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a GPU or processor.")
     options: dict[str, Any] = {} if workers is None else {"num_workers": workers}
     for word in settings or []:
         key, equals, value = word.partition("=")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from maxsup.core.errors import DataError
@@ -61,7 +62,8 @@ def compare(
         tune: ``"alpha"`` gives every loss the same number of runs to choose its strength on validation images.
         output: Gets the runs, ``summary.json``, and ``report.html`` once it is asked for.
         launcher: ``local``, ``ray``, ``slurm``, or a launcher with options of its own.
-        workers: Runs at a time, by default as many as there are processors; a launcher object has its ``num_workers``.
+        workers: Runs at a time, by default as many as there are GPUs, or else processors; a launcher object has its
+            ``num_workers``.
         data_root: Where data sets are.
         is_quiet: Show nothing.
 
@@ -173,6 +175,7 @@ def _tune(order: Order, launcher: Launcher, is_quiet: bool = False) -> StudyFold
 def _run_jobs(folder: StudyFolder, launcher: Launcher, is_quiet: bool) -> list[JobState]:
     """Write down what is planned, launch what is missing and show progress; gives the jobs that failed."""
     write_folder(folder)
+    launcher.say = partial(_say, is_quiet=is_quiet)
     with View() if is_quiet else create_view() as view:
         return [state for state in execute(folder, launcher, view.update) if state.status != "done"]
 

@@ -93,10 +93,11 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
         is_elsewhere=launcher.is_elsewhere,
     )
     num_workers = min(launcher.num_workers or num_processors(), len(open_runs))
+    num_lanes = launcher.num_at_full_speed(len(open_runs)) or num_workers
     if found.seconds is None:
         text += "; how long is unknown: their data is not here"
     else:
-        time = duration(found.seconds / num_workers)
+        time = duration(found.seconds / num_lanes)
         text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
     for what, refused in (("cannot be trained here", found.missing), ("will fail", found.failing)):
         for sentence, names in refused.items():
@@ -132,7 +133,8 @@ def total_text(folders: Sequence[StudyFolder], num_studies: int, launcher: Launc
     if seen.missing:
         text += f", of which {sum(map(len, seen.missing.values()))} lack their data"
     if seen.seconds:
-        text += f"; about {duration(seen.seconds / num_workers)} of training with {num_workers} at a time"
+        num_lanes = launcher.num_at_full_speed(num_workers) or num_workers
+        text += f"; about {duration(seen.seconds / num_lanes)} of training with {num_workers} at a time"
     return f"{text}, analyses and runs with tuned strengths not counted"
 
 

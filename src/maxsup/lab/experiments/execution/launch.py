@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from maxsup.core.errors import ExitCode, Interruption, counted
+from maxsup.core.errors import ExitCode, Interruption, MaxsupError, counted
 from maxsup.core.installation import install_command
 from maxsup.core.registry import Registry
 from maxsup.lab.core.files.reading import as_written, read_json, whole_lines
@@ -55,6 +55,7 @@ class JobState:
     sentence: str = ""  # why it failed, or what it does besides training
     log: Path | None = None  # what its worker printed
     pulse: Pulse = field(default_factory=Pulse)
+    gpus: str = ""  # those that were handed to its worker
 
     @property
     def is_final(self) -> bool:
@@ -90,11 +91,20 @@ def read_state(job: Job, *, ended: str = "") -> JobState:
     if pulse.seconds_left is not None:
         left = max(pulse.seconds_left - pulse.age, 0.0)
     activity = pulse.doing or ("finishing" if epoch >= job.epochs else "")
-    return JobState(job, "running", epoch, spent, left, activity, log, pulse)
+    return JobState(job, "running", epoch, spent, left, activity, log, pulse, _gpus_of(folder / STARTED))
+
+
+def _gpus_of(started: Path) -> str:
+    try:
+        return str(read_json(started).get("gpus", ""))
+    except (MaxsupError, OSError, ValueError):
+        return ""  # a launch must not fail because something cannot be shown
 
 
 class Launcher(ABC):
     """Starts a worker for each run and waits for all of them; one that fails does not stop the others."""
+
+    say: Callable[[str], None] = staticmethod(lambda sentence: None)  # tells people what a launch does
 
     num_retries = 2  # of a run whose worker was killed; it continues from its checkpoint
     num_workers: int | None = None  # how many runs at once; None if the cluster decides
@@ -103,6 +113,14 @@ class Launcher(ABC):
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """What is requested for each run, for people to read, if a run has at most so many loader processes."""
         return {}
+
+    def num_at_full_speed(self, num_jobs: int) -> int | None:
+        """How many of so many runs train at once without slowing each other down; None if the cluster decides."""
+        return None if self.num_workers is None else min(self.num_workers, num_jobs)
+
+    def sharing(self) -> str:
+        """How runs share the GPUs, in words, once the launcher is open; "" if there is nothing to say."""
+        return ""
 
     def check_machine(self) -> None:  # noqa: B027 (some launchers need nothing)
         """Raise if this machine lacks what the launcher needs to start runs; a dry run needs nothing."""
@@ -142,6 +160,8 @@ class Launcher(ABC):
         left, deaths = {job.folder: job for job in jobs}, Counter[Path]()
         try:
             self._open(len(jobs))
+            if sharing := self.sharing():
+                self.say(sharing)
             # After opening, because Ray installs handlers of its own.
             with SignalGuard() as guard:
                 guard.is_deferring = True

@@ -142,7 +142,9 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("status")
     table.add_column("", width=_BAR_WIDTH)
-    for name in ("epoch", "left", "images/s"):
+    # No cell of a machine without GPUs.
+    names = ["epoch", "left", "images/s", *(["GPU"] if any(state.gpus for state in states) else [])]
+    for name in names:
         table.add_column(name, justify="right")
     table.add_column("", no_wrap=True, overflow="ellipsis")
     for state in shown:
@@ -157,7 +159,8 @@ def state_table(states: Sequence[JobState], height: int = 25) -> Table:
         sentence = _stillness(state) if is_running and pulse.age >= STILL_SECONDS else state.sentence
         # Text, not strings: names and sentences may hold what rich takes for markup.
         status = Text(state.status, style=_STYLES[state.status])
-        table.add_row(Text(state.job.name), status, bar, epoch, time_left, rate, Text(sentence))
+        numbers: list[Any] = [epoch, time_left, rate, Text(state.gpus)][: len(names)]
+        table.add_row(Text(state.job.name), status, bar, *numbers, Text(sentence))
     if len(shown) < len(states):
         hidden = counts - Counter(state.status for state in shown)
         words = [f"{hidden[status]} {status}" for status in _ORDER if hidden[status]]

@@ -18,10 +18,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
+from maxsup.lab.experiments.execution.cards import visible_cards
 from maxsup.lab.experiments.execution.launch import (
     LAUNCHERS,
     FollowUp,
@@ -41,25 +43,40 @@ _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPE
 class _Worker:
     process: subprocess.Popen[bytes]
     orders: FileIO
+    slot: int
     job: Job | None = None
 
 
 @LAUNCHERS.register("local", summary="processes of one thread each on this machine")
 class LocalLauncher(Launcher):
-    """Worker processes on this machine: ``num_workers`` at once, by default one per processor."""
+    """Worker processes on this machine: ``num_workers`` at once, by default one per GPU or else per processor.
+
+    Each worker sees one GPU, and more workers than GPUs share them in turns.
+    """
 
     _command = (sys.executable, "-m", "maxsup.lab.experiments.execution.worker")
 
     def __init__(self, num_workers: int | None = None) -> None:
         if num_workers is not None and num_workers < 1:
-            raise ValueError(f"num_workers must be at least 1; got {num_workers}. Leave it out for one a processor.")
-        self.num_workers: int = num_workers or num_processors()
+            raise ValueError(
+                f"num_workers must be at least 1; got {num_workers}. Leave it out for one a GPU, or else a processor."
+            )
+        self._cards = visible_cards()
+        self.num_workers: int = num_workers or self._cards.num_groups(1) or num_processors()
         self._workers: list[_Worker] = []
         self._waiting: deque[Job] = deque()
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """How many runs at once."""
         return {"num_workers": self.num_workers}
+
+    def num_at_full_speed(self, num_jobs: int) -> int:
+        """How many runs train at once; those that share a GPU slow each other down."""
+        return min(self.num_workers, num_jobs, *([self._cards.num_groups(1)] if self._cards else []))
+
+    def sharing(self) -> str:
+        """How runs share the GPUs of this machine; "" without any."""
+        return self._cards.sharing(self.num_workers, 1) if self._cards else ""
 
     def _open(self, num_jobs: int) -> None:
         self._selector = DefaultSelector()
@@ -98,6 +115,8 @@ class LocalLauncher(Launcher):
         # Not standard input: a worker forks data loaders, which would wait for the lock of a stream that a thread of
         # the worker was reading.
         orders, write_end = os.pipe()
+        slot = next(slot for slot in count() if slot not in {worker.slot for worker in self._workers})
+        gpus = self._cards.environment(slot, 1)
         # The log of its first job also gets what it prints before it knows the job.
         with FileIO(orders), (job.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
@@ -106,11 +125,11 @@ class LocalLauncher(Launcher):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=[orders],
-                env=os.environ | _ONE_THREAD,
+                env=os.environ | _ONE_THREAD | gpus,
                 # Ctrl-C on a terminal reaches the launcher alone, which then tells the workers.
                 start_new_session=True,
             )
-        worker = _Worker(process, FileIO(write_end, "w"))
+        worker = _Worker(process, FileIO(write_end, "w"), slot)
         self._workers.append(worker)
         self._selector.register(process.stdout, EVENT_READ, worker)  # type: ignore[arg-type]
         return worker

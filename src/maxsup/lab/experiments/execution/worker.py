@@ -9,7 +9,7 @@ the orders end, also because their writer has died, the worker saves and exits.
 The folder of a run holds everything that is needed::
 
     job.json         what is to be done: recipe, name and analyses, perhaps the folders of other runs
-    started.json     an attempt has begun; process and host, for people
+    started.json     an attempt has begun; process, host and GPUs, for people
     failure.json     why the last attempt failed: sentence and exit code
     worker.log       everything that attempts have printed
     analysis/.done/  one file per finished analysis: what was asked for, what was written
@@ -38,6 +38,7 @@ from maxsup.core.errors import Interruption, MaxsupError, StorageError, exit_cod
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.interrupt import SignalGuard
+from maxsup.lab.experiments.execution.cards import visible_names
 
 if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
@@ -94,7 +95,8 @@ def attempt(
             with SignalGuard():
                 stack.callback(_locked(run, wait_seconds, log))
                 (run.path / FAILURE).unlink(missing_ok=True)
-                run.write_json(run.path / STARTED, {"process": os.getpid(), "host": socket.gethostname()})
+                started = {"process": os.getpid(), "host": socket.gethostname()}
+                run.write_json(run.path / STARTED, started | ({"gpus": gpus} if (gpus := visible_names()) else {}))
                 # Imported here, so that a signal or an error during the imports is dealt with too.
                 import torch
 
