@@ -23,11 +23,19 @@ JobOption = Annotated[
     list[str] | None,
     option("KEY=VALUE", "A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again."),
 ]
+GpusOption = Annotated[int | None, option("N", "GPUs per run, with a process each (default: 1).")]
 DryRunOption = Annotated[bool, flag("--dry-run", "Print the runs without starting them.")]
 WorkersOption = Annotated[int | None, option("N", "Runs in parallel (default: one per GPU, or else per core).")]
 
 
-def make_launcher(name: str, workers: int | None, settings: list[str] | None, *, is_dry: bool = False) -> Launcher:
+def make_launcher(
+    name: str,
+    workers: int | None,
+    settings: list[str] | None,
+    gpus_per_run: int | None = None,
+    *,
+    is_dry: bool = False,
+) -> Launcher:
     """The launcher that the options ask for; a mistake in them is reported before anything is written."""
     from maxsup.lab.core.recipes import parse_yaml
     from maxsup.lab.experiments.execution.launch import create_launcher
@@ -35,6 +43,7 @@ def make_launcher(name: str, workers: int | None, settings: list[str] | None, *,
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1; got {workers}. Leave it out for one a GPU or processor.")
     options: dict[str, Any] = {} if workers is None else {"num_workers": workers}
+    options |= {} if gpus_per_run is None else {"gpus_per_run": gpus_per_run}
     for word in settings or []:
         key, equals, value = word.partition("=")
         if not equals:

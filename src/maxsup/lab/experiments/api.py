@@ -43,6 +43,7 @@ def compare(
     output: str | Path = "comparison",
     launcher: str | Launcher = "local",
     workers: int | None = None,
+    gpus_per_run: int | None = None,
     data_root: str | Path | None = None,
     is_quiet: bool = False,
 ) -> StudyResult:
@@ -64,6 +65,7 @@ def compare(
         launcher: ``local``, ``ray``, ``slurm``, or a launcher with options of its own.
         workers: Runs at a time, by default as many as there are GPUs, or else processors; a launcher object has its
             ``num_workers``.
+        gpus_per_run: Train each run in so many processes with a GPU each; by default in one.
         data_root: Where data sets are.
         is_quiet: Show nothing.
 
@@ -74,7 +76,7 @@ def compare(
         MaxsupError: If ``output`` holds runs with other settings, or no run can be made.
         Interruption: After Ctrl-C; what is trained is saved.
     """
-    chosen = _create_launcher(launcher, workers)
+    chosen = _create_launcher(launcher, workers, gpus_per_run)
     order = comparison_order(
         data, model, losses, seeds, baseline, recipe, overrides, tune, output, data_root, chosen.is_elsewhere
     )
@@ -90,6 +92,7 @@ def run_study(
     tune: bool = False,
     launcher: str | Launcher = "local",
     workers: int | None = None,
+    gpus_per_run: int | None = None,
     data_root: str | Path | None = None,
     is_quiet: bool = False,
 ) -> StudyResult:
@@ -99,7 +102,7 @@ def run_study(
     ``small`` or ``full``, and the folder ``studies/NAME-SCALE`` by default. At the small scale ``tune`` adds rows whose
     strength is chosen on validation images. All other arguments are those of :func:`compare`.
     """
-    chosen = _create_launcher(launcher, workers)
+    chosen = _create_launcher(launcher, workers, gpus_per_run)
     order = study_order(name, scale, output=output, overrides=overrides, tune=tune, data_root=data_root)
     return carry_out(order, chosen, is_quiet=is_quiet)
 
@@ -133,14 +136,15 @@ def _say(sentence: str, is_quiet: bool = False) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
-def _create_launcher(launcher: str | Launcher, workers: int | None) -> Launcher:
+def _create_launcher(launcher: str | Launcher, workers: int | None, gpus_per_run: int | None) -> Launcher:
     if not isinstance(launcher, Launcher):
-        return create_launcher(launcher, num_workers=workers)
-    if workers is not None:
-        raise ValueError(
-            f"workers must be left out where launcher is an object; got {workers}. Create the launcher with "
-            f"num_workers={workers}."
-        )
+        return create_launcher(launcher, num_workers=workers, gpus_per_run=gpus_per_run)
+    for name, option, value in (("workers", "num_workers", workers), ("gpus_per_run", "gpus_per_run", gpus_per_run)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must be left out where launcher is an object; got {value}. Create the launcher with "
+                f"{option}={value}."
+            )
     return launcher
 
 
@@ -154,6 +158,11 @@ def _launcher_for(order: Order, launcher: Launcher, is_quiet: bool) -> Launcher:
         raise ValueError(
             f"losses, models and data sets must be in a module that other machines can import; got {what}, which only "
             "this process knows. Move it into a file and import it, or use the launcher 'local'."
+        )
+    if launcher.gpus_per_run > 1:
+        raise ValueError(
+            f"gpus_per_run must be 1 for what only this process knows, {what}; got {launcher.gpus_per_run}. Move it "
+            "into a module and import it, so that other processes can."
         )
     _say(f"only this process knows {what}, so it trains one run after another; workers import from modules", is_quiet)
     return HereLauncher()

@@ -49,6 +49,7 @@ def compare(
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
+    gpus_per_run: studies.GpusOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     no_lock: NoLockOption = False,
@@ -59,7 +60,7 @@ def compare(
     Prints findings and a table, and writes a report. Run the same command again to resume.
     """
     work_without_locks(no_lock)
-    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, gpus_per_run, is_dry=dry_run)
     from maxsup.lab.experiments.order import comparison_order
 
     order = comparison_order(

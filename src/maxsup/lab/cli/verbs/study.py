@@ -86,6 +86,7 @@ def run(
     launcher: studies.LauncherOption = "local",
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
+    gpus_per_run: studies.GpusOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     no_lock: NoLockOption = False,
@@ -103,7 +104,7 @@ def run(
         raise ValueError("study run needs a study. Write a name from maxsup study ls, or --all.")
     from maxsup.lab.experiments.study_files import load_study, study_names
 
-    chosen = studies.make_launcher(launcher, workers, job, is_dry=dry_run)
+    chosen = studies.make_launcher(launcher, workers, job, gpus_per_run, is_dry=dry_run)
     found = [load_study(name) for name in names or study_names()]
     if is_all:
         found = [each for each in found if scale in each.scales]  # the small scale is optional

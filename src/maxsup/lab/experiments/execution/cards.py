@@ -67,6 +67,41 @@ def visible_cards() -> Cards:
     return Cards(("mps",)) if torch.backends.mps.is_available() else Cards()
 
 
+def check_gpus_per_run(gpus_per_run: int | None, cards: Cards) -> int:
+    """Return how many cards of this machine a run gets; raise if there are not so many."""
+    if gpus_per_run is None:
+        return 1
+    _check_positive(gpus_per_run)
+    if gpus_per_run > 1 and cards and not cards.variable:
+        raise ValueError(f"gpus_per_run must be 1 on a Mac, whose one GPU (MPS) is not divided; got {gpus_per_run}.")
+    if gpus_per_run > len(cards):
+        raise ValueError(
+            f"gpus_per_run must be at most the GPUs that this machine has, {len(cards)}; got {gpus_per_run}. Ask for "
+            "fewer, leave it out, or use the launcher slurm or ray."
+        )
+    return gpus_per_run
+
+
+def check_requested_gpus(num_gpus: float | None, gpus_per_run: int | None) -> int:
+    """Return how many processes train a run of a cluster; raise if it would leave GPUs idle that were asked for."""
+    if gpus_per_run is None:
+        if num_gpus is not None and num_gpus > 1:
+            raise ValueError(
+                f"num_gpus must be at most 1 for a run of one process; got {num_gpus:g}. Give --gpus-per-run "
+                f"{num_gpus:g} in its place (gpus_per_run in Python), and each run uses all of them."
+            )
+        return 1
+    _check_positive(gpus_per_run)
+    if num_gpus not in (None, gpus_per_run):
+        raise ValueError(f"num_gpus must be that of gpus_per_run, {gpus_per_run}; got {num_gpus:g}. Leave it out.")
+    return gpus_per_run
+
+
+def _check_positive(gpus_per_run: int) -> None:
+    if gpus_per_run < 1:
+        raise ValueError(f"gpus_per_run must be at least 1; got {gpus_per_run}. Leave it out for one GPU a run.")
+
+
 def visible_names() -> str:
     """The GPUs that were handed to this process, as its environment names them; "" if nobody did."""
     return os.environ.get(_HIP) or os.environ.get(_CUDA, "")

@@ -104,6 +104,7 @@ def _gpus_of(started: Path) -> str:
 class Launcher(ABC):
     """Starts a worker for each run and waits for all of them; one that fails does not stop the others."""
 
+    gpus_per_run = 1  # each with a process of the run
     say: Callable[[str], None] = staticmethod(lambda sentence: None)  # tells people what a launch does
 
     num_retries = 2  # of a run whose worker was killed; it continues from its checkpoint

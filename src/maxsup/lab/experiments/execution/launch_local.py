@@ -23,7 +23,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from maxsup.lab.experiments.execution.cards import visible_cards
+from maxsup.lab.experiments.execution.cards import check_gpus_per_run, visible_cards
 from maxsup.lab.experiments.execution.launch import (
     LAUNCHERS,
     FollowUp,
@@ -34,7 +34,7 @@ from maxsup.lab.experiments.execution.launch import (
     is_stop,
     read_state,
 )
-from maxsup.lab.experiments.execution.worker import LOG, ORDERS, SAVE_SECONDS, attempt
+from maxsup.lab.experiments.execution.worker import LOG, ORDERS, RANKS, SAVE_SECONDS, attempt
 
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
@@ -51,32 +51,35 @@ class _Worker:
 class LocalLauncher(Launcher):
     """Worker processes on this machine: ``num_workers`` at once, by default one per GPU or else per processor.
 
-    Each worker sees one GPU, and more workers than GPUs share them in turns.
+    Each worker sees one GPU, or with ``gpus_per_run`` so many, and trains a run in as many processes. More workers than
+    GPUs share them in turns.
     """
 
     _command = (sys.executable, "-m", "maxsup.lab.experiments.execution.worker")
 
-    def __init__(self, num_workers: int | None = None) -> None:
+    def __init__(self, num_workers: int | None = None, gpus_per_run: int | None = None) -> None:
         if num_workers is not None and num_workers < 1:
             raise ValueError(
                 f"num_workers must be at least 1; got {num_workers}. Leave it out for one a GPU, or else a processor."
             )
         self._cards = visible_cards()
-        self.num_workers: int = num_workers or self._cards.num_groups(1) or num_processors()
+        self.gpus_per_run = check_gpus_per_run(gpus_per_run, self._cards)
+        self.num_workers: int = num_workers or self._cards.num_groups(self.gpus_per_run) or num_processors()
         self._workers: list[_Worker] = []
         self._waiting: deque[Job] = deque()
 
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """How many runs at once."""
-        return {"num_workers": self.num_workers}
+        several = {} if self.gpus_per_run == 1 else {"gpus_per_run": self.gpus_per_run}
+        return {"num_workers": self.num_workers, **several}
 
     def num_at_full_speed(self, num_jobs: int) -> int:
         """How many runs train at once; those that share a GPU slow each other down."""
-        return min(self.num_workers, num_jobs, *([self._cards.num_groups(1)] if self._cards else []))
+        return min(self.num_workers, num_jobs, *([self._cards.num_groups(self.gpus_per_run)] if self._cards else []))
 
     def sharing(self) -> str:
         """How runs share the GPUs of this machine; "" without any."""
-        return self._cards.sharing(self.num_workers, 1) if self._cards else ""
+        return self._cards.sharing(self.num_workers, self.gpus_per_run) if self._cards else ""
 
     def _open(self, num_jobs: int) -> None:
         self._selector = DefaultSelector()
@@ -116,11 +119,12 @@ class LocalLauncher(Launcher):
         # the worker was reading.
         orders, write_end = os.pipe()
         slot = next(slot for slot in count() if slot not in {worker.slot for worker in self._workers})
-        gpus = self._cards.environment(slot, 1)
+        gpus = self._cards.environment(slot, self.gpus_per_run)
+        ranks = [] if self.gpus_per_run == 1 else [RANKS, str(self.gpus_per_run)]
         # The log of its first job also gets what it prints before it knows the job.
         with FileIO(orders), (job.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
-                [*self._command, ORDERS, str(orders)],
+                [*self._command, *ranks, ORDERS, str(orders)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

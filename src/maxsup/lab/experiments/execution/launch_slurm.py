@@ -7,10 +7,11 @@ submitit puts it into the queue again, and it continues where it was.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from maxsup.core.errors import MaxsupError, first_line
 from maxsup.core.registry import check_known_options
 from maxsup.lab.core.files.reading import read_json
+from maxsup.lab.experiments.execution.cards import check_requested_gpus
 from maxsup.lab.experiments.execution.launch import LAUNCHERS, Job, Launcher, ending, handed_on, missing_extra
 from maxsup.lab.experiments.execution.worker import JOB, SAVE_SECONDS, attempt
 
@@ -28,8 +30,8 @@ _MAX_TIMEOUTS = 100  # how often a run may reach the time limit and continue
 class Task:
     """What a node does; submitit asks it for a continuation when the time is up."""
 
-    def __init__(self, wait_seconds: float) -> None:
-        self.wait_seconds = wait_seconds
+    def __init__(self, wait_seconds: float, num_ranks: int = 1) -> None:
+        self.wait_seconds, self.num_ranks = wait_seconds, num_ranks
 
     def __call__(self, folder: str) -> int:
         """One attempt; gives the exit code."""
@@ -45,7 +47,7 @@ class Task:
 
         signal.signal(number, save)
         try:
-            code = attempt(folder, wait_seconds=self.wait_seconds)
+            code = attempt(folder, wait_seconds=self.wait_seconds, num_ranks=self.num_ranks)
         finally:
             signal.signal(number, requeue)
         if is_over and code and callable(requeue):
@@ -68,7 +70,8 @@ class SlurmLauncher(Launcher):
         cluster: ``slurm``; ``local`` and ``debug`` for tests.
         timeout_min: Time limit of a job; a longer run continues in another job.
         num_gpus: GPUs per run.
-        num_cpus: Processors per run; by default one, and one for each of its loader processes.
+        gpus_per_run: Train each run in so many processes with a GPU each, on one node.
+        num_cpus: Processors per run; by default one for each process, and one for each of its loader processes.
         num_workers: How many runs at once; by default as many as SLURM allows.
         python: Command that starts Python on a node, for instance in a container; by default the current one.
         setup: Shell commands before it, for instance ``module load cuda``.
@@ -88,6 +91,7 @@ class SlurmLauncher(Launcher):
         num_workers: int | None = None,
         python: str | None = None,
         setup: str | Sequence[str] | None = None,
+        gpus_per_run: int | None = None,
         **parameters: Any,
     ) -> None:
         try:
@@ -97,8 +101,10 @@ class SlurmLauncher(Launcher):
         self._submitit: Any = submitit
         self.folder, self.cluster, self.python = folder, cluster, python
         self.num_cpus, self.num_workers = num_cpus, num_workers
+        elsewhere = _gpus_in(parameters)
+        self.gpus_per_run = check_requested_gpus(num_gpus if elsewhere is None else elsewhere, gpus_per_run)
         given = {
-            "gpus_per_node": num_gpus,
+            "gpus_per_node": num_gpus if elsewhere is not None or gpus_per_run is None else gpus_per_run,
             "slurm_array_parallelism": num_workers,
             "slurm_setup": [setup] if isinstance(setup, str) else setup,
             # Otherwise a cluster may refuse to requeue a job that reached its time limit.
@@ -124,7 +130,7 @@ class SlurmLauncher(Launcher):
     def settings(self, num_loaders: int) -> dict[str, Any]:
         """What is requested from SLURM for each run."""
         python = {} if self.python is None else {"python": self.python}
-        return {"cpus_per_task": self.num_cpus or 1 + num_loaders, **self.parameters, **python}
+        return {"cpus_per_task": self.num_cpus or self.gpus_per_run * (1 + num_loaders), **self.parameters, **python}
 
     def check_machine(self) -> None:
         """Raise unless this machine has the commands of SLURM."""
@@ -140,7 +146,7 @@ class SlurmLauncher(Launcher):
         if self._executor is None:
             self._executor = self._create_executor(jobs)
         # Jobs of an earlier launch may still be queued or running; their work need not be done again.
-        task = Task(wait_seconds=60.0 * self.parameters["timeout_min"])
+        task = Task(60.0 * self.parameters["timeout_min"], self.gpus_per_run)
         submitted = self._executor.map_array(task, [str(job.folder.resolve()) for job in jobs])
         self._jobs += zip(submitted, jobs, strict=True)
 
@@ -183,6 +189,15 @@ class SlurmLauncher(Launcher):
         for submitted, _ in self._jobs:
             submitted.cancel(check=False)
         self._executor, self._jobs = None, []
+
+
+def _gpus_in(parameters: Mapping[str, Any]) -> int | None:
+    """GPUs of a job in sbatch's own words: ``gpus_per_node=a100:4`` or ``gres=gpu:a100:4``; None without any."""
+    for name, value in parameters.items():
+        found = re.search(r"(?:^|:)(\d+)$", str(value).split(",")[0])
+        if name.removeprefix("slurm_") in ("gpus_per_node", "gpus_per_task") or str(value).startswith("gpu"):
+            return int(found[1]) if found else 1
+    return None
 
 
 def _how_it_ended(submitted: Any) -> str:

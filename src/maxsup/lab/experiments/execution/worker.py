@@ -4,7 +4,8 @@ A job that names ``runs`` trains nothing: it makes analyses that need several fi
 
 ``python -m maxsup.lab.experiments.execution.worker FOLDER`` does one job and exits with the code of what went wrong.
 ``--orders N`` reads jobs from file descriptor ``N``, one folder per line as JSON, and answers each with a line. When
-the orders end, also because their writer has died, the worker saves and exits.
+the orders end, also because their writer has died, the worker saves and exits. ``--ranks N``, before either, trains
+each run in ``N`` processes.
 
 The folder of a run holds everything that is needed::
 
@@ -34,7 +35,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from maxsup.core.errors import Interruption, MaxsupError, StorageError, exit_code, out_of_memory
+from maxsup.core.errors import ExitCode, Interruption, MaxsupError, StorageError, exit_code, out_of_memory
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.interrupt import SignalGuard
@@ -43,10 +44,11 @@ from maxsup.lab.experiments.execution.cards import visible_names
 if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.experiments.execution.heartbeat import PulseReporter
+    from maxsup.lab.training.progress import Reporter
 
 JOB, STARTED, FAILURE, LOG = "job.json", "started.json", "failure.json", "worker.log"
 
-ORDERS = "--orders"
+ORDERS, RANKS = "--orders", "--ranks"
 
 SAVE_SECONDS = 60.0  # that workers may take to save before they are killed; their last checkpoint stays valid
 WAIT_SECONDS = 120.0  # for another worker to leave the folder: one whose launcher has died saves first
@@ -75,11 +77,16 @@ def is_done(folder: Path, job: Mapping[str, Any] | None = None) -> bool:
 
 
 def attempt(
-    folder: str | Path, *, wait_seconds: float = WAIT_SECONDS, on_pulse: Callable[[], None] | None = None
+    folder: str | Path,
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+    num_ranks: int = 1,
+    on_pulse: Callable[[], None] | None = None,
 ) -> int:
     """Do what ``job.json`` says, on one thread, with a log, alone in the folder; an error goes to ``failure.json``.
 
-    If another process works in the folder, this one waits. ``on_pulse`` is called about every second and means that
+    If another process works in the folder, this one waits. With ``num_ranks`` above 1 so many processes train, and this
+    one makes the analyses. ``on_pulse`` is called about every second and means that
     this process is not a worker's own: its output and its number of threads stay as they are.
 
     Returns:
@@ -105,41 +112,57 @@ def attempt(
                 stack.callback(torch.set_num_threads, torch.get_num_threads())
                 if on_pulse is None:
                     torch.set_num_threads(1)
-                _run_job(run.path, PulseReporter(log, run.path, on_pulse))
+                _run_job(run.path, PulseReporter(log, run.path, on_pulse), num_ranks)
         except Interruption as stop:
             print(stop, file=log)
             return stop.exit_code
         except Exception as error:
             traceback.print_exc(file=log)
-            known = out_of_memory(error) or error
-            code = exit_code(known)
-            sentence = str(known) or type(error).__name__
-            if code == 1:
-                sentence = f"{type(error).__name__}: {sentence}"
-            run.write_json(run.path / FAILURE, {"sentence": sentence, "exit_code": code})
-            return code
+            failure = failure_of(error)
+            run.write_json(run.path / FAILURE, failure)
+            return int(failure["exit_code"])
     return 0
 
 
-def _run_job(folder: Path, reporter: PulseReporter) -> None:
+def failure_of(error: Exception) -> dict[str, Any]:
+    """What ``failure.json`` says about an error."""
+    known = out_of_memory(error) or error
+    code, sentence = exit_code(known), str(known) or type(error).__name__
+    is_bug = code == ExitCode.CRASH and not isinstance(known, MaxsupError)
+    return {"sentence": f"{type(error).__name__}: {sentence}" if is_bug else sentence, "exit_code": code}
+
+
+def train_job(folder: Path, job: Mapping[str, Any], reporter: Reporter | None) -> None:
+    """Train the run of a folder as its ``job.json`` says."""
+    from maxsup.lab.core.config import parse_recipe
+    from maxsup.lab.experiments.imports import import_all
+    from maxsup.lab.training import train
+
+    import_all(job.get("imports", ()))
+    with as_written(folder / JOB):
+        recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
+    train(recipe, folder, name=name, reporter=reporter)
+
+
+def _run_job(folder: Path, reporter: PulseReporter, num_ranks: int) -> None:
     """Train what ``job.json`` says, then make the analyses that are missing.
 
     An analysis that fails does not stop the others; the first error is raised at the end.
     """
     import torch
 
-    from maxsup.lab.core.config import parse_recipe
+    from maxsup.lab.experiments.execution.ranks import train_on_ranks
     from maxsup.lab.experiments.imports import import_all
-    from maxsup.lab.training import train
 
     job, num_threads = read_json(folder / JOB), torch.get_num_threads()
     import_all(job.get("imports", ()))
     run = RunDir(folder)
     runs = [folder / other for other in job.get("runs", ())]
     if not runs and not run.summary.exists():
-        with as_written(folder / JOB):
-            recipe, name = parse_recipe(job["recipe"], source=str(folder / JOB)), str(job["name"])
-        train(recipe, folder, name=name, reporter=reporter)
+        if num_ranks > 1:
+            train_on_ranks(folder, num_ranks)
+        else:
+            train_job(folder, job, reporter)
 
     @lru_cache(maxsize=1)
     def opened(weights: str, *overrides: str) -> list[RunOutputs]:
@@ -239,7 +262,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
+def _serve(orders: FileIO, answer: Callable[[str], None], num_ranks: int) -> int:
     """Do jobs as their folders come in; a failure ends the process, so that the next job gets a fresh one."""
     folders: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     is_busy = threading.Event()
@@ -258,7 +281,7 @@ def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
 
     threading.Thread(target=listen, daemon=True).start()
     while (folder := folders.get()) is not None:
-        if code := attempt(folder):
+        if code := attempt(folder, num_ranks=num_ranks):
             return code
         is_busy.clear()
         answer("done")
@@ -267,15 +290,18 @@ def _serve(orders: FileIO, answer: Callable[[str], None]) -> int:
 
 def main(words: Sequence[str]) -> int:
     """Do the job of one folder, or those that come in as orders; gives the exit code."""
+    num_ranks = 1
+    if len(words) > 2 and words[0] == RANKS:
+        num_ranks, words = int(words[1]), words[2:]
     if len(words) == 1:
-        return attempt(words[0])
+        return attempt(words[0], num_ranks=num_ranks)
     if len(words) != 2 or words[0] != ORDERS:
         print(f"words must be one folder, or {ORDERS} and a number; got {list(words)}.", file=sys.stderr)
         return 2
     # Without a buffer, and so without a lock that a fork could leave locked.
     with FileIO(int(words[1])) as orders, os.fdopen(os.dup(1), "w", buffering=1) as channel:
         os.set_inheritable(orders.fileno(), False)
-        return _serve(orders, lambda word: print(word, file=channel))
+        return _serve(orders, lambda word: print(word, file=channel), num_ranks)
 
 
 if __name__ == "__main__":

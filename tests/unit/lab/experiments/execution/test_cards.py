@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -145,3 +147,76 @@ def test_the_worker_notes_its_cards_for_the_table(tmp_path: Path) -> None:
     [job] = make_jobs(tmp_path, "0")
     (job.folder / "started.json").write_text(json.dumps({"process": 1, "gpus": "2,3"}))
     assert read_state(job).gpus == "2,3"
+
+
+def test_runs_of_two_cards_see_two_each() -> None:
+    launcher = LocalLauncher(gpus_per_run=2)
+    assert (launcher.num_workers, launcher.sharing()) == (2, "4 GPUs: 2 runs at a time, 2 GPUs each")
+    assert launcher.num_at_full_speed(12) == 2
+    seen = [visible_cards().environment(slot, 2)["CUDA_VISIBLE_DEVICES"] for slot in range(2)]
+    assert seen == ["0,1", "2,3"]
+
+
+@pytest.mark.parametrize(("num_cards", "has_mps"), [(4, False), (0, True), (0, False)])
+def test_more_cards_a_run_than_there_are_are_refused(
+    num_cards: int, has_mps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_cards)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: has_mps)
+    with pytest.raises(ValueError, match=r"gpus_per_run must be .*; got 5\."):
+        create_launcher("local", gpus_per_run=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus_per_run"),
+    [
+        ({"num_gpus": 4}, None),
+        ({"gpus_per_node": 4}, None),
+        ({"gres": "gpu:a100:4"}, None),
+        ({"num_gpus": 4}, 2),
+        ({}, 0),
+    ],
+)
+def test_slurm_asks_for_no_card_that_a_run_would_not_use(settings: dict[str, Any], gpus_per_run: int | None) -> None:
+    pytest.importorskip("submitit")
+    with pytest.raises(ValueError, match="num_gpus must be|gpus_per_run must be"):
+        create_launcher("slurm", cluster="local", gpus_per_run=gpus_per_run, **settings)
+
+
+def test_gpus_per_run_is_what_slurm_is_asked_for() -> None:
+    pytest.importorskip("submitit")
+    settings = create_launcher("slurm", cluster="local", gpus_per_run=4).settings(2)
+    assert (settings["gpus_per_node"], settings["cpus_per_task"]) == (4, 12)
+    settings = create_launcher("slurm", cluster="local", gpus_per_run=4, gres="gpu:a100:4").settings(0)
+    assert ("gpus_per_node" in settings, settings["slurm_gres"]) == (False, "gpu:a100:4")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "taken", "said"),
+    [
+        ([2.0, 4.0], {}, 1.0, "6 GPUs in the cluster: each run takes one"),
+        ([2.0, 4.0], {"num_gpus": 0}, 0, ""),
+        ([2.0, 4.0], {"num_gpus": 0.5}, 0.5, ""),
+        ([2.0, 4.0], {"gpus_per_run": 2}, 2, ""),
+        ([0.0], {}, 0.0, ""),
+    ],
+)
+def test_a_run_on_ray_takes_one_card_if_nobody_said_otherwise(
+    nodes: list[float], asked: dict[str, Any], taken: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    launcher = create_launcher("ray", address="somewhere", **asked)
+    needs: list[dict[str, Any]] = []
+    alive = [{"Alive": True, "Resources": {"GPU": gpus} if gpus else {}} for gpus in nodes]
+
+    def remote(**options: Any) -> Any:
+        needs.append(options)
+        return lambda function: SimpleNamespace(remote=lambda *words: "task")
+
+    ray = SimpleNamespace(is_initialized=lambda: True, nodes=lambda: alive, remote=remote)
+    monkeypatch.setattr(launcher, "_ray", ray)
+    launcher._open(1)
+    launcher._submit([Job("a", Path("a"), 1)])
+    assert needs[0]["num_gpus"] == taken
+    assert launcher.sharing()[: len(said)] == said
+    assert bool(launcher.sharing()) == bool(said)
