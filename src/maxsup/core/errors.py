@@ -189,14 +189,15 @@ def out_of_memory(error: BaseException) -> MaxsupError | None:
 
     Example:
         >>> print(out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")))
-        there is too little memory for 2.00 GiB more. Choose ...
+        there is too little memory for 2.00 GiB more. Set accumulation=auto ...
     """
     is_worded = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))
     if not isinstance(error, MemoryError) and not is_worded:
         return None
     amount = _AMOUNT.search(str(error))
     return MaxsupError(
-        f"there is too little memory for {f'{amount[1]} more' if amount else 'this'}. "
-        "Choose a smaller batch_size (bench: --batch), a larger accumulation, smaller images or a smaller model.",
+        f"there is too little memory for {f'{amount[1]} more' if amount else 'this'}. Set accumulation=auto (or a "
+        "larger number) or precision=bfloat16, give a run more GPUs by --gpus-per-run, or choose a smaller batch_size "
+        "(bench: --batch), smaller images or a smaller model.",
         code="out-of-memory",
     )

@@ -249,7 +249,7 @@ class Recipe(Section):
     epochs: int = Field(default=10, gt=0)
     iterations: int | None = Field(default=None, gt=0)
     batch_size: int = Field(default=128, gt=0)
-    accumulation: int = Field(default=1, gt=0)
+    accumulation: Annotated[int, Field(gt=0)] | Literal["auto"] = 1
     alpha_per_step: bool = False
     clip_norm: float | None = Field(default=None, gt=0.0)
     batchnorm: Literal["local", "frozen", "sync"] = "local"
@@ -261,6 +261,11 @@ class Recipe(Section):
     threads: int | None = Field(default=None, gt=0)
     save_every_steps: int | None = Field(default=None, gt=0)
     tracker: Literal["tensorboard", "wandb", "mlflow"] | None = None
+
+    @property
+    def num_pieces(self) -> int:
+        """Micro-batches of a step; one where ``accumulation=auto`` has not been settled."""
+        return 1 if self.accumulation == "auto" else self.accumulation
 
     @property
     def steps_per_epoch(self) -> int | None:

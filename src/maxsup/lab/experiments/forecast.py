@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maxsup.core.errors import DataError, counted
+from maxsup.core.errors import DataError, counted, out_of_memory
 from maxsup.lab.analysis import ANALYSES, RunOutputs
 from maxsup.lab.analysis.registry import computed
 from maxsup.lab.core.config import Recipe
@@ -18,6 +18,7 @@ from maxsup.lab.experiments.execution.study_folder import StudyFolder
 from maxsup.lab.experiments.statistics import MIN_SEEDS, POWER, detectable_difference
 from maxsup.lab.training.builders import build_data
 from maxsup.lab.training.preflight.estimate import estimate_seconds, rehearse_run, try_step
+from maxsup.lab.training.preflight.memory import peak_text, reset_peak
 
 _NUM_CLASSES, _PER_CLASS = 10, 8
 
@@ -32,6 +33,7 @@ class Preview:
     missing: Names  # runs whose data cannot be used, by the sentence about it
     failing: Names  # runs that fail at their first step, by the sentence about it
     analyses: dict[str, str]  # what goes wrong with analyses, by their name
+    memory: str = ""  # of a GPU that the largest batch needs
 
 
 def preview(
@@ -39,16 +41,19 @@ def preview(
     *,
     analyses: Mapping[str, Mapping[str, Any]] | None = None,
     is_elsewhere: bool = False,
+    num_ranks: int = 1,
 ) -> Preview:
     """Make the first step of every loss, and every analysis (options by name) of a few images.
 
-    Runs that are made elsewhere may have data there that this machine lacks.
+    The batch is that of training, or one process's share of it where a run has several. Runs that are made elsewhere
+    may have data there that this machine lacks.
 
     Raises:
         Exception: What the first step raised, if no run can be made.
     """
     seconds, missing, failing, errors = 0.0, Names(), Names(), list[Exception]()
     problems: dict[str, str] | None = None
+    reset_peak()
     for losses in _settings(recipes):
         bundle, each = None, None
         for names in losses:
@@ -56,10 +61,11 @@ def preview(
             try:
                 bundle = bundle or build_data(recipe)
                 if each is None:
-                    each = estimate_seconds(recipe, bundle)
+                    each = estimate_seconds(recipe, bundle, num_ranks)
                 else:
-                    try_step(recipe, bundle)
-            except Exception as error:  # a run that cannot even begin does not stop the others
+                    try_step(recipe, bundle, num_ranks)
+            except Exception as caught:  # a run that cannot even begin does not stop the others
+                error = out_of_memory(caught) or caught
                 errors.append(error)
                 refused = missing if isinstance(error, DataError) else failing
                 refused.setdefault(str(error) or type(error).__name__, []).extend(names)
@@ -70,7 +76,9 @@ def preview(
     num_refused = sum(len(names) for found in (missing, failing) for names in found.values())
     if recipes and num_refused == len(recipes) and not (is_elsewhere and missing):
         raise errors[0]
-    return Preview(None if num_refused == len(recipes) else seconds, missing, failing, problems or {})
+    memory = peak_text()
+    reset_peak()  # the memory of this process is for the workers
+    return Preview(None if num_refused == len(recipes) else seconds, missing, failing, problems or {}, memory)
 
 
 def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
@@ -91,6 +99,7 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
         {name: run.recipe for name, run in open_runs.items()},
         analyses={plan.what: plan.options for plan in tried},
         is_elsewhere=launcher.is_elsewhere,
+        num_ranks=launcher.gpus_per_run,
     )
     num_workers = min(launcher.num_workers or num_processors(), len(open_runs))
     num_lanes = launcher.num_at_full_speed(len(open_runs)) or num_workers
@@ -99,6 +108,8 @@ def runs_text(folder: StudyFolder, launcher: Launcher) -> str:
     else:
         time = duration(found.seconds / num_lanes)
         text += f"; about {time} of training with {num_workers} at a time, analyses not counted"
+    if found.memory:
+        text += f"\nthe largest batch takes {found.memory}"
     for what, refused in (("cannot be trained here", found.missing), ("will fail", found.failing)):
         for sentence, names in refused.items():
             text += f"\n{len(names)} of them {what} ({', '.join(names)}): {sentence}"

@@ -296,7 +296,7 @@ class Trainer:
     def pieces(self, batch: Batch) -> list[tuple[Tensor, ...]]:
         """Return images, target and labels of each of the parts that gradients are accumulated over."""
         parts = (batch.images, batch.target, batch.labels)
-        return list(zip(*(part.chunk(self.recipe.accumulation) for part in parts), strict=True))
+        return list(zip(*(part.chunk(self.recipe.num_pieces) for part in parts), strict=True))
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits of the network in its present mode."""

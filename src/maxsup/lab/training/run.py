@@ -12,7 +12,7 @@ import torch
 
 from maxsup import __version__
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.lab.core.config import Recipe, differing_keys, flat_items, parse_recipe, recipe_digest
+from maxsup.lab.core.config import AUTO, Recipe, differing_keys, flat_items, parse_recipe, recipe_digest
 from maxsup.lab.core.display import create_display
 from maxsup.lab.core.files.reading import read_json, read_json_lines
 from maxsup.lab.core.files.records import PROTOCOL
@@ -27,6 +27,7 @@ from maxsup.lab.training.builders import build_data, build_loss, build_model, lo
 from maxsup.lab.training.loop import Trainer, fit
 from maxsup.lab.training.observers import Progress, RunFiles, StopSignals, Tracker
 from maxsup.lab.training.preflight.defaults import settle_from_run, settle_recipe
+from maxsup.lab.training.preflight.memory import settle_accumulation
 from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.processes import create_accelerator, lost_processes_named
 from maxsup.lab.training.progress import Reporter
@@ -95,6 +96,8 @@ def train(
     run = RunDir(output or default_output(recipe, name))
     recipe = resolve_preprocessing(recipe)
     _check_output(run)
+    if recipe.accumulation == AUTO and run.config.is_file():
+        recipe = recipe.changed(accumulation=run_recipe(run).accumulation)  # what fitted when the run began
     criterion = build_loss(recipe.loss)
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
@@ -119,6 +122,8 @@ def train(
         trainer = Trainer(
             recipe, bundle, network, criterion, accelerator=accelerator, observers=observers, bad_files=run.bad_files
         )
+        settle_accumulation(trainer)
+        recipe = trainer.recipe
         # Only now, so that training that cannot begin leaves no folder.
         changes = _claim(run, recipe, resume, stack) if accelerator.is_main_process else []
         accelerator.wait_for_everyone()

@@ -32,11 +32,11 @@ _LOOK_SECONDS = 0.1
 
 
 class RankError(MaxsupError):
-    """What one of the processes of a run said before it failed, with its exit code."""
+    """What one of the processes of a run said before it failed, with its codes."""
 
-    def __init__(self, sentence: str, exit_code: int) -> None:
+    def __init__(self, sentence: str, exit_code: int, code: str = "") -> None:
         super().__init__(sentence)
-        self.exit_code = exit_code
+        self.exit_code, self.code = exit_code, code
 
 
 def train_on_ranks(folder: Path, num_ranks: int) -> None:
@@ -57,7 +57,7 @@ def train_on_ranks(folder: Path, num_ranks: int) -> None:
 
 def _attempt(folder: Path, num_ranks: int) -> bool:
     """Train until all processes have ended; False if one was killed."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     for rank in range(num_ranks):
         _failure(folder, rank).unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def _are_done(folder: Path, codes: Sequence[int]) -> bool:
     said = [read_json(path) for rank in range(len(codes)) if (path := _failure(folder, rank)).exists()]
     own = [failure for failure in said if not failure["is_lost"]]
     if own:
-        raise RankError(str(own[0]["sentence"]), int(own[0]["exit_code"]))
+        raise RankError(str(own[0]["sentence"]), int(own[0]["exit_code"]), str(own[0].get("code", "")))
     if not any(code < 0 for code in codes) and not said:
         raise RankError(f"processes of the run ended with exit codes {list(codes)}.", ExitCode.CRASH)
     return False

@@ -129,7 +129,8 @@ def failure_of(error: Exception) -> dict[str, Any]:
     known = out_of_memory(error) or error
     code, sentence = exit_code(known), str(known) or type(error).__name__
     is_bug = code == ExitCode.CRASH and not isinstance(known, MaxsupError)
-    return {"sentence": f"{type(error).__name__}: {sentence}" if is_bug else sentence, "exit_code": code}
+    found = {"sentence": f"{type(error).__name__}: {sentence}" if is_bug else sentence, "exit_code": code}
+    return found | ({"code": known.code} if isinstance(known, MaxsupError) and known.code else {})
 
 
 def train_job(folder: Path, job: Mapping[str, Any], reporter: Reporter | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.recipes import write_recipe
 from maxsup.lab.data import DataBundle
 from maxsup.lab.models import Classifier
-from maxsup.lab.training.builders import build_loss, build_model
+from maxsup.lab.training.builders import build_loss, build_model, split_pipeline
 from maxsup.lab.training.loop import Trainer
+from maxsup.lab.training.preflight.memory import settle_accumulation
 from maxsup.lab.training.preprocessing import resolve_preprocessing
 from maxsup.lab.training.state.snapshot import save
 
@@ -25,7 +27,9 @@ _NUM_FIRST, _NUM_STEPS = 2, 8
 def create_trainer(recipe: Recipe, bundle: DataBundle) -> Trainer:
     """Create a trainer without a run, which leaves nothing on disk."""
     recipe = resolve_preprocessing(recipe)
-    return Trainer(recipe, bundle, build_model(recipe, bundle), build_loss(recipe.loss))
+    trainer = Trainer(recipe, bundle, build_model(recipe, bundle), build_loss(recipe.loss))
+    settle_accumulation(trainer)
+    return trainer
 
 
 def take_steps(trainer: Trainer, most: int) -> list[float]:
@@ -39,23 +43,32 @@ def take_steps(trainer: Trainer, most: int) -> list[float]:
     return times
 
 
-def estimate_seconds(recipe: Recipe, bundle: DataBundle) -> float:
-    """Estimate the seconds that all epochs of a recipe will take in one process, without validation.
+def estimate_seconds(recipe: Recipe, bundle: DataBundle, num_ranks: int = 1) -> float:
+    """Estimate the seconds that all epochs of a recipe will take, without validation.
 
-    The first steps, which allocate and compile, only count if there are no others.
+    The first steps, which allocate and compile, only count if there are no others. Of several processes this one takes
+    the share of the first, and the time for their communication is not counted.
     """
-    trainer = create_trainer(recipe, bundle)
+    trainer = create_trainer(_share(recipe, num_ranks), bundle)
     times = take_steps(trainer, _NUM_FIRST + _NUM_STEPS)
     counted = times[_NUM_FIRST:] if len(times) > _NUM_FIRST + 1 else times
     each = (counted[-1] - counted[0]) / max(len(counted) - 1, 1)
-    return recipe.epochs * trainer.batches.num_batches * each
+    whole = split_pipeline(resolve_preprocessing(recipe), bundle, bundle.train, is_training=True)
+    return recipe.epochs * whole.num_batches * each
 
 
-def try_step(recipe: Recipe, bundle: DataBundle) -> float:
+def try_step(recipe: Recipe, bundle: DataBundle, num_ranks: int = 1) -> float:
     """Return the mean loss of the first step, through data, model, loss and optimiser; raise what training would."""
-    trainer = create_trainer(recipe, bundle)
+    trainer = create_trainer(_share(recipe, num_ranks), bundle)
     take_steps(trainer, 1)
     return trainer.meter.means()["loss"]
+
+
+def _share(recipe: Recipe, num_ranks: int) -> Recipe:
+    """Return the recipe with the part of a batch that one of several processes gets."""
+    if num_ranks == 1:
+        return recipe
+    return recipe.changed(batch_size=math.ceil(recipe.batch_size / num_ranks), data={"drop_last": True})
 
 
 @contextmanager
