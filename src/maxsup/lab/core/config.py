@@ -224,6 +224,10 @@ class EmaConfig(Section):
     is_evaluated: bool = True
 
 
+TrackerName = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
+"""The trackers that Accelerate knows."""
+
+
 class Recipe(Section):
     """Everything one training run needs.
 
@@ -260,7 +264,8 @@ class Recipe(Section):
     seed: int = Field(default=0, ge=0)
     threads: int | None = Field(default=None, gt=0)
     save_every_steps: int | None = Field(default=None, gt=0)
-    tracker: Literal["tensorboard", "wandb", "mlflow"] | None = None
+    tracker: TrackerName | None = None
+    log_every: int | None = Field(default=None, gt=0)
 
     @property
     def num_pieces(self) -> int:
@@ -289,6 +294,10 @@ class Recipe(Section):
                 f"iterations must be a multiple of epochs={self.epochs}; got {self.iterations}. "
                 "Each epoch has the same number of steps."
             )
+        if self.log_every is not None and self.tracker is None:
+            raise ValueError(
+                f"log_every must go with a tracker; got {self.log_every} without one. Set tracker=tensorboard."
+            )
         stride, window = self.dense.stride, self.data.image_size
         if stride is not None and (window is None or stride > window):
             raise ValueError(
@@ -299,7 +308,7 @@ class Recipe(Section):
 
 
 # Where and how fast, not what: a run that goes on with other values of these is still the same run.
-_CIRCUMSTANCES = {"threads", "save_every_steps", "tracker"}
+_CIRCUMSTANCES = {"threads", "save_every_steps", "tracker", "log_every"}
 _CIRCUMSTANCES |= {"data.root", "data.download", "data.num_workers", "data.tolerance"}
 
 # Keys that belong to the loss, data set or model of that name (None: all of them); a new name drops them.

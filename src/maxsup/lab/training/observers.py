@@ -1,4 +1,4 @@
-"""What looks on while a run is trained: its folder, a tracker, the display, and signals."""
+"""What looks on while a run is trained: its folder, the display, and signals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from signal import Signals
 from typing import Any
 
 from maxsup.core.errors import Interruption
-from maxsup.lab.core.config import flat_items
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.training.loop import Observer, Trainer
@@ -43,15 +42,6 @@ class RunFiles(Observer):
     def on_interruption(self, trainer: Trainer) -> None:
         """Save, so that the same call goes on from here."""
         save(trainer, self._run)
-
-
-class Tracker(Observer):
-    """Gives the numbers of every epoch to the tracker of the recipe."""
-
-    def on_epoch_end(self, trainer: Trainer, line: dict[str, Any]) -> None:
-        """Log all numbers of the line."""
-        numbers = {key: value for key, value in flat_items(line).items() if isinstance(value, int | float)}
-        trainer.accelerator.log(numbers, step=line["epoch"])
 
 
 class Progress(Observer):

@@ -12,7 +12,7 @@ import torch
 
 from maxsup import __version__
 from maxsup.core.errors import DataError, MaxsupError
-from maxsup.lab.core.config import AUTO, Recipe, differing_keys, flat_items, parse_recipe, recipe_digest
+from maxsup.lab.core.config import AUTO, Recipe, differing_keys, parse_recipe, recipe_digest
 from maxsup.lab.core.display import create_display
 from maxsup.lab.core.files.reading import read_json, read_json_lines
 from maxsup.lab.core.files.records import PROTOCOL
@@ -25,7 +25,7 @@ from maxsup.lab.data import PythonData, data_name
 from maxsup.lab.models import Factory, model_name
 from maxsup.lab.training.builders import build_data, build_loss, build_model, loss_config
 from maxsup.lab.training.loop import Trainer, fit
-from maxsup.lab.training.observers import Progress, RunFiles, StopSignals, Tracker
+from maxsup.lab.training.observers import Progress, RunFiles, StopSignals
 from maxsup.lab.training.preflight.defaults import settle_from_run, settle_recipe
 from maxsup.lab.training.preflight.memory import settle_accumulation
 from maxsup.lab.training.preprocessing import resolve_preprocessing
@@ -33,6 +33,7 @@ from maxsup.lab.training.processes import create_accelerator, lost_processes_nam
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
 from maxsup.lab.training.state.snapshot import restore
+from maxsup.lab.training.trackers import Tracker
 from maxsup.losses import RegularizedLoss
 
 # A folder with one of these is a run, however early an attempt ended: the lock comes first, a study's job before that.
@@ -116,7 +117,7 @@ def train(
             reporter.say(sentence)
         with accelerator.main_process_first():
             bundle = build_data(recipe)
-        trackers = [Tracker()] if recipe.tracker else []
+        trackers = [Tracker(run, reporter.say)] if recipe.tracker else []
         observers = [Progress(reporter), RunFiles(run), *trackers, StopSignals(guard, run)]
         network = build_model(recipe, bundle)
         trainer = Trainer(
@@ -127,11 +128,8 @@ def train(
         # Only now, so that training that cannot begin leaves no folder.
         changes = _claim(run, recipe, resume, stack) if accelerator.is_main_process else []
         accelerator.wait_for_everyone()
-        if recipe.tracker is not None:
-            settings = flat_items(recipe.model_dump(mode="json")).items()
-            config = {key: value if isinstance(value, int | float | str) else str(value) for key, value in settings}
-            accelerator.init_trackers(__name__.partition(".")[0], config=config)
-            stack.callback(accelerator.end_training)
+        for tracker in trackers:
+            stack.callback(tracker.start(accelerator, recipe, name))
         if restore(trainer, run):
             at = trainer.position
             reporter.say(f"going on in {run.path} at epoch {at.epoch + 1}, step {at.step}")
