@@ -76,3 +76,11 @@ def test_what_one_process_refuses_is_said_once_with_its_code(images: Path, tmp_p
     [state] = create_launcher("local", gpus_per_run=2).launch([job])
     assert "must be at nowhere/train" in state.sentence
     assert json.loads((job.folder / FAILURE).read_text())["exit_code"] == 4
+
+
+def test_a_job_of_slurm_trains_a_run_in_two_processes(images: Path, by_hand: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    [job] = plan_jobs(tmp_path, images, 1, *WORDS)
+    launcher = create_launcher("slurm", cluster="local", timeout_min=10, gpus_per_run=2)
+    assert complaints(launcher.launch([job])) == []
+    assert what_is_kept(job.folder) == by_hand

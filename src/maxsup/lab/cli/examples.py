@@ -61,6 +61,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study run tab_alpha --scale full --dry-run",
         "maxsup study run tab_pre --launcher slurm --job partition=gpu",
     ),
+    "study submit": (
+        "maxsup study submit tab_alpha",
+        "maxsup study submit tab_pre --launcher slurm --gpus-per-run 4",
+    ),
+    "study watch": ("maxsup study watch studies/tab_alpha-tiny", "maxsup study watch studies/tab_alpha-tiny --json"),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }
 

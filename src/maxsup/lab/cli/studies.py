@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +25,17 @@ JobOption = Annotated[
     option("KEY=VALUE", "A setting of the launcher, for instance partition=gpu or num_gpus=1; may be given again."),
 ]
 GpusOption = Annotated[int | None, option("N", "GPUs per run, with a process each (default: 1).")]
+MirrorOption = Annotated[str | None, option("URL", "Copy runs there and fetch missing ones, as s3://BUCKET/DIR.")]
 DryRunOption = Annotated[bool, flag("--dry-run", "Print the runs without starting them.")]
 WorkersOption = Annotated[int | None, option("N", "Runs in parallel (default: one per GPU, or else per core).")]
+
+
+def work_with_mirror(url: str | None) -> None:
+    """Copy the runs of this process and its workers to a URL."""
+    from maxsup.lab.experiments.execution.mirror import MIRROR
+
+    if url is not None:
+        os.environ[MIRROR] = url
 
 
 def make_launcher(

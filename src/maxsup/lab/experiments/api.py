@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from maxsup.core.errors import DataError
+from maxsup.core.errors import DataError, counted
 from maxsup.lab.data import PythonData
 from maxsup.lab.experiments.comparison import LossChoice
 from maxsup.lab.experiments.execution.launch import JobState, Launcher, create_launcher
 from maxsup.lab.experiments.execution.launch_display import View, create_view
 from maxsup.lab.experiments.execution.launch_local import HereLauncher
+from maxsup.lab.experiments.execution.mirror import copy_all, fetch_all, mirror_at
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, execute, write_folder
 from maxsup.lab.experiments.forecast import power_text, runs_text, total_text
 from maxsup.lab.experiments.imports import parts_only_here
@@ -44,6 +45,7 @@ def compare(
     launcher: str | Launcher = "local",
     workers: int | None = None,
     gpus_per_run: int | None = None,
+    mirror: str | None = None,
     data_root: str | Path | None = None,
     is_quiet: bool = False,
 ) -> StudyResult:
@@ -66,6 +68,8 @@ def compare(
         workers: Runs at a time, by default as many as there are GPUs, or else processors; a launcher object has its
             ``num_workers``.
         gpus_per_run: Train each run in so many processes with a GPU each; by default in one.
+        mirror: A URL such as ``s3://bucket/folder`` that runs are copied to at each checkpoint, and fetched from where
+            they are missing.
         data_root: Where data sets are.
         is_quiet: Show nothing.
 
@@ -80,7 +84,8 @@ def compare(
     order = comparison_order(
         data, model, losses, seeds, baseline, recipe, overrides, tune, output, data_root, chosen.is_elsewhere
     )
-    return carry_out(order, chosen, is_quiet=is_quiet)
+    with mirror_at(mirror):
+        return carry_out(order, chosen, is_quiet=is_quiet)
 
 
 def run_study(
@@ -93,6 +98,7 @@ def run_study(
     launcher: str | Launcher = "local",
     workers: int | None = None,
     gpus_per_run: int | None = None,
+    mirror: str | None = None,
     data_root: str | Path | None = None,
     is_quiet: bool = False,
 ) -> StudyResult:
@@ -104,7 +110,8 @@ def run_study(
     """
     chosen = _create_launcher(launcher, workers, gpus_per_run)
     order = study_order(name, scale, output=output, overrides=overrides, tune=tune, data_root=data_root)
-    return carry_out(order, chosen, is_quiet=is_quiet)
+    with mirror_at(mirror):
+        return carry_out(order, chosen, is_quiet=is_quiet)
 
 
 def carry_out(order: Order, launcher: Launcher, *, is_quiet: bool = False) -> StudyResult:
@@ -112,6 +119,7 @@ def carry_out(order: Order, launcher: Launcher, *, is_quiet: bool = False) -> St
     launcher = _launcher_for(order, launcher, is_quiet)
     for note in order.notes:
         _say(note, is_quiet)
+    _fetch(order, is_quiet)
     folder = _tune(order, launcher, is_quiet)
     _say(runs_text(folder, launcher), is_quiet)
     _say(power_text(folder), is_quiet)
@@ -123,12 +131,19 @@ def carry_out_all(orders: Sequence[Order], launcher: Launcher) -> Iterator[Study
     _say(total_text([folder for order in orders for folder in order.folders()], len(orders), launcher))
     for order in orders:
         try:
+            _fetch(order)
             folder = _tune(order, launcher)
             _say(f"{order.design.name}: {runs_text(folder, launcher)}")
         except DataError as error:
             _say(f"{order.design.name} is skipped: {error}")
             continue
         yield _finish(folder, launcher)
+
+
+def _fetch(order: Order, is_quiet: bool = False) -> None:
+    """Fetch what a mirror has of an order."""
+    if number := fetch_all(job.folder for folder in order.folders() for job in folder.jobs()):
+        _say(f"{counted(number, 'run')} fetched from the mirror", is_quiet)
 
 
 def _say(sentence: str, is_quiet: bool = False) -> None:
@@ -186,7 +201,10 @@ def _run_jobs(folder: StudyFolder, launcher: Launcher, is_quiet: bool) -> list[J
     write_folder(folder)
     launcher.say = partial(_say, is_quiet=is_quiet)
     with View() if is_quiet else create_view() as view:
-        return [state for state in execute(folder, launcher, view.update) if state.status != "done"]
+        states = execute(folder, launcher, view.update)
+    done = [state.job.name for state in states if state.status == "done" and state.job.name in folder.runs]
+    copy_all(map(folder.folder, done))
+    return [state for state in states if state.status != "done"]
 
 
 def _finish(folder: StudyFolder, launcher: Launcher, is_quiet: bool = False) -> StudyResult:

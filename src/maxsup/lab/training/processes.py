@@ -33,18 +33,19 @@ class _Peer(NamedTuple):
     host: str
     pid: int
 
-    def is_gone(self) -> bool:
-        """Whether the process has died, as far as that can be seen from here: on other machines it cannot."""
-        if self.host != socket.gethostname():
-            return False
-        try:
-            os.kill(self.pid, 0)
-            # One that nobody has waited for yet is dead too; its name, in brackets, may hold anything.
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
+
+def is_gone(process: int, host: str) -> bool:
+    """Whether a process has died, as far as that can be seen from here: on other machines it cannot."""
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(process, 0)
+        # One that nobody has waited for yet is dead too; its name, in brackets, may hold anything.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
 
 
 def create_accelerator(recipe: Recipe, folder: Path | None = None) -> Accelerator:
@@ -84,7 +85,7 @@ def lost_processes_named(accelerator: Accelerator) -> Iterator[None]:
             raise
         gone, deadline = list[_Peer](), time.monotonic() + _PATIENCE
         while not gone and time.monotonic() < deadline:
-            gone = [peer for peer in peers if peer.is_gone()]
+            gone = [peer for peer in peers if is_gone(peer.pid, peer.host)]
             time.sleep(0.05)
         lost = ", ".join(f"rank {peer.rank} (process {peer.pid} on {peer.host})" for peer in gone)
         found = f"{lost}, which died" if lost else f"no answer of another one ({first_line(error)})"

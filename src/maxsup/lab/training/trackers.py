@@ -107,7 +107,9 @@ class Tracker(Observer):
         if not every or at.global_step % every:
             return
         now = EpochMeter(**asdict(trainer.meter))
-        before = self._before if now.num_steps > self._before.num_steps else EpochMeter()  # another epoch
+        before = self._before if now.num_steps >= self._before.num_steps else EpochMeter()  # another epoch
+        if now.num_steps == before.num_steps:  # the numbers of a step come one step late
+            return
         names = [field.name for field in fields(EpochMeter)]
         since = EpochMeter(**{name: getattr(now, name) - getattr(before, name) for name in names})
         self._before = now

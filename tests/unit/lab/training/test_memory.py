@@ -72,7 +72,7 @@ def test_auto_is_one_piece_on_a_cpu_and_what_was_chosen_is_kept_with_the_run(
 def test_too_little_memory_names_the_settings_and_has_a_code() -> None:
     known = out_of_memory(torch.OutOfMemoryError(SHORTAGE))
     assert known is not None
-    assert (known.code, exit_code(known)) == ("out_of_memory", ExitCode.INPUT)
+    assert (known.code, exit_code(known)) == ("out-of-memory", ExitCode.INPUT)
     for setting in ("2.00 GiB", "accumulation=auto", "precision=bfloat16", "--gpus-per-run", "batch_size"):
         assert setting in str(known)
 

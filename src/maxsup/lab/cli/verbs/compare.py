@@ -50,6 +50,7 @@ def compare(
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
     gpus_per_run: studies.GpusOption = None,
+    mirror: studies.MirrorOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     no_lock: NoLockOption = False,
@@ -60,6 +61,7 @@ def compare(
     Prints findings and a table, and writes a report. Run the same command again to resume.
     """
     work_without_locks(no_lock)
+    studies.work_with_mirror(mirror)
     chosen = studies.make_launcher(launcher, workers, job, gpus_per_run, is_dry=dry_run)
     from maxsup.lab.experiments.order import comparison_order
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maxsup.lab.experiments.study_format import ScaleName
 
 study = typer.Typer(
-    help="The tables and figures of the paper: list, show, run, report.",
+    help="The tables and figures of the paper: list, show, run, submit, watch, report.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=epilog("study"),
@@ -87,6 +87,7 @@ def run(
     job: studies.JobOption = None,
     workers: studies.WorkersOption = None,
     gpus_per_run: studies.GpusOption = None,
+    mirror: studies.MirrorOption = None,
     dry_run: studies.DryRunOption = False,
     data_root: DataRootOption = None,
     no_lock: NoLockOption = False,
@@ -97,6 +98,7 @@ def run(
     Run the same command again to resume.
     """
     work_without_locks(no_lock)
+    studies.work_with_mirror(mirror)
     given = list(words or [])
     names = [] if is_all else given[:1]
     overrides = given[len(names) :]
@@ -132,6 +134,71 @@ def run(
         studies.exit_with(results)
     else:
         studies.show_result(carry_out(orders[0], chosen), as_json=as_json)
+
+
+@study.command("submit", epilog=epilog("study submit"))
+def submit(
+    words: Annotated[
+        list[str], argument("STUDY|KEY=VALUE", "A study, and overrides for all of its runs.", complete_study)
+    ],
+    scale: ScaleOption = "tiny",
+    is_tuned: Annotated[
+        bool, flag("--tune", "Add rows whose strength is chosen on validation, small scale only.")
+    ] = False,
+    output: Annotated[Path | None, option("DIR", "By default studies/NAME-SCALE.")] = None,
+    launcher: studies.LauncherOption = "local",
+    job: studies.JobOption = None,
+    workers: studies.WorkersOption = None,
+    gpus_per_run: studies.GpusOption = None,
+    mirror: studies.MirrorOption = None,
+    data_root: DataRootOption = None,
+) -> None:
+    """Start a study and return.
+
+    It runs in a process that outlives the terminal. Look at it with `maxsup study watch DIR`.
+    """
+    name, *overrides = words
+    if "=" in name:
+        raise ValueError("study submit needs a study. Write a name from maxsup study ls.")
+    from maxsup.lab.experiments.study_files import load_study
+
+    studies.make_launcher(launcher, workers, job, gpus_per_run)
+    from maxsup.lab.experiments.execution.detached import submit as start
+    from maxsup.lab.experiments.order import study_order
+
+    order = study_order(load_study(name), scale, output=output, overrides=overrides, tune=is_tuned, data_root=data_root)
+    options = {
+        "--scale": scale,
+        "--output": order.output,
+        "--launcher": launcher,
+        "--workers": workers,
+        "--gpus-per-run": gpus_per_run,
+        "--mirror": mirror,
+        "--data-root": data_root,
+    }
+    given = [word for key, value in options.items() if value is not None for word in (key, str(value))]
+    given += [word for setting in job or [] for word in ("--job", setting)] + (["--tune"] if is_tuned else [])
+    process = start(["study", "run", *words, *given], order.output)
+    typer.echo(f"process {process} runs {name} into {order.output}\nlook at it: maxsup study watch {order.output}")
+
+
+@study.command("watch", epilog=epilog("study watch"))
+def watch(
+    folder: Annotated[Path, argument("DIR", "What `maxsup study submit` or `run`, or `maxsup compare` fills.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show the runs of a study until they end, then its table.
+
+    Ctrl-C stops the watching, not the runs.
+    """
+    from maxsup.lab.experiments.execution.detached import watch as look
+    from maxsup.lab.experiments.execution.launch_display import create_view
+    from maxsup.lab.experiments.result import StudyResult
+    from maxsup.lab.experiments.summarize import summarize
+
+    with create_view() as view:
+        found, failed = look(folder, view.update)
+    studies.show_result(StudyResult(found, summarize(found), failed), as_json=as_json)
 
 
 @study.command("report", epilog=epilog("study report"))

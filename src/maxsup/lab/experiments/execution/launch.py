@@ -25,6 +25,7 @@ from maxsup.lab.core.files.reading import as_written, read_json, whole_lines
 from maxsup.lab.core.files.rundir import NO_LOCK, RunDir
 from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.experiments.execution.heartbeat import Pulse, read_pulse
+from maxsup.lab.experiments.execution.mirror import MIRROR
 from maxsup.lab.experiments.execution.worker import FAILURE, LOG, STARTED, is_done
 
 LOOK_SECONDS = 0.4  # between two looks at the folders
@@ -249,7 +250,7 @@ def ending(code: int) -> str:
 
 def handed_on() -> dict[str, str]:
     """Environment variables that workers need wherever they are started."""
-    return {SAFE_PATH: "1"} | {name: os.environ[name] for name in (NO_LOCK,) if name in os.environ}
+    return {SAFE_PATH: "1"} | {name: os.environ[name] for name in (NO_LOCK, MIRROR) if name in os.environ}
 
 
 @contextmanager

@@ -194,8 +194,9 @@ class SlurmLauncher(Launcher):
 def _gpus_in(parameters: Mapping[str, Any]) -> int | None:
     """GPUs of a job in sbatch's own words: ``gpus_per_node=a100:4`` or ``gres=gpu:a100:4``; None without any."""
     for name, value in parameters.items():
-        found = re.search(r"(?:^|:)(\d+)$", str(value).split(",")[0])
-        if name.removeprefix("slurm_") in ("gpus_per_node", "gpus_per_task") or str(value).startswith("gpu"):
+        word, text = name.removeprefix("slurm_"), str(value).split(",")[0]
+        if word in ("gpus_per_node", "gpus_per_task") or (word == "gres" and text.startswith("gpu")):
+            found = re.search(r"(?:^|:)(\d+)$", text)
             return int(found[1]) if found else 1
     return None
 

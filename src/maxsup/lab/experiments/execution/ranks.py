@@ -34,9 +34,9 @@ _LOOK_SECONDS = 0.1
 class RankError(MaxsupError):
     """What one of the processes of a run said before it failed, with its codes."""
 
-    def __init__(self, sentence: str, exit_code: int, code: str = "") -> None:
-        super().__init__(sentence)
-        self.exit_code, self.code = exit_code, code
+    def __init__(self, sentence: str, exit_code: int, code: str) -> None:
+        super().__init__(sentence, code=code)
+        self.exit_code = exit_code
 
 
 def train_on_ranks(folder: Path, num_ranks: int) -> None:
@@ -114,9 +114,9 @@ def _are_done(folder: Path, codes: Sequence[int]) -> bool:
     said = [read_json(path) for rank in range(len(codes)) if (path := _failure(folder, rank)).exists()]
     own = [failure for failure in said if not failure["is_lost"]]
     if own:
-        raise RankError(str(own[0]["sentence"]), int(own[0]["exit_code"]), str(own[0].get("code", "")))
+        raise RankError(str(own[0]["sentence"]), int(own[0]["exit_code"]), str(own[0]["code"]))
     if not any(code < 0 for code in codes) and not said:
-        raise RankError(f"processes of the run ended with exit codes {list(codes)}.", ExitCode.CRASH)
+        raise RankError(f"processes of the run ended with exit codes {list(codes)}.", ExitCode.CRASH, "bug")
     return False
 
 

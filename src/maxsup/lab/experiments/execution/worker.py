@@ -35,11 +35,12 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from maxsup.core.errors import ExitCode, Interruption, MaxsupError, StorageError, exit_code, out_of_memory
+from maxsup.core.errors import ExitCode, Interruption, MaxsupError, StorageError, error_code, exit_code, out_of_memory
 from maxsup.lab.core.files.reading import as_written, read_json
 from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.core.interrupt import SignalGuard
 from maxsup.lab.experiments.execution.cards import visible_names
+from maxsup.lab.experiments.execution.mirror import mirrored
 
 if TYPE_CHECKING:
     from maxsup.lab.analysis.outputs import RunOutputs
@@ -112,6 +113,7 @@ def attempt(
                 stack.callback(torch.set_num_threads, torch.get_num_threads())
                 if on_pulse is None:
                     torch.set_num_threads(1)
+                stack.enter_context(mirrored(run.path, lambda sentence: print(sentence, file=log)))
                 _run_job(run.path, PulseReporter(log, run.path, on_pulse), num_ranks)
         except Interruption as stop:
             print(stop, file=log)
@@ -129,8 +131,8 @@ def failure_of(error: Exception) -> dict[str, Any]:
     known = out_of_memory(error) or error
     code, sentence = exit_code(known), str(known) or type(error).__name__
     is_bug = code == ExitCode.CRASH and not isinstance(known, MaxsupError)
-    found = {"sentence": f"{type(error).__name__}: {sentence}" if is_bug else sentence, "exit_code": code}
-    return found | ({"code": known.code} if isinstance(known, MaxsupError) and known.code else {})
+    sentence = f"{type(error).__name__}: {sentence}" if is_bug else sentence
+    return {"sentence": sentence, "exit_code": code, "code": error_code(known)}
 
 
 def train_job(folder: Path, job: Mapping[str, Any], reporter: Reporter | None) -> None:

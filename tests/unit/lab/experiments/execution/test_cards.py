@@ -185,7 +185,7 @@ def test_slurm_asks_for_no_card_that_a_run_would_not_use(settings: dict[str, Any
 
 def test_gpus_per_run_is_what_slurm_is_asked_for() -> None:
     pytest.importorskip("submitit")
-    settings = create_launcher("slurm", cluster="local", gpus_per_run=4).settings(2)
+    settings = create_launcher("slurm", cluster="local", partition="gpu", gpus_per_run=4).settings(2)
     assert (settings["gpus_per_node"], settings["cpus_per_task"]) == (4, 12)
     settings = create_launcher("slurm", cluster="local", gpus_per_run=4, gres="gpu:a100:4").settings(0)
     assert ("gpus_per_node" in settings, settings["slurm_gres"]) == (False, "gpu:a100:4")

@@ -14,7 +14,7 @@ import torch
 
 import maxsup.lab.analysis.outputs
 import maxsup.lab.training
-from maxsup.core.errors import DataError, NonFiniteError, out_of_memory
+from maxsup.core.errors import DataError, NonFiniteError, error_code, out_of_memory
 from maxsup.lab.analysis import Analyzed
 from maxsup.lab.core.display import Display
 from maxsup.lab.core.files.reading import read_json
@@ -168,8 +168,7 @@ def test_a_failure_is_left_with_its_sentence_and_its_code(
 ) -> None:
     pretended.error["train"] = error
     assert attempt(folder) == code
-    named = {"code": "out_of_memory"} if isinstance(error, MemoryError) else {}
-    assert read_json(folder / FAILURE) == {"sentence": sentence, "exit_code": code, **named}
+    assert read_json(folder / FAILURE) == {"sentence": sentence, "exit_code": code, "code": error_code(error)}
     assert "Traceback" in (folder / LOG).read_text()
 
 
