@@ -23,6 +23,7 @@ from maxsup.functional import (
     maxsup_cross_entropy,
     mbls_cross_entropy,
 )
+from maxsup.losses import FocalLoss
 from maxsup.schedules import Linear
 from tests.integration.integrations.test_other_trainers import loss_of_the_page
 
@@ -403,3 +404,5 @@ def test_a_group_without_processes_is_refused():
         maxsup_cross_entropy(torch.zeros(1, 3), torch.tensor([0]), group=object())
     with pytest.raises(RuntimeError, match="group must belong to initialised processes"):
         MaxSupLoss(group=object())
+    with pytest.raises(TypeError, match="options of FocalLoss must be those it has; got group="):
+        FocalLoss(group=object())

@@ -26,7 +26,7 @@ from maxsup.losses.reduction import (
     num_classes,
     whole,
 )
-from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions, check_split, refuse_split
+from maxsup.losses.shards.loss import SplitLossOptions, SplitReductionOptions, check_split
 
 Strength = float | Schedule
 
@@ -73,15 +73,15 @@ class RegularizedLoss(nn.Module):
         **unknown: Never,
     ) -> None:
         super().__init__()
-        refuse_unknown_options(type(self), self.strength, unknown)
+        of_parts = {"group": group, "vocab_start": vocab_start}
+        given = {name: value for name, value in of_parts.items() if value is not None}
+        refuse_unknown_options(type(self), self.strength, unknown if self.takes_parts else {**unknown, **given})
         refuse_class_weights(type(self), strength)
         check_choice("reduction", reduction, REDUCTIONS)
         check_choice("empty", empty, EMPTY)
         check_number("z_loss", z_loss)
         if group is not None or vocab_start is not None:
             check_split(group, vocab_start)
-            if not self.takes_parts:
-                refuse_split(type(self).__name__)
         self.group, self.vocab_start = group, vocab_start
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.empty, self.z_loss = ignore_index, reduction, empty, z_loss

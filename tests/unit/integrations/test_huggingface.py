@@ -185,7 +185,7 @@ def test_losses_and_options_that_do_not_fit_are_refused(options: dict[str, Any],
         ({"start_logits": torch.zeros(2, 3), "end_logits": torch.zeros(2, 3)}, torch.zeros(2).long(), "got end_logits"),
         ({"logits": None, "loss": torch.zeros(())}, torch.zeros(2).long(), "one tensor of logits; got logits, loss"),
         ({"logits": torch.zeros(2, 3)}, torch.zeros(2), r"got \(2, 3\) and \(2,\)"),
-        ({"logits": torch.zeros(2, 3, 4, 4)}, torch.zeros(2, 4, 4).long(), "For other heads call MaxSupLoss"),
+        ({"logits": torch.zeros(2, 3, 4, 4, 4)}, torch.zeros(2, 4, 4, 4).long(), "For other heads call MaxSupLoss"),
         ({"logits": torch.zeros(2, 5, 3)}, torch.zeros(2, 4).long(), r"got \(2, 5, 3\) and \(2, 4\)"),
     ],
 )

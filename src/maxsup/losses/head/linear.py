@@ -141,7 +141,8 @@ class HeadLoss(AlphaLoss):
         if self.training:
             self._check_advanced()
             self._check_step()
-        alpha = self._value if self.training else 0.0
+        given = options.pop("alpha", None)
+        alpha = 0.0 if not self.training else self._value if given is None else given
         options |= {"ignore_index": self.ignore_index, "reduction": self.reduction}
         return self.function(hidden, weight, target, alpha, **options)
 
@@ -195,15 +196,16 @@ class LinearMaxSupLoss(HeadLoss):
         group: dist.ProcessGroup | None = None,
         block_rows: int | None = None,
         return_metrics: bool = False,
+        alpha: float | Tensor | None = None,
     ) -> Any:
         """The loss of hidden states ``(N, D)`` on a head of ``weight (K, D)`` and ``bias (K,)``.
 
         ``target`` holds class indices ``(N,)``; all else is as in :func:`linear_maxsup_cross_entropy`, which also
-        says what is returned with ``return_metrics``.
+        says what is returned with ``return_metrics``. ``alpha`` is a strength, or one a row, that replaces the loss's.
         """
         z_loss = self.z_loss if self.training else 0.0
         own = {"margin": self.margin, "z_loss": z_loss, "soft_cap": self.soft_cap, "logit_scale": self.logit_scale}
-        others = {"bias": bias, "num_items": num_items, "group": group, "block_rows": block_rows}
+        others = {"bias": bias, "num_items": num_items, "group": group, "block_rows": block_rows, "alpha": alpha}
         return self._of_head(hidden, weight, target, return_metrics=return_metrics, **others, **own)
 
 
