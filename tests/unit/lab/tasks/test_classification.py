@@ -25,7 +25,7 @@ class Stored:
         self.parts = list(zip(logits.split(batch_size), labels.split(batch_size), strict=True))
         self.num_batches = len(self.parts)
 
-    def epoch(self, epoch: int, start: int = 0):
+    def epoch(self, epoch: int, start: int = 0, device: torch.device | None = None):
         for logits, labels in self.parts[start:]:
             yield Batch(logits, labels, labels, torch.arange(len(labels)))
 

@@ -99,7 +99,8 @@ class _Parts(Dataset[_Part]):
         bad_files: list[BadFile] = []
         read = [found for index, number in wanted if (found := self._read_one(index, number, bad_files))]
         indices = torch.tensor([index for index, _ in read], dtype=torch.int64)
-        images = torch.stack([image for _, image in read]) if read else None
+        # As decoders give them, colours last: a copy of memory each, where reordering takes a fifth of the time.
+        images = torch.stack([image.permute(1, 2, 0) for _, image in read]).permute(0, 3, 1, 2) if read else None
         return _Part(images, self.split.labels[indices], indices, len(wanted) - len(read), bad_files)
 
     def _read_one(self, index: int, number: int, bad_files: list[BadFile]) -> tuple[int, Tensor] | None:
