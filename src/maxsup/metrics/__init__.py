@@ -28,6 +28,7 @@ from maxsup.metrics.classes import (
 )
 from maxsup.metrics.collapse import NeuralCollapse, neural_collapse
 from maxsup.metrics.conformal import PredictionSets, prediction_sets
+from maxsup.metrics.label_errors import LabelErrors, likely_label_errors
 from maxsup.metrics.novelty import Detection, detection, neighbour_score, novelty_scores
 from maxsup.metrics.scores import Confidence, accuracy, brier_score, mean_confidence, negative_log_likelihood
 from maxsup.metrics.segmentation import ConfusionSums
@@ -56,6 +57,7 @@ __all__ = [
     "Detection",
     "FeatureRank",
     "Interval",
+    "LabelErrors",
     "NeuralCollapse",
     "PredictionSets",
     "PredictionSums",
@@ -83,6 +85,7 @@ __all__ = [
     "feature_rank",
     "fit_temperature",
     "fpr95",
+    "likely_label_errors",
     "mean_confidence",
     "negative_log_likelihood",
     "neighbour_score",

@@ -15,6 +15,7 @@ from maxsup.lab.core.files.reading import read_json
 from maxsup.lab.experiments.execution.launch import JobState
 from maxsup.lab.experiments.execution.study_folder import StudyFolder, read_folder
 from maxsup.lab.experiments.execution.worker import FAILURE
+from maxsup.lab.experiments.samples import class_differences, disagreements, kept_outputs, label_errors
 from maxsup.lab.experiments.summarize import summarize
 from maxsup.lab.reports.summary import PairedComparison, Summary, SummaryCell, SummaryEntry, SummaryLoss
 
@@ -90,6 +91,26 @@ class StudyResult:
         have several experiments.
         """
         return self.folder.results()[experiment].compare(number, self.summary.baseline)
+
+    def classes(self, experiment: int = 0) -> Any:
+        """Return the paired differences of every loss and class from the baseline, in accuracy and in mean confidence.
+
+        ``adjusted_p`` is p after Holm's correction over all losses and classes.
+        """
+        outputs = kept_outputs(self.folder.results()[experiment])
+        return _frame(class_differences(outputs, self.summary.baseline))
+
+    def disagreements(self, one: str, other: str | None = None, experiment: int = 0) -> Any:
+        """Return the test images for which two losses predict different classes in every seed.
+
+        ``other`` is the baseline by default.
+        """
+        outputs = kept_outputs(self.folder.results()[experiment])
+        return _frame(disagreements(outputs, one, other or self.summary.baseline))
+
+    def label_errors(self, experiment: int = 0) -> Any:
+        """Return the test images whose label is likely wrong (confident learning), by the mean of all runs."""
+        return _frame(label_errors(kept_outputs(self.folder.results()[experiment])))
 
     def report(self, on_left_out: Callable[[str], None] | None = None) -> Path:
         """Write ``report.html`` and ``tables/``, without training; gives the page.
