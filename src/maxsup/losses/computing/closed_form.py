@@ -277,14 +277,15 @@ def _scaled_and_shifted(probs: Tensor, factor: Factor, shift: Factor, out: Tenso
 
 def tensors_of(values: Sequence[Any]) -> tuple[Tensor | None, ...]:
     """The tensors among some values, for ``save_for_backward``, and None in place of the others."""
-    return tuple(value if isinstance(value, Tensor) else None for value in values)
+    # Of a list, here and below: a generator takes a call for each value.
+    return tuple([value if isinstance(value, Tensor) else None for value in values])
 
 
 def others_of(values: Sequence[Any]) -> tuple[Any, ...]:
     """What :func:`tensors_of` leaves out, and None in place of tensors."""
-    return tuple(None if isinstance(value, Tensor) else value for value in values)
+    return tuple([None if isinstance(value, Tensor) else value for value in values])
 
 
 def joined(tensors: Sequence[Tensor | None], others: Sequence[Any]) -> Iterator[Any]:
     """The values that :func:`tensors_of` and :func:`others_of` have split."""
-    return (other if tensor is None else tensor for tensor, other in zip(tensors, others, strict=True))
+    return iter([other if tensor is None else tensor for tensor, other in zip(tensors, others, strict=True)])

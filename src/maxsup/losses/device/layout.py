@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Launch(NamedTuple):
     num_warps: int
 
 
+@lru_cache(maxsize=256)
 def launch_of(num_classes: int, is_rows: bool, warp_size: int = 32) -> Launch:
     """Tiles with at least eight logits per thread, small enough for the compiler not to spill registers.
 
@@ -80,12 +82,20 @@ def sizes_of(layout: Layout, out: Tensor) -> tuple[str, list[int]]:
 
     The sizes are the numbers of classes and positions, then the strides of the logits and of ``out``.
     """
-    strides = strides_of(layout.tensor), strides_of(out)
-    sizes = [layout.num_classes, layout.num_positions, *chain(*strides)]
+    aligned, sizes = _divided(layout.num_classes, layout.num_positions, strides_of(layout.tensor), strides_of(out))
+    return aligned, list(sizes)
+
+
+@lru_cache(maxsize=256)
+def _divided(
+    num_classes: int, num_positions: int, own_strides: tuple[int, int, int], out_strides: tuple[int, int, int]
+) -> tuple[str, tuple[int, ...]]:
+    strides = own_strides, out_strides
+    sizes = [num_classes, num_positions, *chain(*strides)]
     for aligned, size_index, unit in (("classes", 0, 2), ("positions", 1, 1)):
         if all(part[unit] == 1 for part in strides):
             divided = {size_index, *(index for index in range(2, len(sizes)) if (index - 2) % 3 != unit)}
             if any(sizes[index] % VECTOR for index in divided):
                 break
-            return aligned, [size // VECTOR if index in divided else size for index, size in enumerate(sizes)]
-    return "none", sizes
+            return aligned, tuple(size // VECTOR if index in divided else size for index, size in enumerate(sizes))
+    return "none", tuple(sizes)

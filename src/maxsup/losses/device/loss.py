@@ -74,7 +74,8 @@ class _TritonLoss(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, call: Call, penalty: FusedPenalty, formula: Formula) -> Tensor:
         strength, number = rows.number_on(input, call.strength)
         terms = _terms(call, penalty)
-        values, scales, statistics, top_indices, loss, denominator = rows.row_values(
+        operator = rows.row_values if rows.is_watched(input) else rows.row_values_now
+        values, scales, statistics, top_indices, loss, denominator = operator(
             input, call.target, call.weight, strength, number, *terms, *_reduction(input, call)
         )
         divisor = denominator if call.reduction == "mean" else None
@@ -88,7 +89,8 @@ class _TritonLoss(torch.autograd.Function):
             return gradient_by_formula(ctx, upstream)
         input, call, (strength, number, scales, statistics, top_indices, divisor, terms) = saved_call(ctx)
         upstream = upstream.reshape(-1) if upstream.dim() > 0 else upstream
-        gradient = rows.row_gradient(
+        operator = rows.row_gradient if rows.is_watched(input) else rows.row_gradient_now
+        gradient = operator(
             input,
             call.target,
             call.weight,

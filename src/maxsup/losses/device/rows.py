@@ -9,7 +9,6 @@ itself is imported when the first one runs.
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -44,13 +43,7 @@ _KEPT = "Tensor scales, Tensor statistics, Tensor top_indices, Tensor upstream, 
 _REDUCTION = "str reduction, Tensor? num_items, float? items, bool is_zero_if_empty"
 
 
-@torch.library.custom_op(
-    "maxsup::row_values",
-    mutates_args=(),
-    schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}, bool has_entropy=False) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-def row_values(
+def row_values_now(
     logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
     ignore_index: int, penalty: str, margin: float, z_loss: float,
     reduction: str, num_items: Tensor | None, items: float | None, is_zero_if_empty: bool, has_entropy: bool = False,
@@ -73,14 +66,25 @@ def row_values(
         "ITEMS_IN_MEMORY": num_items is not None,
         "HAS_ENTROPY": has_entropy,
     }
+    grid = layout.grid
     with _device_of(logits):
-        statistics_kernel[layout.grid](
+        statistics_kernel[grid](
             layout.tensor, target, None if weight is None else weight.contiguous(),
             number if strength is None else strength, items if num_items is None else num_items,
-            *results, results[0].new_empty((2, math.prod(layout.grid))), _finished_programs(logits.device),
+            *results, results[0].new_empty((2, grid[0] * grid[1])), _finished_programs(logits.device),
             *sizes[:5], *target_strides, ignore_index, **constants,
         )  # fmt: skip
     return results
+
+
+# In the registered form an operator is opaque to a compiler and seen by whatever watches operators.
+row_values = torch.library.custom_op(
+    "maxsup::row_values",
+    row_values_now,
+    mutates_args=(),
+    schema=f"({_INPUTS}, {_TERMS}, {_REDUCTION}, bool has_entropy=False) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
 
 
 @row_values.register_fake
@@ -100,7 +104,8 @@ def _empty_results(logits: Tensor, target: Tensor, reduction: str, has_entropy: 
     num_statistics = 4 + target.is_floating_point() + has_entropy
     statistics = logits.new_empty((num_statistics, num_samples), dtype=dtype)
     # Two tensors and not views of one: dividing the loss in place must not change what backward has saved.
-    loss, denominator = (scales.new_empty(() if is_reduced else 0) for _ in range(2))
+    shape = () if is_reduced else 0
+    loss, denominator = scales.new_empty(shape), scales.new_empty(shape)
     return values, scales, statistics, torch.empty_like(scales, dtype=torch.int32), loss, denominator
 
 
@@ -117,8 +122,7 @@ def _finished_programs(device: torch.device) -> Tensor:
     return _FINISHED[device, stream]
 
 
-@torch.library.custom_op("maxsup::row_gradient", mutates_args=(), schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor")
-def row_gradient(
+def row_gradient_now(
     logits: Tensor, target: Tensor, weight: Tensor | None, strength: Tensor | None, number: float,
     scales: Tensor, statistics: Tensor, top_indices: Tensor, upstream: Tensor, denominator: Tensor | None,
     ignore_index: int, penalty: str, margin: float, z_loss: float,
@@ -131,6 +135,11 @@ def row_gradient(
         upstream, denominator, ignore_index, penalty, margin, z_loss,
     )  # fmt: skip
     return restored(out, layout.is_rows, logits) if logits.dim() > 2 else out
+
+
+row_gradient = torch.library.custom_op(
+    "maxsup::row_gradient", row_gradient_now, mutates_args=(), schema=f"({_INPUTS}, {_KEPT}, {_TERMS}) -> Tensor"
+)
 
 
 @row_gradient.register_fake
@@ -179,6 +188,11 @@ def _write_gradient(
             *sizes, *target_strides, upstream.stride(0) if upstream.dim() > 0 else 0, ignore_index,
             IN_MEMORY=_place_of(strength), **_constants(layout, target, aligned, penalty, margin, z_loss),
         )  # fmt: skip
+
+
+def is_watched(logits: Tensor) -> bool:
+    """Whether operators must be called in their registered form; the functions alone take a third of the calls."""
+    return logits.is_meta or torch._C._len_torch_dispatch_stack() > 0
 
 
 def number_on(logits: Tensor, value: Factor) -> tuple[Tensor | None, float]:
