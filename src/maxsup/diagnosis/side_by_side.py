@@ -22,6 +22,7 @@ from maxsup.diagnosis.outputs import Outputs, checked_outputs
 from maxsup.diagnosis.pair_findings import pair_findings
 from maxsup.metrics.facts import numbers as named
 from maxsup.metrics.paired import (
+    MIN_PAIRED,
     Differences,
     McNemar,
     linear_cka,
@@ -34,6 +35,9 @@ Model = Outputs | tuple[Any, ...] | str | Path
 """Outputs, arrays in the order of ``diagnose`` (logits, labels, features, class names), or a file of them."""
 
 Models = Sequence[Model] | Mapping[str, Model]
+
+MIN_SAMPLES = 2 * MIN_PAIRED
+"""A half of the images fits temperatures, and the other half judges them."""
 
 _CKA_SAMPLES = 4000
 _TEMPERED = ("ece", "nll", "brier")  # compared before and after a temperature of each model
@@ -132,6 +136,13 @@ def diagnose_side_by_side(
         raise ValueError(f"models must be at least two to stand side by side; got {len(given)}. Give more.")
     checked = {name: _checked(name, each) for name, each in given.items()}
     outputs, num_left_out = _matched(checked)
+    num_samples = len(next(iter(outputs.values())))
+    if num_samples < MIN_SAMPLES:
+        raise DataError(
+            f"models must have at least {MIN_SAMPLES} images in common for paired intervals; got {num_samples}. "
+            "Give more of the data.",
+            code="too-few-samples",
+        )
     rescaled = {name: measures.rescale(each, None, seed) for name, each in outputs.items()}
     everything = [each.everything.predictions for each in rescaled.values()]
     tables = {
@@ -158,7 +169,7 @@ def diagnose_side_by_side(
         judged = pair_findings(names[first], names[second], shown, test, cka, len(left.labels))
         agreement = float((left.predicted == right.predicted).double().mean())
         pairs.append(Pair(names[first], names[second], shown, test, agreement, cka, judged))
-    return SideBySide(diagnoses, pairs, len(next(iter(outputs.values()))), num_left_out)
+    return SideBySide(diagnoses, pairs, num_samples, num_left_out)
 
 
 def _separations(models: list[Outputs], seed: int) -> dict[tuple[int, int], Differences]:

@@ -116,7 +116,7 @@ def test_other_classes_and_other_images_are_refused(second: tuple[torch.Tensor, 
 
 def test_too_few_images_and_one_model_are_refused() -> None:
     few = MODELS["good"].logits[:60], LABELS[:60]
-    with pytest.raises(DataError, match="at least 100"):
+    with pytest.raises(DataError, match="at least 200 images in common"):
         diagnose([few, few])
     with pytest.raises(ValueError, match="at least two"):
         diagnose([few])

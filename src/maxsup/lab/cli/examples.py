@@ -66,6 +66,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup study submit tab_pre --launcher slurm --gpus-per-run 4",
     ),
     "study watch": ("maxsup study watch studies/tab_alpha-tiny", "maxsup study watch studies/tab_alpha-tiny --json"),
+    "study released": (
+        "maxsup study released imagenet/val",
+        "maxsup study released imagenet/val ce=ce.ckpt ls=ls.ckpt maxsup=maxsup.ckpt",
+    ),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }
 

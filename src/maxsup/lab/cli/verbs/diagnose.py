@@ -59,7 +59,7 @@ def diagnose(
         raise ValueError(
             "input must be one of a run, --logits with --labels, or --model with --data; "
             f"got {' and '.join([given, *others])}. Write for instance maxsup diagnose --logits l.npy --labels y.npy; "
-            "maxsup train digits_cnn epochs=3 --output runs/first makes a run to look at in seconds."
+            "maxsup train synthetic_compare --output runs/first makes a run to look at in seconds."
         )
     for owners, options in (
         (["--logits"], {"--labels": labels, "--features": features}),

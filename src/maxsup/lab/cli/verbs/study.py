@@ -201,6 +201,33 @@ def watch(
     studies.show_result(StudyResult(found, summarize(found), failed), as_json=as_json)
 
 
+@study.command("released", epilog=epilog("study released"))
+def released(
+    images: Annotated[Path, argument("DIR", "Validation images of ImageNet, any part, a folder for each class.")],
+    weights: Annotated[list[str] | None, argument("LOSS=FILE", "ce=FILE ls=FILE maxsup=FILE; else the hub's.")] = None,
+    output: Annotated[Path, option("DIR", "Where the report goes.")] = Path("studies/released_weights"),
+    as_json: JsonOption = False,
+) -> None:
+    """Judge the paper's released ResNet-50 of three losses on the same images, without training."""
+    from maxsup.lab.core.display import create_display
+    from maxsup.lab.experiments.released_weights import run_released_weights, summary_lines
+
+    files = {}
+    for word in weights or []:
+        loss, equals, file = word.partition("=")
+        if not equals:
+            raise ValueError(f"weights must be LOSS=FILE; got {word!r}. Write for instance maxsup=resnet50.ckpt.")
+        files[loss] = Path(file)
+    with create_display() as progress:
+        compared, judgements = run_released_weights(images, files, output, progress=progress)
+    lines = [*summary_lines(compared, judgements), f"page: {output / 'report.html'}"]
+    claims = [
+        {"number": each.claim.number, "first": each.claim.first, "second": each.claim.second, "verdict": each.verdict}
+        for each in judgements
+    ]
+    show({"claims": claims, "page": str(output / "report.html")}, lines, as_json=as_json)
+
+
 @study.command("report", epilog=epilog("study report"))
 def report(
     folder: Annotated[Path, argument("DIR", "What `maxsup study run` or `maxsup compare` made.")],
