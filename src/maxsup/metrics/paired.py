@@ -110,7 +110,9 @@ def paired_differences(
                 float(estimates[second][name] - estimates[first][name]),
                 resampled[second][name] - resampled[first][name],
                 tails,
-                is_mirrored=name in _BIASED,
+                biases=[float(resampled[each][name].mean() - estimates[each][name]) for each in (first, second)]
+                if name in _BIASED
+                else None,
             )
             for name in estimates[0]
         }
@@ -143,7 +145,6 @@ def paired_separations(
                 estimates[second][column] - estimates[first][column],
                 resampled[:, second, column] - resampled[:, first, column],
                 tails,
-                is_mirrored=False,
             )
             for column, name in enumerate(ClassSeparation._fields)
         }
@@ -210,9 +211,18 @@ def _numbers(sums: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _interval(estimate: float, resampled: Tensor, tails: Tensor, *, is_mirrored: bool) -> Interval:
+def _interval(estimate: float, resampled: Tensor, tails: Tensor, *, biases: Sequence[float] | None = None) -> Interval:
+    """Return quantiles; ``biases`` are what resampling adds to the first and the second of two calibration errors.
+
+    Noise of size s adds sqrt(2 / pi) s to an error whose gap is 0, and resampling it adds sqrt(2) - 1 times that: the
+    error itself may be too high by sqrt(2) times what resampling adds, beyond what mirroring removes. Which it is
+    cannot be told, so the bounds leave room for it.
+    """
     resampled = resampled[resampled.isfinite()]
     if not math.isfinite(estimate) or len(resampled) == 0:
         return Interval(math.nan, math.nan, math.nan)
     low, high = resampled.quantile(tails).tolist()
-    return Interval(estimate, *((2 * estimate - high, 2 * estimate - low) if is_mirrored else (low, high)))
+    if biases is not None:
+        first, second = (math.sqrt(2) * max(0.0, bias) for bias in biases)
+        low, high = 2 * estimate - high - second, 2 * estimate - low + first
+    return Interval(estimate, min(low, estimate), max(high, estimate))
