@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ from typing import Any
 import pytest
 import torch
 
+from maxsup.lab.core.files.rundir import RunDir
 from maxsup.lab.experiments.execution.launch import JobState, create_launcher
 from maxsup.lab.experiments.execution.worker import FAILURE, LOG, STARTED
 from tests.integration.integrations.launch import run_two_ranks
-from tests.integration.launching import complaints, plan_jobs, stat_of
+from tests.integration.launching import complaints, plan_jobs, stat_of, wait_until
 from tests.integration.runs import what_is_kept
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]
@@ -83,4 +86,20 @@ def test_a_job_of_slurm_trains_a_run_in_two_processes(images: Path, by_hand: dic
     [job] = plan_jobs(tmp_path, images, 1, *WORDS)
     launcher = create_launcher("slurm", cluster="local", timeout_min=10, gpus_per_run=2)
     assert complaints(launcher.launch([job])) == []
+    assert what_is_kept(job.folder) == by_hand
+
+
+def test_all_processes_of_a_run_save_when_their_worker_is_stopped(
+    images: Path, by_hand: dict[str, Any], tmp_path: Path
+) -> None:
+    [job] = plan_jobs(tmp_path, images, 1, *WORDS)
+    command = [sys.executable, "-m", "maxsup.lab.experiments.execution.worker", "--ranks", "2", str(job.folder)]
+    worker = subprocess.Popen(command)
+    wait_until(lambda: (job.folder / "metrics.jsonl").exists(), 300.0)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(120) == 143
+    assert RunDir(job.folder).has_checkpoint
+    assert not (job.folder / FAILURE).exists()
+    assert "stopped" in (job.folder / LOG).read_text()
+    assert subprocess.run(command, check=False).returncode == 0
     assert what_is_kept(job.folder) == by_hand
