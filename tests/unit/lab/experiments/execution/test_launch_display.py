@@ -163,3 +163,10 @@ def test_a_notebook_gets_one_table_that_is_drawn_anew_where_something_changed(mo
 def test_a_shell_without_a_kernel_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=SimpleNamespace))
     assert type(create_view()) is LineView
+
+
+def test_the_table_names_the_gpus_of_each_run_and_has_no_column_without_any() -> None:
+    text = printed([JobState(JOB, "running", 1, gpus="2,3"), JobState(OTHER, "queued")])
+    assert "GPU" in text
+    assert "2,3" in text
+    assert "GPU" not in printed([JobState(JOB, "running", 1), JobState(OTHER, "queued")])
