@@ -94,7 +94,7 @@ class LinearSFTTrainer(SFTTrainer):
         positions = inputs["position_ids"] if mask is None else mask
         num_tokens = mask.sum() if mask is not None else positions.new_tensor(positions.shape[1])
         sums = torch.stack(
-            [*(value.double() for value in metrics[:3]), num_tokens.to(metrics.num_counted.device).double()]
+            [*(value.float() for value in metrics[:3]), num_tokens.to(metrics.num_counted.device).float()]
         )
         counted, correct, entropy, tokens = self.accelerator.reduce(sums, "sum").tolist()
         logged["entropy"].append(entropy / counted if counted else 0.0)

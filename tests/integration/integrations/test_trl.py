@@ -128,6 +128,14 @@ def test_a_step_is_that_of_the_logits_of_all_micro_batches(case: str, tmp_path: 
     twin.zero_grad()
     assert log["maxsup/alpha"] == ALPHA
     assert {"entropy", "mean_token_accuracy", "num_tokens"} <= log.keys()
+    if case == "one batch":
+        with torch.no_grad():
+            logits = twin(seen[0]["input_ids"], seen[0]["attention_mask"]).logits[:, :-1].flatten(0, 1)
+        labels = seen[0]["labels"][:, 1:].flatten()
+        logits, labels = logits[labels != -100], labels[labels != -100]
+        assert log["entropy"] == pytest.approx(float(torch.distributions.Categorical(logits=logits).entropy().mean()))
+        assert log["mean_token_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
+        assert log["num_tokens"] == int(seen[0]["attention_mask"].sum())
     assert log["maxsup/num_samples"] == sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in seen)
     if case != "experts":
         assert log["loss"] == pytest.approx(whole_loss(twin, seen, ALPHA).item(), abs=1e-4)
