@@ -163,6 +163,16 @@ def test_tables_sort_by_mouse_and_by_keyboard(opened: Any, report: Path) -> None
     assert names == sorted(names)
 
 
+def test_rows_of_a_long_table_are_filtered_by_words(opened: Any, report: Path) -> None:
+    page = opened(report).page
+    rows = page.locator("table.runs tbody tr")
+    whole = rows.count()
+    page.get_by_label(re.compile("Filter rows of: ")).last.fill("maxsup 1")
+    shown = [row.inner_text() for row in rows.all() if row.is_visible()]
+    assert 0 < len(shown) < whole
+    assert all("maxsup" in text and "1" in text for text in shown)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everything_that_is_read_stands_out(opened: Any, report: Path, scheme: str) -> None:
     page = opened(report, scheme=scheme).page

@@ -59,6 +59,22 @@ class Findings(NamedTuple):
     has_sections: bool = True
 
 
+class Mark(NamedTuple):
+    """A verdict word with its level (``good``, ``error``, ``note`` or ``unknown``) and the number behind it."""
+
+    level: str
+    word: str
+    text: str
+
+
+class Glance(NamedTuple):
+    """What was found, a line for each number and a column for each loss."""
+
+    caption: str
+    losses: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Mark | None]]]
+
+
 class Verdicts(NamedTuple):
     """A sentence about each metric, and all further sentences folded away."""
 

@@ -14,7 +14,9 @@ from maxsup.lab.reports.blocks import (
     Bullets,
     Chapter,
     Definitions,
+    Glance,
     Log,
+    Mark,
     Page,
     Section,
     Text,
@@ -24,7 +26,7 @@ from maxsup.lab.reports.blocks import (
 from maxsup.lab.reports.figure_sections import FIGURES, finding_blocks
 from maxsup.lab.reports.folders import FolderView, read_view
 from maxsup.lab.reports.page import page_html
-from maxsup.lab.reports.summary import DIFFERENT, LossNumber, Summary, join_words
+from maxsup.lab.reports.summary import DIFFERENT, Finding, LossNumber, Summary, SummaryMetric, join_words
 from maxsup.lab.reports.tables import MainTable, differences_table, results_table, runs_table
 from maxsup.metrics.facts import Direction
 
@@ -88,6 +90,42 @@ def short_verdicts(summary: Summary) -> list[tuple[str, str]]:
     return [(join_words(names), sentence) for sentence, names in titles.items()]
 
 
+_LEVELS: Mapping[Finding, tuple[str, str]] = {
+    "better": ("good", "better"),
+    "worse": ("error", "worse"),
+    "higher": ("note", "higher"),
+    "lower": ("note", "lower"),
+    "equal": ("good", "no difference"),
+    "open": ("unknown", "inconclusive"),
+    "too few seeds": ("unknown", "too few seeds"),
+}
+
+
+def glance_blocks(summary: Summary) -> list[Block]:
+    """Return a table with a verdict word for each number and loss, for comparisons without groups."""
+    losses = [entry for entry in summary.losses if not entry.is_baseline]
+    if not losses or any(entry.group for entry in losses):
+        return []
+    rows = [(metric.title, [_mark(entry.number(metric), metric) for entry in losses]) for metric in summary.metrics]
+    caption = (
+        f"Against {summary.baseline_title}: mean difference over paired seeds with its 95 % interval; "
+        "\N{DAGGER} holds after Holm's correction for all losses."
+    )
+    shown = [(title, marks) for title, marks in rows if any(marks)]
+    return [Glance(caption, [entry.title for entry in losses], shown)] if shown else []
+
+
+def _mark(number: LossNumber, metric: SummaryMetric) -> Mark | None:
+    finding = number.finding(metric.direction)
+    if finding == "nothing":
+        return None
+    level, word = _LEVELS[finding]
+    dagger = " \N{DAGGER}" if finding in DIFFERENT and number.holds_after_correction else ""
+    ends = "" if math.isnan(number.low) else f" [{metric.signed(number.low)}, {metric.signed(number.high)}]"
+    size = f"{metric.signed(number.difference)} {metric.difference_unit}".rstrip()
+    return Mark(level, f"{word}{dagger}", f"{size}{ends}")
+
+
 def _chapter(view: FolderView, number: int, *, is_alone: bool) -> Chapter:
     prefix, names = ("", "") if is_alone else (f"{number}-", f"c{number}-")
     summary = view.summary
@@ -95,7 +133,7 @@ def _chapter(view: FolderView, number: int, *, is_alone: bool) -> Chapter:
     verdicts = [(entry.title, entry.sentences) for entry in summary.verdicts if entry.sentences]
     environment = [(str(key), str(value)) for key, value in summary.environment.items()]
     found: dict[str, Sequence[Block]] = {
-        "What was found": finding_blocks(view, names),
+        "What was found": [*glance_blocks(summary), *finding_blocks(view, names)],
         "Results": _results_blocks(summary),
         "What this shows, number by number": [Verdicts(short_verdicts(summary), verdicts)] if verdicts else [],
         **{title: [block for make in makes for block in make(view, names)] for title, makes in FIGURES.items()},

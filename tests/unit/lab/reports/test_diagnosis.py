@@ -43,7 +43,7 @@ def test_every_finding_is_on_the_page_with_its_advice(diagnosis: Diagnosis) -> N
 def test_class_names_and_the_source_stay_text(diagnosis: Diagnosis) -> None:
     html = diagnosis_page(diagnosis, source=HOSTILE, facts={HOSTILE: HOSTILE})
     assert "<img" not in html
-    assert html.count("&lt;img src=x onerror=alert(1)&gt;") == 4
+    assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
 
 
 def test_every_plot_has_its_data_for_download(diagnosis: Diagnosis) -> None:

@@ -15,7 +15,7 @@ from maxsup.core.errors import MaxsupError, StorageError
 from maxsup.lab.reports import write_report
 from maxsup.lab.reports.figure_sections import short_labels
 from maxsup.lab.reports.folders import make_printable, read_view
-from maxsup.lab.reports.report import short_verdicts
+from maxsup.lab.reports.report import glance_blocks, short_verdicts
 from maxsup.lab.reports.summary import Summary
 from tests.unit.lab.reports.made import hostile_names, make_folder
 
@@ -28,7 +28,7 @@ FIGURES = {
 
 
 def headings(html: str) -> list[str]:
-    return re.findall(r'class="section">(.*?)</h\d>', html)
+    return re.findall(r'class="section">([^<]*)<', html)
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +164,19 @@ def test_short_verdicts_say_what_is_shown_and_what_is_not(tmp_path: Path) -> Non
         entry["metrics"]["nll"]["is_conclusive"] = entry["loss"] == "maxsup"
     found = dict(short_verdicts(Summary.model_validate(summary)))
     assert found["NLL"].startswith("maxsup is better than ls; nothing can be concluded about ce.")
+
+
+def test_a_glance_has_a_word_for_each_number_and_marks_what_correction_leaves(tmp_path: Path) -> None:
+    summary = read_view(make_folder(tmp_path / "a", has_analyses=False)).summary.model_dump()
+    for entry in summary["losses"]:
+        nll = entry["metrics"]["nll"]
+        nll |= {"is_conclusive": True, "is_better": False, "holds_after_correction": entry["loss"] == "maxsup"}
+        nll |= {"difference": 0.5, "low": 0.25, "high": 0.75}
+    [glance] = glance_blocks(Summary.model_validate(summary))
+    [marks] = [marks for title, marks in glance.rows if title == "NLL"]
+    assert glance.losses == ["ce", "maxsup"]
+    assert [(mark.level, mark.word) for mark in marks] == [("error", "worse"), ("error", "worse \N{DAGGER}")]
+    assert marks[0].text == "+0.500 [+0.250, +0.750]"
 
 
 def test_short_labels_never_meet() -> None:

@@ -32,6 +32,23 @@ for (const button of document.querySelectorAll("table.sortable thead button")) {
   button.addEventListener("click", () => sortBy(button.closest("th")));
 }
 
+// A long table gets a field that hides the rows without the words typed.
+const FILTERED_FROM = 8;
+for (const table of document.querySelectorAll("table.sortable")) {
+  const rows = [...table.tBodies[0].rows];
+  if (rows.length < FILTERED_FROM) continue;
+  const field = document.createElement("input");
+  field.type = "search";
+  field.className = "filter";
+  field.placeholder = "Filter rows";
+  field.setAttribute("aria-label", `Filter rows of: ${table.caption.textContent.trim()}`);
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/);
+    for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+  });
+  table.closest(".scroll").before(field);
+}
+
 // The picture as a file of its own: black on white, whatever the colours of the page are.
 function svgFile(plot) {
   const copy = plot.cloneNode(true);
