@@ -57,10 +57,19 @@ def outputs_of_models(
         progress: Progress display of forward passes.
     """
     found: dict[str, ModelOutputs] = {}
-    for word in words:
-        if Path(word).is_dir():
+    kinds = {word: _kind(word, model) for word in words}
+    for name, value, owner in (
+        ("--labels", labels, "file"),
+        ("--weights", weights, "run"),
+        ("--data", data, "network"),
+        ("--class-names", class_names, "network"),
+    ):
+        if value is not None and owner not in kinds.values():
+            raise ValueError(f"{name} must come with a {owner}; got {value!r} with none. Leave it out.")
+    for word, kind in kinds.items():
+        if kind == "run":
             made = _of_run(word, split or "test", weights or "last", overrides, progress)
-        elif model is None and PLACE_OF_WEIGHTS not in word and word.partition(":")[0].endswith(ARRAY_SUFFIXES):
+        elif kind == "file":
             made = _of_file(word, labels)
         else:
             made = _of_network(word, model, data, split, class_names, overrides, progress)
@@ -76,6 +85,13 @@ def outputs_of_models(
     if places and has_files:  # ids of files are not positions in the data: only the order is left
         return {name: each._replace(outputs=replace(each.outputs, indices=None)) for name, each in found.items()}
     return found
+
+
+def _kind(word: str, model: str | None) -> str:
+    if Path(word).is_dir():
+        return "run"
+    is_array = model is None and PLACE_OF_WEIGHTS not in word and word.partition(":")[0].endswith(ARRAY_SUFFIXES)
+    return "file" if is_array else "network"
 
 
 def _of_run(word: str, split: str, weights: str, overrides: Sequence[str], progress: Display | None) -> ModelOutputs:

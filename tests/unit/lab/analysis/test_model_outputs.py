@@ -70,6 +70,12 @@ def test_a_run_stands_beside_a_run_and_not_beside_other_data(tmp_path: Path, pho
         outputs_of_models([runs[0], "timm:test_resnet"], data=f"folder:{photos}", split="test")
 
 
+def test_an_option_that_no_model_takes_is_refused(tmp_path: Path) -> None:
+    words = [logits_file(tmp_path / f"{name}.npz", seed) for seed, name in enumerate(("ce", "ls"))]
+    with pytest.raises(ValueError, match="--data must come with a network"):
+        outputs_of_models(words, data="digits")
+
+
 def test_a_network_needs_images_and_a_file_of_weights_a_network(tmp_path: Path) -> None:
     torch.save({}, tmp_path / "w.pth")
     with pytest.raises(ValueError, match="--data"):

@@ -46,13 +46,13 @@ def diagnose(
     a page of all.
     """
     runs, overrides = split_words(words or [])
+    overrides = with_data_root(overrides, data_root)
     if len(runs) > 1:
         refuse_strangers({"--logits": logits, "--features": features, "--ood": ood}, "one model", has_needed=False)
         settings = {"model": model, "data": data, "split": split, "weights": weights, "labels": labels}
         _print_several(runs, settings | {"class_names": class_names, "overrides": overrides}, output, as_json)
         return
     run = runs[0] if runs else None
-    overrides = with_data_root(overrides, data_root)
     inputs = {"a run": run, "--logits": logits, "--model": model}
     given, *others = [name for name, value in inputs.items() if value is not None] or ["none"]
     if others or given == "none":
