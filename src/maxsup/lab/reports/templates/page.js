@@ -33,7 +33,7 @@ for (const button of document.querySelectorAll("table.sortable thead button")) {
 }
 
 // A long table gets a field that hides the rows without the words typed.
-const FILTERED_FROM = 8;
+const FILTERED_FROM = 6;
 for (const table of document.querySelectorAll("table.sortable")) {
   const rows = [...table.tBodies[0].rows];
   if (rows.length < FILTERED_FROM) continue;
