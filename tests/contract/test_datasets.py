@@ -162,7 +162,9 @@ def test_a_look_at_names_finds_out_whether_a_set_is_there(name: str, tmp_path) -
 
 @pytest.mark.parametrize("name", NEEDS_FILES)
 def test_a_missing_set_names_the_files_it_wants_and_how_to_get_them(name: str, tmp_path) -> None:
-    written = {"folder": "folder:gone", "arrays": "arrays:gone.npz", "hf": "hf:gone"}.get(name, name)
+    written = {"folder": "folder:gone", "arrays": "arrays:gone.npz", "hf": "hf:gone", "wds": "wds:gone-*.tar"}.get(
+        name, name
+    )
     with pytest.raises(DataError) as error:
         load_data(written, root=tmp_path)
     sentence = str(error.value)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from glob import iglob
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +136,15 @@ def missing_places(name: str, root: Path | str | None = None, *, is_generated: b
         looked_at = [local_path(argument, place)]
     else:
         looked_at = [place / words for words in facts.get("places", "").split(" or ") if words and not is_generated]
-    if looked_at and not any(path.exists() for path in looked_at):
+    if looked_at and not any(_is_there(path) or (argument and _is_there(place / path)) for path in looked_at):
         return looked_at
     return missing_places(facts["base"], root) if "base" in facts else []
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path is there or, where it has ``*`` or ``{0000..1023}`` in it, something like it."""
+    pattern = re.sub(r"\{[^}]*\}", "*", str(path))
+    return path.exists() or ("*" in pattern and next(iglob(pattern), None) is not None)
 
 
 def describe_datasets() -> list[dict[str, Any]]:
