@@ -11,7 +11,7 @@ calibration error is 0 if noise alone would explain the error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -137,7 +137,10 @@ def bootstrap_intervals(
         if name not in _FROM_TABLE:
             raise ValueError(f"name must be one that a table computes; got {name!r}. {hint(str(name), _FROM_TABLE)}")
     found: dict[str, Interval] = {}
-    for group, samples in ((SCORES, table.tally()), (RANKINGS, table.tally(confidence))):
+    groups: list[tuple[Mapping[str, Callable[..., Any]], Tally]] = [(_FROM_TABLE, table.tally())]
+    if confidence is not None:
+        groups = [(SCORES, table.tally()), (RANKINGS, table.tally(confidence))]
+    for group, samples in groups:
         chosen = [name for name in group if names is None or name in names]
         if chosen:
             # Every metric reads the same resample, so the counts are drawn once.

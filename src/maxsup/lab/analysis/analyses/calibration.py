@@ -8,6 +8,7 @@ from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.figures.calibration import calibration_figures
 from maxsup.lab.figures.charts import thinned
 from maxsup.metrics.facts import numbers
+from maxsup.metrics.smooth_calibration import smooth_error_of
 
 _COVERAGES = (0.8, 0.9, 0.95)
 _NUM_POINTS = 200
@@ -25,7 +26,7 @@ def compute(run: RunOutputs, *, split: str, num_bins: int = 15, num_resamples: i
     table = metrics.PredictionTable()
     table.update(*samples)
     found: dict[str, float | metrics.Interval] = dict(metrics.bootstrap_intervals(table, num_resamples=num_resamples))
-    found["smooth_ece"] = table.compute()["smooth_ece"]
+    found["smooth_ece"] = smooth_error_of(table.tally())
     found["classwise_ece"] = metrics.classwise_calibration_error(*samples)
     for coverage in _COVERAGES:
         found[f"risk_at_coverage_{round(100 * coverage)}"] = metrics.risk_at_coverage(*samples, coverage)

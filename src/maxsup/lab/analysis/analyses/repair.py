@@ -7,7 +7,9 @@ from maxsup.diagnosis.rescaling import fit_norm, normalized_confidence
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.figures.calibration import repair_figures
+from maxsup.metrics.batches import RANKINGS
 from maxsup.metrics.facts import numbers
+from maxsup.metrics.predictions import tallied
 
 
 def obstacle(run: RunOutputs, *, split: str) -> str | None:
@@ -24,10 +26,9 @@ def compute(run: RunOutputs, *, split: str) -> Result:
     power = fit_norm(val.logits, val.labels)
     ranked = None if power is None else normalized_confidence(judged.logits, power)
     found["norm_power"] = float("nan") if power is None else power
-    for name in ("aurc", "excess_aurc", "fpr95", "auroc"):
-        rank = getattr(metrics, name)
-        found[f"{name}_before"] = rank(judged.logits, judged.labels)
-        found[f"{name}_after"] = rank(judged.logits, judged.labels, ranked)
+    samples, repaired = (tallied(judged.logits, judged.labels, each) for each in (None, ranked))
+    for name, rank in RANKINGS.items():
+        found |= {f"{name}_before": rank(samples), f"{name}_after": rank(repaired)}
     data = {
         "num_fitted": len(val),
         "num_fitted_errors": int((val.logits.argmax(dim=1) != val.labels).sum()),
