@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup diagnose --logits logits.npy --labels labels.npy",
         "maxsup diagnose --model timm:resnet18 --weights w.pth --data folder:photos",
         "maxsup diagnose ce.npz ls.npz maxsup.npz",
-        "maxsup diagnose timm:resnet50@a.pth torchvision:resnet50@b.ckpt --data folder:photos",
+        "maxsup diagnose timm:resnet50@a.pth timm:resnet50@b.pth --data folder:photos",
     ),
     "doctor": (
         "maxsup doctor train.py",
