@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maxsup.lab.experiments.comparison import comparison
-from maxsup.lab.experiments.execution.detached import LAUNCH, watch
+from maxsup.lab.experiments.detached import LAUNCH, watch
 from maxsup.lab.experiments.execution.launch import JobState
 from maxsup.lab.experiments.execution.study_folder import write_folder
 from maxsup.lab.experiments.execution.worker import FAILURE

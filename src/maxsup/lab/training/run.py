@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import torch
 
@@ -33,8 +33,10 @@ from maxsup.lab.training.processes import create_accelerator, lost_processes_nam
 from maxsup.lab.training.progress import Reporter
 from maxsup.lab.training.state.checkpoint import load_weights, read_tensors
 from maxsup.lab.training.state.snapshot import restore
-from maxsup.lab.training.trackers import Tracker
 from maxsup.losses import RegularizedLoss
+
+if TYPE_CHECKING:
+    from maxsup.lab.training.trackers import Tracker
 
 # A folder with one of these is a run, however early an attempt ended: the lock comes first, a study's job before that.
 _SIGNS = (".lock", "job.json", "checkpoints")
@@ -117,7 +119,7 @@ def train(
             reporter.say(sentence)
         with accelerator.main_process_first():
             bundle = build_data(recipe)
-        trackers = [Tracker(run, reporter.say)] if recipe.tracker else []
+        trackers = _trackers(recipe, run, reporter)
         observers = [Progress(reporter), RunFiles(run), *trackers, StopSignals(guard, run)]
         network = build_model(recipe, bundle)
         trainer = Trainer(
@@ -138,6 +140,15 @@ def train(
         guard.is_deferring = True
         fit(trainer)
         return _finish(trainer, run, name)
+
+
+def _trackers(recipe: Recipe, run: RunDir, reporter: Reporter) -> list[Tracker]:
+    """Return what logs to the recipe's tracker, if it has one; most have none, and load nothing for it."""
+    if recipe.tracker is None:
+        return []
+    from maxsup.lab.training.trackers import Tracker
+
+    return [Tracker(run, reporter.say)]
 
 
 def default_output(recipe: Recipe, name: str) -> Path:

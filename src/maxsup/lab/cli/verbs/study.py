@@ -163,7 +163,7 @@ def submit(
     from maxsup.lab.experiments.study_files import load_study
 
     studies.make_launcher(launcher, workers, job, gpus_per_run)
-    from maxsup.lab.experiments.execution.detached import submit as start
+    from maxsup.lab.experiments.detached import submit as start
     from maxsup.lab.experiments.order import study_order
 
     order = study_order(load_study(name), scale, output=output, overrides=overrides, tune=is_tuned, data_root=data_root)
@@ -191,7 +191,7 @@ def watch(
 
     Ctrl-C stops the watching, not the runs.
     """
-    from maxsup.lab.experiments.execution.detached import watch as look
+    from maxsup.lab.experiments.detached import watch as look
     from maxsup.lab.experiments.execution.launch_display import create_view
     from maxsup.lab.experiments.result import StudyResult
     from maxsup.lab.experiments.summarize import summarize
