@@ -61,13 +61,13 @@ def test_checkpoints_of_two_libraries_see_the_same_images(tmp_path: Path, photos
 
 
 @pytest.mark.slow
-def test_a_run_stands_beside_a_run_and_not_beside_other_data(tmp_path: Path, photos: Path) -> None:
+def test_a_run_stands_beside_a_run_and_not_beside_other_data(tmp_path: Path) -> None:
     runs = [str(make_run(tmp_path / name, loss)) for name, loss in (("first", "ce"), ("second", "maxsup"))]
     models = outputs_of_models(runs)
     found = diagnose_side_by_side({name: each.outputs for name, each in models.items()})
     assert [(pair.first, pair.second) for pair in found.pairs] == [("first", "second")]
     with pytest.raises(DataError, match="the same images"):
-        outputs_of_models([runs[0], "timm:test_resnet"], data=f"folder:{photos}", split="test")
+        outputs_of_models([runs[0], str(make_run(tmp_path / "other", "ce", recipe="synthetic_cnn"))])
 
 
 def test_an_option_that_no_model_takes_is_refused(tmp_path: Path) -> None:
