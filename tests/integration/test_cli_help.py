@@ -69,7 +69,7 @@ def test_help_ends_with_examples_and_cuts_nothing(name: str) -> None:
 def test_the_file_of_listings_says_what_the_registries_say() -> None:
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     assert kept == registry_rows(), "run python -m maxsup.lab.cli.listings"
-    assert set(kept) | {"recipes"} == {*KINDS, "files"}
+    assert set(kept) | {"recipes", "studies"} == {*KINDS, "files"}
 
 
 def test_the_shell_completes_names_of_recipes_studies_losses_and_data() -> None:

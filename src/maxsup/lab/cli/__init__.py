@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sentence, code = explained
         say(sentence)
         if "--json" in words:
-            print(json.dumps({"error": {"code": error_code(error), "message": sentence, "exit_code": int(code)}}))
+            print(json.dumps({"error": error_facts(error, sentence, code)}))
     # After an error that holds for one of several processes too: it must not be there to be stopped by its launcher.
     if argv is None and "torch" in sys.modules and (code or "WORLD_SIZE" not in os.environ):
         # Everything is written. Python would take seconds to dismantle torch, and triton would print pages about it.
@@ -50,6 +50,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
     sys.exit(code)
+
+
+def error_facts(error: BaseException, sentence: str, code: int) -> dict[str, str | int]:
+    """Return what ``--json`` says of an error."""
+    return {"code": error_code(error), "message": sentence, "exit_code": int(code)}
 
 
 def say(sentence: str) -> None:

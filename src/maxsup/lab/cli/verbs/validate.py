@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxsup.core.errors import DataError
+from maxsup.lab.cli import error_facts, say
 from maxsup.lab.cli.listings import complete_recipe
 from maxsup.lab.cli.options import (
     DATA,
@@ -70,11 +71,16 @@ def validate(
         facts = check_recipe(checked, num_classes=found["num_classes"]) | found
     problem = _missing_data(checked, missing) if missing else None
     if as_json:
-        print_json({"valid": problem is None, **facts, "recipe": checked.model_dump(mode="json")})
+        found = {"valid": problem is None, **facts, "recipe": checked.model_dump(mode="json")}
+        if problem is None:
+            print_json(found)
+            return
+        # One object, not a second one for the error.
+        print_json({**found, "error": error_facts(problem, str(problem), problem.exit_code)})
+        say(str(problem))
+        raise typer.Exit(problem.exit_code)
     if problem is not None:
         raise problem
-    if as_json:
-        return
     typer.echo(f"{recipe} is valid: {facts['loss']}, {facts['model']} with {facts['num_parameters']:,} parameters.")
     if "splits" in facts:
         typer.echo("\n".join([*choices, *_lines(facts)]))
