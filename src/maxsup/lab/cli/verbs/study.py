@@ -208,7 +208,7 @@ def released(
     output: Annotated[Path, option("DIR", "Where the report goes.")] = Path("studies/released_weights"),
     as_json: JsonOption = False,
 ) -> None:
-    """Judge the paper's released ResNet-50 of three losses on the same images, without training."""
+    """Judge the released weights of three losses on the same images."""
     from maxsup.lab.core.display import create_display
     from maxsup.lab.experiments.released_weights import run_released_weights, summary_lines
 
