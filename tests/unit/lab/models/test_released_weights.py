@@ -5,13 +5,16 @@ at least 16 channels replaced by a module that blurs first. Its weights and logi
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torchvision
 from torch import nn
 
+from maxsup.core.errors import StorageError
 from maxsup.lab.models import create_model, num_classes_of
+from maxsup.lab.models.libraries import hf_models
 from maxsup.lab.models.weights import has_blur_filters
 
 IMAGES = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -137,3 +140,13 @@ def test_a_file_that_a_converter_of_timm_trips_over_is_refused_in_a_sentence(tmp
     torch.save({"visual.trunk.patch_embed.proj.weight": torch.zeros(3)}, tmp_path / "clip.pt")
     with pytest.raises(ValueError, match="pretrained must fit the model"):
         create_model("timm:vit_tiny_patch16_224", 5, pretrained=tmp_path / "clip.pt")
+
+
+def test_a_size_that_transformers_writes_in_another_way_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    monkeypatch.setattr(hf_models, "_import_transformers", lambda: SimpleNamespace(AutoImageProcessor=None))
+    monkeypatch.setattr(hf_models, "_load", lambda *_: SimpleNamespace(size={"longest_edge": 384}))
+    with pytest.raises(StorageError, match="got longest_edge"):
+        hf_models.hf_preprocessing(str(tmp_path))

@@ -59,6 +59,12 @@ def hf_preprocessing(name: str) -> Preprocessing | None:
     # transformers itself reads the sizes, which every version writes differently.
     size = {key: side for key, side in dict(wanted.size).items() if side is not None}
     shorter = size.get("shortest_edge")
+    if shorter is None and "height" not in size:
+        raise StorageError(
+            f"preprocessor_config.json of {name} must give the size of images by height or shortest edge; got "
+            f"{', '.join(size) or 'none'}. Write data.image_size and augment.crop_pct in a copy of its folder without "
+            "that file."
+        )
     scaled = shorter or size["height"]
     crop = dict(wanted.crop_size)["height"] if getattr(wanted, "do_center_crop", False) else scaled
     crop_pct = crop / scaled
