@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-ADDED_KEYS = ("teacher",)
-"""Sections that runs of 0.1.0 do not have; without them a recipe means what it did."""
+ADDED_KEYS = ("log_every", "teacher")
+"""Keys that runs of 0.1.0 may lack; without them a recipe means what it did."""
 
 
 def in_new_words(values: dict[str, Any]) -> dict[str, Any]:
