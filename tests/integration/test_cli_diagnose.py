@@ -142,7 +142,7 @@ def test_bad_arrays_give_one_sentence_and_exit_code_4(tmp_path: Path, answer: An
     [
         ([], "got none"),
         (["run", "--logits", "l.npy"], "got a run and --logits"),
-        (["run", "other"], "got 2: run, other"),
+        (["run", "other"], "got a network without images"),
         (["--model", "small_cnn", "--weights", "w"], "--model must come with --data"),
         (["--model", "small_cnn", "--data", "digits"], "which has no published weights"),
         (["run", "--labels", "y.npy"], "--labels must come with --logits"),
