@@ -176,7 +176,8 @@ def test_a_run_is_fitted_on_validation_and_says_what_its_recipe_does(tmp_path: P
     assert found["data"]["how_fitted"] == "fitted on the validation split"
     assert found["data"]["traced"] == "training images"
     assert found["data"]["num_samples"] == 359
-    assert "The recipe says ls 0.2." in found["findings"][0]["advice"]
+    advice = {finding["topic"]: finding["advice"] for finding in found["findings"]}
+    assert "The recipe says ls 0.2." in advice["Label smoothing"]
     assert found["numbers"]["nc3"]["value"] is not None
 
 
