@@ -46,7 +46,7 @@ napoleon_use_ivar = True
 add_module_names = False
 
 html_theme = "furo"
-html_title = "maxsup"
+html_title = f"maxsup {release}"
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

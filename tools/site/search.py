@@ -1,10 +1,13 @@
-"""What the search of the built site looks through: a script with the words of every page."""
+"""What people and programs find pages by: a script with the words of every page, and ``llms.txt``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
 # The first that fits counts; what a reader most likely looks for has the larger weight in docs/_static/search.js.
 _KINDS = (
@@ -63,7 +66,7 @@ class _Words(HTMLParser):
         self.text.append(data)
 
 
-def page_words(html: str, url: str) -> dict[str, object]:
+def page_words(html: str, url: str) -> dict[str, Any]:
     """Return what the search knows of a page.
 
     Example:
@@ -84,11 +87,39 @@ def page_words(html: str, url: str) -> dict[str, object]:
     }
 
 
+def llms_text(pages: Sequence[Mapping[str, Any]]) -> str:
+    """Return a list of the pages for language models, guides first.
+
+    Example:
+        >>> page = {"url": "faq.html", "title": "FAQ", "kind": "guide", "text": "FAQ Which alpha? Start with yours."}
+        >>> print(llms_text([page]), end="")
+        # maxsup
+        <BLANKLINE>
+        > Max Suppression (MaxSup) and its relatives for PyTorch, and a laboratory to compare them.
+        <BLANKLINE>
+        ## guide
+        <BLANKLINE>
+        - [FAQ](faq.html): Which alpha? Start with yours.
+    """
+    lines = [
+        "# maxsup",
+        "",
+        "> Max Suppression (MaxSup) and its relatives for PyTorch, and a laboratory to compare them.",
+    ]
+    for kind in ("guide", "card", "api", "claim", "other"):
+        lines += ["", f"## {kind}", ""] if any(page["kind"] == kind for page in pages) else []
+        for page in (page for page in pages if page["kind"] == kind):
+            start = shorten(page["text"].removeprefix(page["title"]), 160, placeholder=" ...")
+            lines.append(f"- [{page['title']}]({page['url']}): {start}")
+    return "\n".join(lines) + "\n"
+
+
 def write_words(site: Path) -> None:
-    """Write ``_static/pages.js`` of a built site."""
+    """Write ``_static/pages.js`` and ``llms.txt`` of a built site."""
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     pages = [
         page_words((site / name).read_text(encoding="utf-8"), name) for name in names if not name.startswith(_LEFT_OUT)
     ]
+    (site / "llms.txt").write_text(llms_text(pages), encoding="utf-8")
     text = json.dumps(pages, ensure_ascii=False, separators=(",", ":"))
     (site / "_static" / "pages.js").write_text(f"const PAGES = {text};\n", encoding="utf-8")
