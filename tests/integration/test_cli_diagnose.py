@@ -195,6 +195,22 @@ def test_a_checkpoint_is_run_over_a_folder(tmp_path: Path, answer: Answer) -> No
     assert found["source"] == "small_cnn, weights.pth"
 
 
+def test_checkpoints_are_judged_on_images_of_another_kind(tmp_path: Path, answer: Answer) -> None:
+    images, others = image_folder(tmp_path / "images"), image_folder(tmp_path / "others")
+    for folder in others.glob("*/class_*"):
+        folder.rename(folder.with_name(folder.name.replace("class", "other")))
+    torch.save(create_model("small_cnn", 3, widths=(4, 8)).state_dict(), tmp_path / "weights.pth")
+    words = ["--model", "small_cnn", "--weights", str(tmp_path / "weights.pth"), "--data", f"folder:{images}"]
+    words += ["model.options.widths=[4, 8]", "data.image_size=8", "--output", str(tmp_path / "page.html")]
+    found = json.loads(answer(*words, "--ood", f"folder:{others}", "--json")[1])
+    assert found["facts"]["Other images"] == f"folder:{others}, 24 images"
+    assert 0 <= found["numbers"]["ood_auroc_energy"]["value"] <= 1
+    assert found["findings"][-1]["sentence"] == "Cannot tell from 24 other images; at least 100 are needed."
+    code, _, err = answer(*words, "--ood", f"folder:{images}")
+    assert code == 4
+    assert "has classes of the network (class_0, class_1, class_2). Leave those classes out." in err
+
+
 def test_a_checkpoint_for_other_classes_is_refused(tmp_path: Path, answer: Answer) -> None:
     images = image_folder(tmp_path / "images")
     torch.save(create_model("small_cnn", 7).state_dict(), tmp_path / "weights.pth")

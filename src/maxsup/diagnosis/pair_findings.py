@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxsup.core.finding import Finding
-from maxsup.metrics.paired import McNemar
+from maxsup.diagnosis.findings import too_few
+from maxsup.diagnosis.novelty_findings import TOPIC as OTHER_IMAGES
+from maxsup.metrics.paired import MIN_PAIRED, McNemar
 
 SIGNIFICANT = 0.05
 _CALIBRATED = ("better calibrated", "less well calibrated")
+_NOTICED = ("it notices more", "it notices less")
+_MORE = "Give more images of another kind."
+_FPR = "fpr95_max_probability"
 
 Numbers = Mapping[str, Mapping[str, Any]]
 
@@ -103,6 +108,22 @@ def _features(first: str, second: str, cka: float) -> Finding:
         "trainings of one recipe that differ in the seed alone are the scale to read it on)."
     )
     return Finding("Features", "note", sentence, "Train one of them with another seed to have that scale.", cka)
+
+
+def novelty_pair_finding(first: str, second: str, numbers: Numbers, num_others: int) -> Finding:
+    """Report which of two models notices images of another kind; the scores are the top probability and the energy."""
+    if num_others < MIN_PAIRED:
+        return too_few(OTHER_IMAGES, f"{num_others} other images", str(MIN_PAIRED), num_others, MIN_PAIRED, _MORE)
+    usual, energy, rejected = (numbers[f"ood_{name}"] for name in ("auroc_max_probability", "auroc_energy", _FPR))
+    sentence = (
+        f"In telling {num_others:,} other images from its own, the AUROC of the top probability of {second} differs "
+        f"from that of {first} by {_shown(usual)}: {_verdict(*_NOTICED, usual['value'], differs(usual))}. That of the "
+        f"energy differs by {_shown(energy)}: {_verdict(*_NOTICED, energy['value'], differs(energy))}. The share of "
+        f"its own images that is rejected with 95 % of the others differs by {_shown(rejected)}."
+    )
+    is_sure = differs(usual) or differs(energy)
+    advice = "Choose by the score that rejects images in use." if is_sure else "Judge on more images."
+    return Finding(OTHER_IMAGES, "note" if is_sure else "unknown", sentence, advice, usual["value"], 0.0)
 
 
 def _shown(number: Mapping[str, Any], digits: int = 3) -> str:

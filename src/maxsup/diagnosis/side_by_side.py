@@ -18,8 +18,9 @@ from maxsup.diagnosis import measures
 from maxsup.diagnosis.array_files import read_array_files, read_sample_ids
 from maxsup.diagnosis.diagnosis import PROTOCOL, Diagnosis, diagnosis_of
 from maxsup.diagnosis.findings import MIN_A_CLASS
-from maxsup.diagnosis.outputs import Outputs, checked_outputs
-from maxsup.diagnosis.pair_findings import pair_findings
+from maxsup.diagnosis.outputs import Outputs, checked_others, checked_outputs
+from maxsup.diagnosis.pair_findings import novelty_pair_finding, pair_findings
+from maxsup.metrics import novelty_scores
 from maxsup.metrics.facts import numbers as named
 from maxsup.metrics.paired import (
     MIN_PAIRED,
@@ -27,6 +28,7 @@ from maxsup.metrics.paired import (
     McNemar,
     linear_cka,
     mcnemar,
+    paired_detections,
     paired_differences,
     paired_separations,
 )
@@ -112,6 +114,7 @@ def diagnose_side_by_side(
     models: Models,
     *,
     heads: Mapping[str, tuple[Tensor | None, Tensor | None]] | None = None,
+    ood: Mapping[str, Tensor] | None = None,
     seed: int = 0,
 ) -> SideBySide:
     """Diagnose at least two models on the same images, and compare each two of them.
@@ -122,6 +125,7 @@ def diagnose_side_by_side(
     Args:
         models: Outputs of each model.
         heads: Weight and bias of the last layer by the name of the model, for neural collapse.
+        ood: Logits of images of another kind by the name of the model, the same images in the same order for all.
         seed: Seed of the split into halves and of the bootstrap.
 
     Raises:
@@ -152,21 +156,29 @@ def diagnose_side_by_side(
     }
     found = {when: paired_differences(each, seed=seed, with_ranking=when == "") for when, each in tables.items()}
     separations = _separations(list(outputs.values()), seed)
+    others = _others(ood or {}, outputs)
+    detections = _detections(outputs, others, seed)
     diagnoses = {}
     for name, each in outputs.items():
         weight, bias = (heads or {}).get(name, (None, None))
-        diagnoses[name] = diagnosis_of(each, rescaled[name], weight=weight, bias=bias, seed=seed)
+        diagnoses[name] = diagnosis_of(
+            each, rescaled[name], weight=weight, bias=bias, others=others.get(name), seed=seed
+        )
     pairs, names = [], list(outputs)
     for first, second in combinations(range(len(names)), 2):
         numbers = dict(found[""][first, second])
         for when in ("_before", "_after"):
             numbers |= {f"{name}{when}": found[when][first, second][name] for name in _TEMPERED}
         numbers |= separations.get((first, second), {})
+        numbers |= detections.get((first, second), {})
         left, right = everything[first], everything[second]
         test = mcnemar(left.is_correct, right.is_correct)
         cka = _cka(outputs[names[first]].features, outputs[names[second]].features)
         shown = named(numbers)
         judged = pair_findings(names[first], names[second], shown, test, cka, len(left.labels))
+        if others:
+            num_others = len(others[names[first]])
+            judged.append(novelty_pair_finding(names[first], names[second], shown, num_others))
         agreement = float((left.predicted == right.predicted).double().mean())
         pairs.append(Pair(names[first], names[second], shown, test, agreement, cka, judged))
     return SideBySide(diagnoses, pairs, num_samples, num_left_out)
@@ -178,6 +190,34 @@ def _separations(models: list[Outputs], seed: int) -> dict[tuple[int, int], Diff
     if len(features) < len(models) or models[0].num_a_class < MIN_A_CLASS:
         return {}
     return paired_separations(features, models[0].labels, seed=seed)
+
+
+def _others(given: Mapping[str, Tensor], models: Mapping[str, Outputs]) -> dict[str, Tensor]:
+    """Return checked logits of other images, of all models or of none."""
+    if missing := [name for name in models if given and name not in given]:
+        raise DataError(
+            f"ood must have logits of every model; got none of {missing[0]}. Give those of the same images for all, "
+            "or leave ood out.",
+            code="other-samples",
+        )
+    others = {name: checked_others(given[name], each.num_classes) for name, each in models.items() if given}
+    if len(sizes := {len(each) for each in others.values()}) > 1:
+        raise DataError(
+            f"ood must be of the same images for all models; got {' and '.join(map(str, sorted(sizes)))} of them. "
+            "Use one set.",
+            code="other-samples",
+        )
+    return others
+
+
+def _detections(
+    models: Mapping[str, Outputs], others: Mapping[str, Tensor], seed: int
+) -> dict[tuple[int, int], Differences]:
+    """Return differences in noticing other images, if there are enough of them."""
+    if not others or len(next(iter(others.values()))) < MIN_PAIRED:
+        return {}
+    scores = [(novelty_scores(each.logits), novelty_scores(others[name])) for name, each in models.items()]
+    return paired_detections(scores, seed=seed)
 
 
 def _letter(index: int) -> str:

@@ -6,7 +6,7 @@ Each resample draws samples for all models at once, so what is hard or easy abou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice, repeat
 from typing import NamedTuple
@@ -150,6 +150,67 @@ def paired_separations(
         }
         for first, second in combinations(range(len(features)), 2)
     }
+
+
+def paired_detections(
+    models: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]],
+    *,
+    level: float = 0.95,
+    num_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[tuple[int, int], Differences]:
+    """Return the differences of AUROC and FPR95 (:func:`maxsup.metrics.detection`) for each pair, second minus first.
+
+    Both kinds of samples are resampled, each by itself, and the same ones for all models and scores.
+
+    Args:
+        models: For each model its scores by name: those of known samples ``(N,)``, and those of others ``(M,)``.
+        level: Confidence level of each interval.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
+    """
+    functions = [
+        {name: _detection_statistic(score, others[name]) for name, score in known.items()} for known, others in models
+    ]
+    num_known, num_others = (len(next(iter(scores.values()))) for scores in models[0])
+    draws = zip(counts(num_known, num_resamples, seed), counts(num_others, num_resamples, seed + 1), strict=True)
+
+    def row(of_known: Tensor, of_others: Tensor) -> list[list[float]]:
+        return [[value for f in own.values() for value in f(of_known, of_others)] for own in functions]
+
+    whole = (torch.ones(size, dtype=torch.float64) for size in (num_known, num_others))
+    estimates = row(*whole)
+    resampled = torch.tensor([row(*drawn) for drawn in draws], dtype=torch.float64)  # resamples, models, numbers
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    names = [f"ood_{number}_{score}" for score in functions[0] for number in ("auroc", "fpr95")]
+    return {
+        (first, second): {
+            name: _interval(
+                estimates[second][column] - estimates[first][column],
+                resampled[:, second, column] - resampled[:, first, column],
+                tails,
+            )
+            for column, name in enumerate(names)
+        }
+        for first, second in combinations(range(len(models)), 2)
+    }
+
+
+def _detection_statistic(known: Tensor, others: Tensor) -> Callable[[Tensor, Tensor], tuple[float, float]]:
+    """Return a function from counts of known samples ``(N,)`` and of others ``(M,)`` to AUROC and FPR95."""
+    ordered, order = others.double().sort()
+    known, known_order = known.double().sort()
+    at_most, below = torch.searchsorted(ordered, known, right=True), torch.searchsorted(ordered, known)
+    rejected = torch.searchsorted(known, ordered, right=True)  # known samples up to each possible threshold
+
+    def numbers_of(of_known: Tensor, of_others: Tensor) -> tuple[float, float]:
+        zero, ranked = torch.zeros(1, dtype=torch.float64), of_known[known_order]
+        cumulative = torch.cat([zero, of_others[order].cumsum(0)])
+        auroc = float(ranked @ (cumulative[below] + cumulative[at_most])) / (2 * len(known) * len(ordered))
+        threshold = int(torch.searchsorted(cumulative[1:], 0.95 * len(ordered) - 1e-9))
+        return auroc, float(ranked[: int(rejected[threshold])].sum()) / len(known)
+
+    return numbers_of
 
 
 def linear_cka(first: Tensor, second: Tensor) -> float:

@@ -12,9 +12,10 @@ import torch.nn.functional as F
 
 from maxsup.core.errors import DataError
 from maxsup.diagnosis import Outputs, SideBySide, diagnose
+from maxsup.diagnosis.side_by_side import diagnose_side_by_side
 from maxsup.lab.core.files.storage import json_text
 from maxsup.lab.reports.side_by_side import side_by_side_page
-from maxsup.metrics import accuracy, negative_log_likelihood
+from maxsup.metrics import accuracy, detection, negative_log_likelihood, novelty_scores
 
 NUM_CLASSES = 6
 LABELS = torch.arange(400) % NUM_CLASSES
@@ -133,3 +134,44 @@ def test_the_page_names_every_model_and_the_result_is_json(found: SideBySide) ->
     assert json.loads(json_text(found.as_dict()))["pairs"][1]["test"]["only_first"] == found.pairs[1].test.only_first
     assert "bad against good" in repr(found)
     assert "<b>bad</b> against good" in found._repr_html_()
+
+
+def novelties(num_others: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(num_others, NUM_CLASSES, generator=generator)
+    return {"good": 0.1 * logits, "bad": 20.0 * logits}
+
+
+def side_by_side(ood: dict[str, torch.Tensor]) -> SideBySide:
+    return diagnose_side_by_side({name: MODELS[name] for name in ("good", "bad")}, ood=ood)
+
+
+def test_a_model_that_is_sure_of_other_images_notices_less() -> None:
+    others = novelties(150)
+    found = side_by_side(others)
+    scores = [
+        detection(*(novelty_scores(each)["energy"] for each in (MODELS[name].logits, others[name]))).auroc
+        for name in ("good", "bad")
+    ]
+    assert found.diagnoses["bad"].numbers["ood_auroc_energy"]["value"] == scores[1]
+    number = found.pairs[0].numbers["ood_auroc_energy"]
+    assert number["value"] == pytest.approx(scores[1] - scores[0], abs=1e-12)
+    assert number["high"] < 0
+    finding = found.pairs[0].findings[-1]
+    assert (finding.topic, finding.level) == ("Other images", "note")
+    assert "Other images" in side_by_side_page(found)
+
+
+def test_too_few_other_images_give_a_sentence_and_no_difference() -> None:
+    [pair] = side_by_side(novelties(99)).pairs
+    assert (pair.findings[-1].topic, pair.findings[-1].level) == ("Other images", "unknown")
+    assert "ood_auroc_energy" not in pair.numbers
+
+
+@pytest.mark.parametrize("what", ["missing", "number"])
+def test_other_images_that_models_do_not_share_are_refused(what: str) -> None:
+    others = novelties(150)
+    others["bad"] = others["bad"][:140]
+    with pytest.raises(DataError) as refused:
+        side_by_side({"good": others["good"]} if what == "missing" else others)
+    assert refused.value.code == "other-samples"

@@ -13,11 +13,12 @@ from maxsup.metrics import (
     aurc,
     brier_score,
     class_separation,
+    detection,
     expected_calibration_error,
     mean_confidence,
     negative_log_likelihood,
 )
-from maxsup.metrics.paired import linear_cka, mcnemar, paired_differences, paired_separations
+from maxsup.metrics.paired import linear_cka, mcnemar, paired_detections, paired_differences, paired_separations
 from maxsup.metrics.predictions import Predictions, predictions_of
 
 NUM_CLASSES = 4
@@ -143,3 +144,28 @@ def test_linear_cka_does_not_see_rotation_scale_or_shift() -> None:
     turn = torch.linalg.qr(torch.randn(7, 7, generator=generator)).Q
     assert linear_cka(x, 3.0 * x @ turn + 5.0) == pytest.approx(1.0, abs=1e-6)
     assert linear_cka(x, torch.ones(40, 3)) != linear_cka(x, torch.ones(40, 3))  # nan: features that never change
+
+
+def test_differences_in_detection_are_those_of_resampled_scores() -> None:
+    generator = torch.Generator().manual_seed(5)
+    scores = [
+        ({"top": (torch.randn(60, generator=generator) + shift).round(decimals=1)}, {"top": torch.randn(40).sign() / 2})
+        for shift in (1.0, 2.0)
+    ]
+    interval = paired_detections(scores, num_resamples=50)[0, 1]
+    whole = [detection(known["top"], others["top"]) for known, others in scores]
+    # Draws as vectors of counts, here as samples that occur several times.
+    rows = [
+        [torch.randint(size, (size,), generator=stream) for _ in range(50)]
+        for size, stream in ((60, torch.Generator().manual_seed(0)), (40, torch.Generator().manual_seed(1)))
+    ]
+    drawn = [
+        [detection(known["top"][of_known], others["top"][of_others]) for known, others in scores]
+        for of_known, of_others in zip(*rows, strict=True)
+    ]
+    for name in ("auroc", "fpr95"):
+        found = interval[f"ood_{name}_top"]
+        differences = [getattr(second, name) - getattr(first, name) for first, second in drawn]
+        assert found.estimate == pytest.approx(getattr(whole[1], name) - getattr(whole[0], name), abs=1e-12)
+        assert found.low == pytest.approx(min(np.quantile(differences, 0.025), found.estimate), abs=1e-12)
+        assert found.high == pytest.approx(max(np.quantile(differences, 0.975), found.estimate), abs=1e-12)

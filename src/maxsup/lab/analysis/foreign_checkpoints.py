@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +16,11 @@ from maxsup.core.errors import DataError
 from maxsup.diagnosis.class_order import class_order, read_class_names
 from maxsup.diagnosis.outputs import Outputs
 from maxsup.lab.analysis.extraction import affine_head, extracted
+from maxsup.lab.analysis.other_data import OtherData, folder_without_splits
+from maxsup.lab.analysis.transfer import Transfer, transferred
 from maxsup.lab.core.config import Recipe, parse_recipe
 from maxsup.lab.core.display import Display
 from maxsup.lab.data import DataBundle, LabelledSplit
-from maxsup.lab.data.registry import data_root, local_path
-from maxsup.lab.data.sets.class_folders import split_folders
 from maxsup.lab.models import PROGRAM_SUFFIXES, Classifier, Program, class_names_of, load_program, num_classes_of
 from maxsup.lab.models.weights import has_blur_filters
 from maxsup.lab.training.builders import build_data, build_model, split_pipeline
@@ -37,6 +37,8 @@ class CheckpointOutputs(NamedTuple):
     weight: Tensor | None
     bias: Tensor | None
     facts: dict[str, str]  # settings of the computation by name, for the reader
+    ood: Tensor | None = None  # logits of images of another kind
+    transfer: Transfer | None = None
 
 
 def checkpoint_outputs(
@@ -46,6 +48,8 @@ def checkpoint_outputs(
     *,
     split: str | None = None,
     class_names: str | Path | None = None,
+    ood: str | None = None,
+    transfer: str | None = None,
     overrides: Iterable[str] = (),
     progress: Display | None = None,
 ) -> CheckpointOutputs:
@@ -58,6 +62,8 @@ def checkpoint_outputs(
         data: A registered data set, for instance ``folder:PATH`` with one folder per class.
         split: ``train``, ``val`` or ``test``; by default test, or all images of a folder without splits.
         class_names: A file that maps outputs to classes.
+        ood: Data of another kind, none of whose classes the network has.
+        transfer: Data on whose training images a linear probe of the features is fitted.
         overrides: Changes ``key.sub=value`` of the recipe, for instance ``augment.crop_pct=0.95``.
         progress: Progress display, advanced once per batch.
     """
@@ -71,7 +77,7 @@ def checkpoint_outputs(
     is_blurred = program is None and weights is not None and has_blur_filters(Path(weights))
     if is_blurred:
         recipe = recipe.changed(model={"options": {"blurpool": True, **recipe.model.options}})
-    place = _folder_without_splits(recipe, split)
+    place = folder_without_splits(recipe.data.name, recipe.data.root, split)
     if place is not None:
         options = {"test_share": 1.0, **recipe.data.options}
         recipe = recipe.changed(data={"name": f"folder:{place.resolve()}", "options": options})
@@ -96,8 +102,14 @@ def checkpoint_outputs(
     listed = None if class_names is None else read_class_names(Path(class_names))
     known = class_names_of(model, num_outputs) if listed is None else ()
     order = class_order(bundle.class_names, num_outputs, known, listed)
-    pipeline = split_pipeline(recipe, bundle, images)
     progress = progress or Display()
+    others = None if ood is None else OtherData(ood, recipe, bundle, is_whole=True)
+    if others is not None:
+        _check_other_classes(others, [*bundle.class_names, *order.names, *(listed or ())], known)
+    probed = None
+    if transfer is not None:
+        probed = transferred(network, OtherData(transfer, recipe, bundle), label=model, progress=progress)
+    pipeline = split_pipeline(recipe, bundle, images)
     progress.start(f"{model}: outputs of {bundle.name}", pipeline.num_batches)
     found = extracted(network, pipeline, precision=recipe.precision, progress=progress)
     labels, missing = order.indices[found["labels"]], pipeline.num_missing
@@ -115,21 +127,23 @@ def checkpoint_outputs(
         facts["Notes"] = "; ".join(bundle.notes)
     if missing:
         facts["Unreadable"] = f"{missing} images, left out"
+    others_logits = None
+    if others is not None:
+        others_logits = others.outputs(network, "test", label=model, progress=progress)["logits"]
+        facts["Other images"] = f"{ood}, {len(others_logits):,} images"
+    if probed is not None:
+        facts["Transfer"] = f"{transfer}, {probed.num_train:,} images to fit on and {probed.num_test:,} to judge on"
     affine = affine_head(network.head, network.num_features) if isinstance(network, Classifier) else None
     weight, bias = affine or (None, None)
-    return CheckpointOutputs(outputs, weight, bias, facts)
+    return CheckpointOutputs(outputs, weight, bias, facts, others_logits, probed)
 
 
-def _folder_without_splits(recipe: Recipe, split: str | None) -> Path | None:
-    """Return the folder of images to evaluate if the data has no training split, else None."""
-    kind, _, argument = recipe.data.name.partition(":")
-    home = local_path(argument, data_root(recipe.data.root))
-    if kind != "folder" or not home.is_dir() or "train" in (parts := split_folders(home)):
-        return None
-    if split is not None and split not in parts:
-        there = ", ".join(parts) or "none"
-        raise DataError(f"split must be a folder of {home} ({there}); got {split!r}. Leave split out.", code="bad-data")
-    return parts[split] if split else parts.get("test", parts.get("val", home))
+def _check_other_classes(others: OtherData, own: list[str], known: Sequence[Sequence[str]]) -> None:
+    """Refuse images of classes that the network has, by any of their names if its own data is found among them."""
+    aliases = {alias.lower() for names in known for alias in names}
+    if aliases.issuperset(map(str.lower, own)):
+        own = [*own, *aliases]
+    others.check_classes(own)
 
 
 @torch.no_grad()

@@ -13,8 +13,10 @@ from maxsup.core.errors import DataError
 from maxsup.diagnosis.array_files import read_array_files, read_sample_ids
 from maxsup.diagnosis.outputs import Outputs, checked_outputs
 from maxsup.lab.analysis.foreign_checkpoints import checkpoint_outputs
+from maxsup.lab.analysis.other_data import OtherData
 from maxsup.lab.analysis.outputs import RunOutputs
 from maxsup.lab.analysis.result_files import data_label
+from maxsup.lab.analysis.transfer import Transfer
 from maxsup.lab.core.display import Display
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".csv")
@@ -29,6 +31,8 @@ class ModelOutputs(NamedTuple):
     head: tuple[Tensor | None, Tensor | None]
     facts: dict[str, str]
     place: str | None  # data and split, whose ids are positions; None for a file, whose ids are its own
+    ood: Tensor | None = None  # logits of images of another kind
+    transfer: Transfer | None = None
 
 
 def outputs_of_models(
@@ -40,6 +44,8 @@ def outputs_of_models(
     weights: str | None = None,
     labels: str | None = None,
     class_names: str | None = None,
+    ood: str | None = None,
+    transfer: str | None = None,
     overrides: Sequence[str] = (),
     progress: Display | None = None,
 ) -> dict[str, ModelOutputs]:
@@ -53,6 +59,8 @@ def outputs_of_models(
         weights: ``last`` or ``best`` of runs.
         labels: Labels of files that hold logits alone.
         class_names: A file that maps outputs of networks to classes.
+        ood: Images of another kind for all models, a data set or ``folder:PATH``.
+        transfer: Data that a linear probe of the features of networks is fitted on.
         overrides: Changes ``key.sub=value`` of recipes.
         progress: Progress display of forward passes.
     """
@@ -63,16 +71,23 @@ def outputs_of_models(
         ("--weights", weights, "run"),
         ("--data", data, "network"),
         ("--class-names", class_names, "network"),
+        ("transfer", transfer, "network"),
     ):
         if value is not None and owner not in kinds.values():
             raise ValueError(f"{name} must come with a {owner}; got {value!r} with none. Leave it out.")
+    if ood is not None and "file" in kinds.values():
+        file = next(word for word, kind in kinds.items() if kind == "file")
+        raise ValueError(
+            f"--ood must come with runs and networks alone, which see its images; got the file of logits {file!r}. "
+            "Leave it out, or diagnose each file by itself: --logits FILE --ood FILE."
+        )
     for word, kind in kinds.items():
         if kind == "run":
-            made = _of_run(word, split or "test", weights or "last", overrides, progress)
+            made = _of_run(word, split or "test", weights or "last", ood, overrides, progress)
         elif kind == "file":
             made = _of_file(word, labels)
         else:
-            made = _of_network(word, model, data, split, class_names, overrides, progress)
+            made = _of_network(word, model, data, split, class_names, ood, transfer, overrides, progress)
         found[_free_name(word, found)] = made
     places = {each.place for each in found.values() if each.place is not None}
     if len(places) > 1:
@@ -94,13 +109,25 @@ def _kind(word: str, model: str | None) -> str:
     return "file" if is_array else "network"
 
 
-def _of_run(word: str, split: str, weights: str, overrides: Sequence[str], progress: Display | None) -> ModelOutputs:
+def _of_run(
+    word: str, split: str, weights: str, ood: str | None, overrides: Sequence[str], progress: Display | None
+) -> ModelOutputs:
     run = RunOutputs(word, weights=weights, overrides=overrides, progress=progress)
+    others = None if ood is None else run_novelties(run, ood)
     outputs = run.split(split)
     recipe = run.recipe
     facts = {"Model": recipe.model.name, "Loss": run.label, "Data": recipe.data.name, "Split": split}
     place = f"{data_label(recipe.data.name, recipe.data.options)} {split}"
-    return ModelOutputs(outputs, (run.weight, run.bias), facts, place)
+    if others is not None:
+        facts["Other images"] = f"{ood}, {len(others):,} images"
+    return ModelOutputs(outputs, (run.weight, run.bias), facts, place, others)
+
+
+def run_novelties(run: RunOutputs, ood: str) -> Tensor:
+    """Return the logits of a run for images of another kind."""
+    others = OtherData(ood, run.recipe, run.bundle, is_whole=True)
+    others.check_classes(run.bundle.class_names)
+    return others.outputs(run.model, "test", label=run.label, progress=run.progress)["logits"]
 
 
 def _of_file(word: str, labels: str | None) -> ModelOutputs:
@@ -114,6 +141,8 @@ def _of_network(
     data: str | None,
     split: str | None,
     class_names: str | None,
+    ood: str | None,
+    transfer: str | None,
     overrides: Sequence[str],
     progress: Display | None,
 ) -> ModelOutputs:
@@ -130,11 +159,19 @@ def _of_network(
             f"files, or NAME{PLACE_OF_WEIGHTS}{word}."
         )
     found = checkpoint_outputs(
-        network, weights, data, split=split, class_names=class_names, overrides=overrides, progress=progress
+        network,
+        weights,
+        data,
+        split=split,
+        class_names=class_names,
+        ood=ood,
+        transfer=transfer,
+        overrides=overrides,
+        progress=progress,
     )
     facts = {"Model": network, "Weights": Path(weights).name if weights else "published", **found.facts}
     place = f"{data} {split or 'test'}"
-    return ModelOutputs(found.outputs, (found.weight, found.bias), facts, place)
+    return ModelOutputs(found.outputs, (found.weight, found.bias), facts, place, found.ood, found.transfer)
 
 
 def _free_name(word: str, taken: dict[str, Any]) -> str:

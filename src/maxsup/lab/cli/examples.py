@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "maxsup diagnose --model timm:resnet18 --weights w.pth --data folder:photos",
         "maxsup diagnose ce.npz ls.npz maxsup.npz",
         "maxsup diagnose timm:resnet50@a.pth timm:resnet50@b.pth --data folder:photos",
+        "maxsup diagnose runs/first runs/second --ood folder:others",
     ),
     "doctor": (
         "maxsup doctor train.py",

@@ -76,6 +76,24 @@ def test_an_option_that_no_model_takes_is_refused(tmp_path: Path) -> None:
         outputs_of_models(words, data="digits")
 
 
+@pytest.mark.slow
+def test_a_run_and_a_network_see_the_same_images_of_another_kind(tmp_path: Path, photos: Path) -> None:
+    file = tmp_path / "network.pth"
+    torch.save(create_model("small_cnn", 10).state_dict(), file)
+    words = [str(make_run(tmp_path / "run", "ce", recipe="synthetic_cnn")), f"small_cnn@{file}"]
+    with pytest.raises(DataError) as refused:
+        outputs_of_models(words, data="synthetic", ood="digits")
+    assert refused.value.code == "shared-classes"
+    found = outputs_of_models(words, data="synthetic", ood=f"folder:{photos}")
+    assert [each.ood.shape for each in found.values() if each.ood is not None] == [(12, 10), (12, 10)]
+
+
+def test_files_of_logits_have_no_images_of_another_kind(tmp_path: Path) -> None:
+    words = [logits_file(tmp_path / f"{name}.npz", seed) for seed, name in enumerate(("ce", "ls"))]
+    with pytest.raises(ValueError, match="--ood must come with runs and networks alone"):
+        outputs_of_models(words, ood="digits")
+
+
 def test_a_network_needs_images_and_a_file_of_weights_a_network(tmp_path: Path) -> None:
     torch.save({}, tmp_path / "w.pth")
     with pytest.raises(ValueError, match="--data"):

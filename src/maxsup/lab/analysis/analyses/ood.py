@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maxsup import metrics
 from maxsup.lab.analysis.extraction import extracted, limited
+from maxsup.lab.analysis.other_data import shared_classes
 from maxsup.lab.analysis.outputs import MAX_IMAGES, RunOutputs
 from maxsup.lab.analysis.registry import ANALYSES, Analysis, Result
 from maxsup.lab.data import MemorySplit
@@ -35,10 +36,8 @@ def obstacle(
         if isinstance(getattr(run.bundle, split), MemorySplit):
             return None
         return "its images are files, whose pixels are not shuffled; name other images with ood.data=NAME"
-    shared = sorted({*map(str.lower, run.bundle.class_names)} & {*map(str.lower, run.data(data).class_names)})
-    if shared:
-        named = ", ".join(shared[:3]) + (" and more" if len(shared) > 3 else "")
-        return f"{data} has classes of the run's own data ({named}), so its images are not out of distribution"
+    if shared := shared_classes(run.bundle.class_names, run.data(data).class_names):
+        return f"{data} has classes of the run's own data ({shared}), so its images are not out of distribution"
     return None
 
 

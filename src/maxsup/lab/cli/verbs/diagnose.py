@@ -21,7 +21,7 @@ _WORDS = "A run directory; or several of runs, files of logits, NETWORK@WEIGHTS,
 _CLASS_NAMES = "One name per line, in the order of the outputs, or JSON of both."
 _MODEL = "Network of a checkpoint: timm:resnet50, torchvision:resnet50, hf:PATH, FILE.pt2, FILE.onnx, or one of ours."
 _WEIGHTS = "Checkpoint (default: published weights); for a run, which of its checkpoints."
-_OOD = "Images of another kind: for --logits a file of their logits, for a run a data set or folder:PATH."
+_OOD = "Images of another kind: a data set or folder:PATH; for --logits a file of their logits."
 _DATA = "Data for a checkpoint: folder:PATH with one folder per class, or any other data set."
 
 
@@ -48,9 +48,11 @@ def diagnose(
     runs, overrides = split_words(words or [])
     overrides = with_data_root(overrides, data_root)
     if len(runs) > 1:
-        refuse_strangers({"--logits": logits, "--features": features, "--ood": ood}, "one model", has_needed=False)
+        refuse_strangers({"--logits": logits, "--features": features}, "one model", has_needed=False)
         settings = {"model": model, "data": data, "split": split, "weights": weights, "labels": labels}
-        _print_several(runs, settings | {"class_names": class_names, "overrides": overrides}, output, as_json)
+        _print_several(
+            runs, settings | {"class_names": class_names, "ood": ood, "overrides": overrides}, output, as_json
+        )
         return
     run = runs[0] if runs else None
     inputs = {"a run": run, "--logits": logits, "--model": model}
@@ -65,7 +67,6 @@ def diagnose(
         (["--logits"], {"--labels": labels, "--features": features}),
         (["--logits", "--model"], {"--class-names": class_names}),
         (["--model"], {"--data": data}),
-        (["a run", "--logits"], {"--ood": ood}),
         (["a run", "--model"], {"--weights": weights, "--split": split, "KEY=VALUE": next(iter(overrides), None)}),
     ):
         refuse_strangers(options, " or ".join(owners), has_needed=given in owners, found=f"with {given}")
@@ -74,7 +75,7 @@ def diagnose(
     elif logits is not None:
         found, source, facts = _of_arrays(logits, labels, features, class_names, ood)
     else:
-        found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, overrides)
+        found, source, facts = _of_checkpoint(str(model), weights, data, split, class_names, ood, overrides)
     if as_json:
         print_json({**found.as_dict(), "source": source, "facts": facts, "page": str(output)})
     else:
@@ -87,16 +88,14 @@ def diagnose(
 
 
 def _of_run(run: str, split: str, weights: str, ood: str | None, overrides: list[str]) -> Found:
-    from maxsup.core.errors import DataError
-    from maxsup.lab.analysis.analyses.ood import obstacle
+    from maxsup.lab.analysis.model_outputs import run_novelties
     from maxsup.lab.analysis.outputs import RunOutputs
     from maxsup.lab.core.display import create_display
     from maxsup.lab.training.preprocessing import describe_transform
 
     with create_display() as progress:
         outputs = RunOutputs(run, weights=weights, overrides=overrides, progress=progress)
-        if ood is not None and (reason := obstacle(outputs, split=split, data=ood)):
-            raise DataError(f"--ood must name images of other classes: {reason}. Leave those classes out.")
+        others = None if ood is None else run_novelties(outputs, ood)
         judged = outputs.split(split)
         validation = outputs.split("val") if outputs.has_val and split != "val" else None
         has_few = split != "train" and len(outputs.bundle.train) <= _MAX_TRAINING_IMAGES
@@ -107,7 +106,7 @@ def _of_run(run: str, split: str, weights: str, ood: str | None, overrides: list
             train=training and (training.logits, training.labels),
             weight=outputs.weight,
             bias=outputs.bias,
-            ood=None if ood is None else outputs.split("test", ood).logits,
+            ood=others,
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
         )
     recipe = outputs.recipe
@@ -132,7 +131,13 @@ def _of_arrays(
 
 
 def _of_checkpoint(
-    model: str, weights: str | None, data: str | None, split: str | None, names: str | None, overrides: list[str]
+    model: str,
+    weights: str | None,
+    data: str | None,
+    split: str | None,
+    names: str | None,
+    ood: str | None,
+    overrides: list[str],
 ) -> Found:
     from maxsup.lab.analysis.foreign_checkpoints import checkpoint_outputs
     from maxsup.lab.core.display import create_display
@@ -144,9 +149,9 @@ def _of_checkpoint(
         )
     with create_display() as progress:
         found = checkpoint_outputs(
-            model, weights, data, split=split, class_names=names, overrides=overrides, progress=progress
+            model, weights, data, split=split, class_names=names, ood=ood, overrides=overrides, progress=progress
         )
-    diagnosis = _diagnosis(found.outputs, weight=found.weight, bias=found.bias)
+    diagnosis = _diagnosis(found.outputs, weight=found.weight, bias=found.bias, ood=found.ood)
     return diagnosis, f"{model}, {Path(weights).name if weights else 'its own weights'}", found.facts
 
 
@@ -160,7 +165,8 @@ def _print_several(words: list[str], settings: dict[str, Any], output: Path, as_
     with create_display() as progress:
         models = outputs_of_models(words, **settings, progress=progress)
     heads = {name: each.head for name, each in models.items()}
-    found = diagnose_side_by_side({name: each.outputs for name, each in models.items()}, heads=heads)
+    others = {name: each.ood for name, each in models.items() if each.ood is not None}
+    found = diagnose_side_by_side({name: each.outputs for name, each in models.items()}, heads=heads, ood=others)
     facts = {name: each.facts for name, each in models.items()}
     if as_json:
         print_json({**found.as_dict(), "facts": facts, "page": str(output)})
