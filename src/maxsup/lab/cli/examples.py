@@ -70,6 +70,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "study released": (
         "maxsup study released imagenet/val",
         "maxsup study released imagenet/val ce=ce.ckpt ls=ls.ckpt maxsup=maxsup.ckpt",
+        "maxsup study released imagenet/val --ood folder:textures --transfer cifar10",
     ),
     "study report": ("maxsup study report studies/tab_alpha-tiny", "maxsup study report comparison --json"),
 }

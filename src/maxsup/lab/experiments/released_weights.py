@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from maxsup.core.errors import DataError, StorageError
 from maxsup.core.installation import imported
 from maxsup.diagnosis.side_by_side import SideBySide, diagnose_side_by_side
 from maxsup.lab.analysis.model_outputs import outputs_of_models
+from maxsup.lab.analysis.transfer import Transfer
 from maxsup.lab.core.display import Display
 from maxsup.lab.core.files.storage import json_text, write_file
 from maxsup.lab.models.libraries.hf_models import hub_has
@@ -46,10 +47,15 @@ PUBLISHED: dict[str, tuple[str, dict[str, float]]] = {
     "total": ("tab:feature2", {"ce": 0.5949, "ls": 0.4718, "maxsup": 0.5962}),
     "r_squared": ("tab:feature2", {"ce": 0.4451, "ls": 0.4611, "maxsup": 0.4972}),
 }
+# Of a linear probe on CIFAR-10.
+TRANSFER_PUBLISHED = ("tab:validation_performance", {"ce": 0.814, "ls": 0.746, "maxsup": 0.810})
 # Numbers of ours beside them.
 _OURS = (
     *("confidence_correct", "confidence_wrong", "ece_before", "ece_after", "nll_before", "nll_after", "temperature"),
     *("aurc", "auroc_before", "nc1", "nc2_norm", "nc2_angle", "nc3", "nc4"),
+)
+_OF_OTHERS = tuple(
+    f"ood_{name}_{score}" for score in ("max_probability", "max_logit", "energy") for name in ("auroc", "fpr95")
 )
 
 
@@ -89,7 +95,14 @@ class Judgement:
 
 
 def run_released_weights(
-    images: Path, files: Mapping[str, Path], output: Path, *, progress: Display | None = None
+    images: Path,
+    files: Mapping[str, Path],
+    output: Path,
+    *,
+    ood: str | None = None,
+    transfer: str | None = None,
+    overrides: Sequence[str] = (),
+    progress: Display | None = None,
 ) -> tuple[SideBySide, list[Judgement]]:
     """Judge the released networks on a folder of images and write ``report.html`` and ``result.json``.
 
@@ -97,6 +110,9 @@ def run_released_weights(
         images: A folder with one folder for each class, called by its WordNet id; any part of the validation images.
         files: Files of weights by loss (``ce``, ``ls``, ``maxsup``); those left out are fetched from the hub.
         output: The folder to write.
+        ood: Images of another kind, a data set or ``folder:PATH``, none of them of ImageNet's classes.
+        transfer: Data on whose training images a linear probe of each network's features is fitted.
+        overrides: Changes ``key.sub=value`` of how images are read, for instance ``data.download=true``.
         progress: Progress display of forward passes.
     """
     if unknown := [name for name in files if name not in LOSSES]:
@@ -107,22 +123,33 @@ def run_released_weights(
         [str(path) for path in found.values()],
         model=NETWORK,
         data=f"folder:{images.resolve()}",
-        overrides=TRANSFORM,
+        ood=ood,
+        transfer=transfer,
+        overrides=[*TRANSFORM, *overrides],
         progress=progress,
     )
     models = dict(zip(found, made.values(), strict=True))
     compared = diagnose_side_by_side(
-        {name: each.outputs for name, each in models.items()}, heads={name: each.head for name, each in models.items()}
+        {name: each.outputs for name, each in models.items()},
+        heads={name: each.head for name, each in models.items()},
+        ood={name: each.ood for name, each in models.items() if each.ood is not None},
     )
+    transfers = {name: each.transfer for name, each in models.items() if each.transfer is not None}
     judgements = [_judged(claim, compared) for claim in CLAIMS]
     facts = {
         name: {"File": path.name, "SHA-256": f"{hashes[name]} (found; none is published)", **models[name].facts}
         for name, path in found.items()
     }
     output.mkdir(parents=True, exist_ok=True)
-    record = {"facts": facts, "claims": [asdict(each) for each in judgements], **compared.as_dict()}
+    record = {
+        "facts": facts,
+        "claims": [asdict(each) for each in judgements],
+        "transfer": {name: each._asdict() for name, each in transfers.items()},
+        **compared.as_dict(),
+    }
     write_file(output / "result.json", json_text(record).encode())
-    page = side_by_side_page(compared, facts, sections=[_paper_section(compared), _claim_section(judgements)])
+    sections = [_paper_section(compared, transfer, transfers), _claim_section(judgements)]
+    page = side_by_side_page(compared, facts, sections=sections)
     write_file(output / "report.html", page.encode())
     return compared, judgements
 
@@ -194,19 +221,29 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _paper_section(compared: SideBySide) -> Section:
+def _paper_section(compared: SideBySide, target: str | None, transfers: Mapping[str, Transfer]) -> Section:
     rows: list[list[Any]] = []
-    for name in (*PUBLISHED, *_OURS):
+    others = [name for name in _OF_OTHERS if all(name in each.numbers for each in compared.diagnoses.values())]
+    for name in (*PUBLISHED, *_OURS, *others):
         source, published = PUBLISHED.get(name, ("", {}))
         values = [compared.diagnoses[loss].numbers.get(name, {}).get("value") for loss in LOSSES]
         rows.append([name, *values, source or "not in the paper", *(published.get(loss) for loss in LOSSES)])
+    source, published = TRANSFER_PUBLISHED
+    accuracies = [transfers[loss].accuracy if loss in transfers else None for loss in LOSSES]
+    title = "linear transfer: --transfer cifar10 fills it" if target is None else f"linear transfer to {target}"
+    rows.insert(len(PUBLISHED), [title, *accuracies, f"{source} (CIFAR-10)", *(published[loss] for loss in LOSSES)])
     titles = [*LOSSES.values(), *(f"{title}, published" for title in LOSSES.values())]
     columns = [Column("number", is_number=False), *(Column(title, 4) for title in titles[:3])]
     columns += [Column("table", is_number=False), *(Column(title, 4) for title in titles[3:])]
     note = (
         "Published numbers are of all 50,000 validation images. Numbers of features need ten images of a class. "
-        "tab:validation_performance needs the images of CIFAR-10: maxsup study run tab_validation_performance."
+        "Linear transfer is the accuracy of a linear probe on test images of other data, fitted on its training images "
+        "and with a strength chosen on its validation images."
     )
+    if target is None:
+        note += " It is not filled: give --transfer cifar10, or --transfer folder:PATH."
+    if not others:
+        note += " Detection of other images is not filled: give --ood folder:PATH."
     blocks: list[Block] = [
         Table("What the paper prints, and what these files give", columns, rows, "paper"),
         Text(note),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +13,38 @@ import torch
 from PIL import Image
 
 from maxsup.core.errors import StorageError
+from maxsup.diagnosis.side_by_side import diagnose_side_by_side
 from maxsup.lab.experiments import released_weights
-from maxsup.lab.experiments.released_weights import CLAIMS, LOSSES, fetched, loss_of, run_released_weights, verdict
+from maxsup.lab.experiments.released_weights import (
+    CLAIMS,
+    LOSSES,
+    _paper_section,
+    fetched,
+    loss_of,
+    run_released_weights,
+    verdict,
+)
 from maxsup.lab.models import class_names_of
+from maxsup.lab.reports.blocks import Table, Text
 from tests.unit.lab.models.test_released_weights import released, saved
 
 SAMPLES = "MAXSUP_IMAGENET_SAMPLES"
 
 
+def pictures(folder: Path, names: Iterable[str], num_each: int) -> Path:
+    dice = np.random.default_rng(0)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for index in range(num_each):
+            pixels = dice.integers(0, 256, (40, 48, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+    return folder
+
+
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    dice = np.random.default_rng(0)
-    for names in class_names_of("torchvision:resnet18", 1000)[:1000:100]:
-        (tmp_path / "val" / names[0]).mkdir(parents=True)
-        for index in range(20):
-            pixels = dice.integers(0, 256, (40, 48, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "val" / names[0] / f"{index}.png")
-    return tmp_path / "val"
+    names = class_names_of("torchvision:resnet18", 1000)[:1000:100]
+    return pictures(tmp_path / "val", [aliases[0] for aliases in names], 20)
 
 
 @pytest.fixture
@@ -49,7 +65,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 @pytest.mark.slow
 def test_three_files_become_a_page_with_every_claim(photos: Path, files: dict[str, Path], tmp_path: Path) -> None:
-    compared, judgements = run_released_weights(photos, files, tmp_path / "out")
+    others = pictures(tmp_path / "others", ("stripes", "dots"), 50)
+    target = pictures(tmp_path / "target", ("left", "right"), 30)
+    compared, judgements = run_released_weights(
+        photos, files, tmp_path / "out", ood=f"folder:{others}", transfer=f"folder:{target}"
+    )
     assert list(compared.diagnoses) == list(LOSSES)
     assert compared.num_samples == 200
     assert [each.claim for each in judgements] == list(CLAIMS)
@@ -65,7 +85,26 @@ def test_three_files_become_a_page_with_every_claim(photos: Path, files: dict[st
     assert by_number["within"].value == pytest.approx(0.0, abs=1e-9)
     written = json.loads((tmp_path / "out" / "result.json").read_text())
     assert len(written["facts"]["maxsup"]["SHA-256"].split()[0]) == 64
-    assert "Beside the paper" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Beside the paper" in page
+    assert f"linear transfer to folder:{target}" in page
+    assert "ood_auroc_energy" in compared.pairs[0].numbers
+    # The features of the three are the same, so their probes are.
+    assert len({tuple(each.items()) for each in written["transfer"].values()}) == 1
+    assert written["transfer"]["ce"]["num_train"] + written["transfer"]["ce"]["num_test"] == 60
+
+
+def test_without_other_data_the_page_names_the_options_that_fill_it() -> None:
+    labels = torch.arange(210) % 3
+    logits = torch.randn(210, 3, generator=torch.Generator().manual_seed(0))
+    compared = diagnose_side_by_side({loss: (logits, labels) for loss in LOSSES})
+    table, text = _paper_section(compared, None, {}).blocks
+    assert isinstance(table, Table)
+    assert isinstance(text, Text)
+    [row] = [row for row in table.rows if row[4] == "tab:validation_performance (CIFAR-10)"]
+    assert row == ["linear transfer: --transfer cifar10 fills it", None, None, None, row[4], 0.814, 0.746, 0.810]
+    assert "--transfer cifar10" in text.text
+    assert "--ood folder:PATH" in text.text
 
 
 @pytest.mark.slow

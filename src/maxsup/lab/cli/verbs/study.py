@@ -11,7 +11,7 @@ from maxsup.core.errors import counted
 from maxsup.lab.cli import say, studies
 from maxsup.lab.cli.examples import epilog
 from maxsup.lab.cli.listings import complete_study
-from maxsup.lab.cli.options import DataRootOption, JsonOption, NoLockOption, work_without_locks
+from maxsup.lab.cli.options import DataRootOption, JsonOption, NoLockOption, with_data_root, work_without_locks
 from maxsup.lab.cli.printing import print_json, show
 from maxsup.lab.cli.shorthands import argument, flag, option
 
@@ -27,6 +27,7 @@ study = typer.Typer(
 
 _STUDY = "A name from `maxsup study ls`, a label of the paper, or a .yaml file."
 _SCALE = "tiny: minutes, says nothing; small: real images, hours on two cores; full: the paper's setting."
+_RELEASED = "ce=FILE ls=FILE maxsup=FILE, else the hub's; data.download=true and the like."
 ScaleOption = Annotated[str, option("tiny|small|full", _SCALE)]
 
 
@@ -204,22 +205,35 @@ def watch(
 @study.command("released", epilog=epilog("study released"))
 def released(
     images: Annotated[Path, argument("DIR", "Validation images of ImageNet, any part, a folder for each class.")],
-    weights: Annotated[list[str] | None, argument("LOSS=FILE", "ce=FILE ls=FILE maxsup=FILE; else the hub's.")] = None,
+    weights: Annotated[list[str] | None, argument("LOSS=FILE|KEY=VALUE", _RELEASED)] = None,
+    ood: Annotated[str | None, option("NAME", "Images of another kind: a data set or folder:PATH.")] = None,
+    transfer: Annotated[
+        str | None, option("NAME", "Data for a linear probe of the features: cifar10, folder:PATH.")
+    ] = None,
     output: Annotated[Path, option("DIR", "Where the report goes.")] = Path("studies/released_weights"),
+    data_root: DataRootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge the released weights of three losses on the same images."""
     from maxsup.lab.core.display import create_display
     from maxsup.lab.experiments.released_weights import run_released_weights, summary_lines
 
-    files = {}
-    for word in weights or []:
+    files, settings = {}, [word for word in weights or [] if word.startswith("data.")]
+    for word in [word for word in weights or [] if word not in settings]:
         loss, equals, file = word.partition("=")
         if not equals:
             raise ValueError(f"weights must be LOSS=FILE; got {word!r}. Write for instance maxsup=resnet50.ckpt.")
         files[loss] = Path(file)
     with create_display() as progress:
-        compared, judgements = run_released_weights(images, files, output, progress=progress)
+        compared, judgements = run_released_weights(
+            images,
+            files,
+            output,
+            ood=ood,
+            transfer=transfer,
+            overrides=with_data_root(settings, data_root),
+            progress=progress,
+        )
     lines = [*summary_lines(compared, judgements), f"page: {output / 'report.html'}"]
     claims = [
         {"number": each.claim.number, "first": each.claim.first, "second": each.claim.second, "verdict": each.verdict}
