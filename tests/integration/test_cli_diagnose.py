@@ -211,6 +211,21 @@ def test_checkpoints_are_judged_on_images_of_another_kind(tmp_path: Path, answer
     assert "has classes of the network (class_0, class_1, class_2). Leave those classes out." in err
 
 
+@pytest.mark.slow
+def test_two_checkpoints_stand_side_by_side_on_images_of_another_kind(tmp_path: Path, answer: Answer) -> None:
+    others = image_folder(tmp_path / "others")
+    words = ["--data", "synthetic", "--ood", f"folder:{others}", "model.options.widths=[4, 8]"]
+    for name in ("a", "b"):
+        torch.save(create_model("small_cnn", 10, widths=(4, 8)).state_dict(), tmp_path / f"{name}.pth")
+        words.append(f"small_cnn@{tmp_path / name}.pth")
+    code, out, _ = answer(*words, "--output", str(tmp_path / "page.html"), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["facts"]["a.pth"]["Other images"] == f"folder:{others}, 24 images"
+    assert all("ood_auroc_energy" in each["numbers"] for each in found["models"].values())
+    assert found["pairs"][0]["findings"][-1]["sentence"] == "Cannot tell from 24 other images; at least 100 are needed."
+
+
 def test_a_checkpoint_for_other_classes_is_refused(tmp_path: Path, answer: Answer) -> None:
     images = image_folder(tmp_path / "images")
     torch.save(create_model("small_cnn", 7).state_dict(), tmp_path / "weights.pth")
