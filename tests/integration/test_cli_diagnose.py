@@ -212,6 +212,19 @@ def test_checkpoints_are_judged_on_images_of_another_kind(tmp_path: Path, answer
 
 
 @pytest.mark.slow
+def test_a_run_notices_images_of_another_kind_by_their_distance_to_training_features(
+    tmp_path: Path, answer: Answer
+) -> None:
+    run = make_run(tmp_path / "run", "maxsup", "data.options.copies=1", recipe="synthetic_cnn")
+    others = image_folder(tmp_path / "others")
+    code, out, _ = answer(str(run), "--ood", f"folder:{others}", "--json", "--output", str(tmp_path / "page.html"))
+    numbers = json.loads(out)["numbers"]
+    assert code == 0
+    assert {"ood_auroc_max_logit", "ood_auroc_knn", "ood_fpr95_knn"} <= numbers.keys()
+    assert "ood_auroc_knn" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
 def test_two_checkpoints_stand_side_by_side_on_images_of_another_kind(tmp_path: Path, answer: Answer) -> None:
     others = image_folder(tmp_path / "others")
     words = ["--data", "synthetic", "--ood", f"folder:{others}", "model.options.widths=[4, 8]"]

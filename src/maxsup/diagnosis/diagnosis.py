@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maxsup.core.finding import LEVELS, Finding
 from maxsup.diagnosis import class_findings, findings, measures, novelty_findings
-from maxsup.diagnosis.outputs import Array, Outputs, checked_others, checked_outputs
+from maxsup.diagnosis.outputs import Array, Outputs, checked_other_features, checked_others, checked_outputs
 from maxsup.diagnosis.smoothing import SmoothingEstimate, estimate_from, logit_traces
 from maxsup.metrics.facts import numbers as named
 
@@ -77,10 +77,10 @@ def diagnose(
     class_names: Sequence[str] | None = None,
     *,
     validation: tuple[Array, Array] | None = None,
-    train: tuple[Array, Array] | None = None,
+    train: tuple[Array, Array] | tuple[Array, Array, Array | None] | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
-    ood: Array | None = None,
+    ood: Array | tuple[Array, Array] | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis: ...
@@ -93,10 +93,10 @@ def diagnose(
     class_names: Sequence[str] | None = None,
     *,
     validation: tuple[Array, Array] | None = None,
-    train: tuple[Array, Array] | None = None,
+    train: tuple[Array, Array] | tuple[Array, Array, Array | None] | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
-    ood: Array | None = None,
+    ood: Array | tuple[Array, Array] | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis | SideBySide:
@@ -113,10 +113,12 @@ def diagnose(
         class_names: One name per column of the logits.
         validation: Logits and labels of other held-out samples, on which temperature and norm are fitted. Without
             them, both are fitted on one half of the samples and evaluated on the other.
-        train: Logits and labels of training images, which show label smoothing best. By default the samples themselves.
+        train: Logits and labels of training images, which show label smoothing best, and features for the neighbours of
+            ``ood``. By default the samples themselves.
         weight: Weight of the last layer, ``(K, D)``, for neural collapse.
         bias: Bias of the last layer, ``(K,)``.
-        ood: Logits of images of another kind, ``(M, K)``, which the model should notice.
+        ood: Logits of images of another kind, ``(M, K)``, which the model should notice; or a tuple of these and
+            features, ``(M, D)``, whose distance to those of ``train`` is a score too.
         recipe: A description of the training, quoted beside the estimate.
         seed: Seed of the split into halves and of the bootstrap.
 
@@ -146,9 +148,15 @@ def diagnose(
     outputs = checked_outputs(logits, labels, features, class_names)  # type: ignore[arg-type]
     rescaled = measures.rescale(outputs, None if validation is None else checked_outputs(*validation), seed)
     traced = None if train is None else checked_outputs(*train)
-    others = None if ood is None else checked_others(ood, outputs.num_classes)
+    of_others = ood if isinstance(ood, tuple) else (ood, None)
+    others = None if of_others[0] is None else checked_others(of_others[0], outputs.num_classes)
+    near = None
+    if others is not None and of_others[1] is not None:
+        if traced is None or traced.features is None or outputs.features is None:
+            raise ValueError("features of ood must come with features and with those of train; got none. Give both.")
+        near = traced.features, outputs.features, checked_other_features(others, of_others[1])
     return diagnosis_of(
-        outputs, rescaled, train=traced, weight=weight, bias=bias, others=others, recipe=recipe, seed=seed
+        outputs, rescaled, train=traced, weight=weight, bias=bias, others=others, near=near, recipe=recipe, seed=seed
     )
 
 
@@ -160,10 +168,14 @@ def diagnosis_of(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     others: Tensor | None = None,
+    near: tuple[Tensor, Tensor, Tensor] | None = None,
     recipe: str = "",
     seed: int = 0,
 ) -> Diagnosis:
-    """Diagnose checked outputs for which temperature and norm are fitted; see :func:`diagnose`."""
+    """Diagnose checked outputs for which temperature and norm are fitted; see :func:`diagnose`.
+
+    ``near`` are features of training images, of the samples and of the others.
+    """
     traced = outputs if train is None else train
     traces = logit_traces(traced.logits, traced.labels)
     smoothing = estimate_from(traces, seed=seed)
@@ -176,7 +188,7 @@ def diagnosis_of(
             **measures.smoothing_numbers(smoothing),
             **class_findings.class_numbers(errors),
             **measures.feature_numbers(outputs, weight, bias, seed),
-            **({} if others is None else novelty_findings.novelty_numbers(outputs.logits, others)),
+            **({} if others is None else novelty_findings.novelty_numbers(outputs.logits, others, near)),
         }
     )
     num_judged = len(rescaled.before.predictions.labels)

@@ -117,6 +117,14 @@ def checked_others(logits: Array, num_classes: int) -> Tensor:
     return rows
 
 
+def checked_other_features(ood: Tensor, features: Array) -> Tensor:
+    """Check features ``(M, D)`` of the images whose logits are ``ood``, and return them as float32."""
+    rows = _checked_rows(_as_array(features), "ood features")
+    if len(rows) != len(ood):
+        raise DataError(f"ood features must be of the {len(ood)} images of the logits; got {len(rows)}. Give both.")
+    return rows
+
+
 def _as_array(values: Any) -> Array:
     return values if isinstance(values, Tensor) else np.asarray(values)
 

@@ -113,7 +113,7 @@ def _of_run(
     word: str, split: str, weights: str, ood: str | None, overrides: Sequence[str], progress: Display | None
 ) -> ModelOutputs:
     run = RunOutputs(word, weights=weights, overrides=overrides, progress=progress)
-    others = None if ood is None else run_novelties(run, ood)
+    others = None if ood is None else run_novelties(run, ood)[0]
     outputs = run.split(split)
     recipe = run.recipe
     facts = {"Model": recipe.model.name, "Loss": run.label, "Data": recipe.data.name, "Split": split}
@@ -123,11 +123,12 @@ def _of_run(
     return ModelOutputs(outputs, (run.weight, run.bias), facts, place, others)
 
 
-def run_novelties(run: RunOutputs, ood: str) -> Tensor:
-    """Return the logits of a run for images of another kind."""
+def run_novelties(run: RunOutputs, ood: str) -> tuple[Tensor, Tensor]:
+    """Return logits and features of a run for images of another kind."""
     others = OtherData(ood, run.recipe, run.bundle, is_whole=True)
     others.check_classes(run.bundle.class_names)
-    return others.outputs(run.model, "test", label=run.label, progress=run.progress)["logits"]
+    found = others.outputs(run.model, "test", label=run.label, progress=run.progress)
+    return found["logits"], found["features"]
 
 
 def _of_file(word: str, labels: str | None) -> ModelOutputs:

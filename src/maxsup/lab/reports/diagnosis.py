@@ -46,7 +46,7 @@ NUMBERS = {
     "auroc_before auroc_after fpr95_before fpr95_after set_size_lac_90 set_coverage_lac_90 worst_class_coverage_lac_90 "
     "set_size_lac_95 set_coverage_lac_95 worst_class_coverage_lac_95",
     "Other images": "ood_auroc_max_probability ood_auroc_max_logit ood_auroc_energy ood_fpr95_max_probability "
-    "ood_fpr95_max_logit ood_fpr95_energy",
+    "ood_fpr95_max_logit ood_fpr95_energy ood_auroc_knn ood_fpr95_knn",
     "Collapse": "within total r_squared nc1 nc2_norm nc2_angle nc3 nc4 effective_rank "
     "effective_rank_within participation_ratio participation_ratio_within rankme rankme_within",
     "Probe": "accuracy_judged probe_accuracy knn_accuracy",

@@ -103,10 +103,10 @@ def _of_run(run: str, split: str, weights: str, ood: str | None, overrides: list
         found = _diagnosis(
             judged,
             validation=validation and (validation.logits, validation.labels),
-            train=training and (training.logits, training.labels),
+            train=training and (training.logits, training.labels, training.features),
             weight=outputs.weight,
             bias=outputs.bias,
-            ood=others,
+            ood=others if others is None or training is not None else others[0],
             recipe=" ".join(str(word) for word in (outputs.loss, outputs.strength) if word is not None),
         )
     recipe = outputs.recipe
