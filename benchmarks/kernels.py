@@ -69,6 +69,7 @@ def assembly(
         "IS_SOFT": False,
         "ALIGNED": aligned,
         "IS_DOUBLE": False,
+        "HAS_ENTROPY": False,
         "ROWS": launch.rows,
         "BLOCK": launch.block,
         # What a launch specialises on: a stride of 1, and what is absent.

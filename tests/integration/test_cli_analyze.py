@@ -60,7 +60,7 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
     outcome = cli("analyze", "ce", "ls", "maxsup", "--output", "pictures", *CHEAP)
     assert outcome.code == 0
     applied = set(ANALYSES) - {"distillation", "longtail", "segmentation"}
-    assert len(applied) == 8
+    assert len(applied) == 10
     for loss in ("ce", "ls", "maxsup"):
         stems = {path.name.partition("-")[0] for path in Path(loss, "analysis").iterdir()}
         assert stems == applied
@@ -71,7 +71,7 @@ def test_without_what_everything_that_applies_is_done_and_the_rest_is_said(cli: 
         "maxsup: segmentation does not apply to ce, ls, maxsup: its data has no masks; give "
         "segmentation.recipe=ade20k_upernet_deit_small or another to fine-tune it.",
     ]
-    assert len(list(Path("pictures").glob("*.png"))) == len(list(Path("pictures").glob("*.svg"))) == 11
+    assert len(list(Path("pictures").glob("*.png"))) == len(list(Path("pictures").glob("*.svg"))) == 13
     # One line a stage, since this is not a terminal.
     assert "CE, LS, MaxSup: corrupted images" in outcome.err.splitlines()
 

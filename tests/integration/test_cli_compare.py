@@ -9,7 +9,7 @@ from maxsup.lab.experiments.study_files import study_names
 from tests.integration.command import Cli, Outcome, assert_refused, run_command
 from tests.integration.runs import image_folder
 
-METRICS = {"accuracy", "nll", "ece", "aurc", "confidence_wrong", "within", "r_squared"}
+METRICS = {"accuracy", "nll", "nll_after", "ece", "ece_after", "aurc", "confidence_wrong", "within", "r_squared"}
 QUICK = ["--data", "digits", "--workers", "1", "epochs=1", "batch_size=256", "model.options.widths=[8, 16]"]
 
 

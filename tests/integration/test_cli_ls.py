@@ -182,9 +182,7 @@ def test_too_little_memory_is_one_sentence_with_its_fix(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     fail_with(error, monkeypatch)
-    assert_refused(
-        cli("ls", "losses"), 2, "there is too little memory for 1024 bytes more. Choose a smaller batch_size"
-    )
+    assert_refused(cli("ls", "losses"), 2, "there is too little memory for 1024 bytes more. Set accumulation=auto")
     with pytest.raises(type(error)):
         main(["ls", "losses", "--debug"])
 

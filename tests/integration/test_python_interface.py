@@ -73,7 +73,7 @@ def test_a_network_in_a_module_is_trained_by_workers_that_import_it(home: Path) 
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     # Once: no worker has run the script again.
-    assert out.split() == ["begin", str(process.pid), "failed", "0", "rows", "7"]
+    assert out.split() == ["begin", str(process.pid), "failed", "0", "rows", "9"]
     assert process.pid not in workers_of(home)
     assert "[6/6]" in err
 

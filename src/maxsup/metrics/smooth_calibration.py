@@ -25,7 +25,7 @@ def smooth_calibration_error(logits: Tensor, labels: Tensor, width: float | None
     Example:
         >>> logits = torch.tensor([[0.0, 100.0], [100.0, 0.0], [100.0, 0.0], [100.0, 0.0]])
         >>> round(smooth_calibration_error(logits, torch.tensor([1, 0, 0, 1])), 3)
-        0.249
+        0.25
     """
     if width is not None and not 0.0 < width < math.inf:
         raise ValueError(f"width must be a number above 0; got {width!r}. Leave it out for the usual one.")

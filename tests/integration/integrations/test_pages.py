@@ -86,8 +86,14 @@ model = nn.Linear(4, 1000)
     "trainers": """
 from maxsup import MaxSupLoss
 from torch import nn
+import sys, types
 class ClassificationModel: pass
 class BaseLoss: pass
+titan = {name: types.ModuleType(f"torchtitan{name}")
+         for name in ("", ".components", ".components.loss", ".distributed", ".distributed.spmd_types")}
+sys.modules.update({module.__name__: module for module in titan.values()})
+titan[".components.loss"].BaseLoss = BaseLoss
+titan[".distributed.spmd_types"].current_spmd_mesh = lambda: None
 class BasePlugin: pass
 class MODELS:
     register_module = staticmethod(lambda: lambda made: made)

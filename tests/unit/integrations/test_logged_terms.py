@@ -9,6 +9,7 @@ import torch
 from maxsup.integrations import logged_terms
 from maxsup.integrations.logged_terms import LoggedTerms
 from maxsup.losses import MaxSupLoss, create_loss
+from maxsup.losses.head.rows import Objective
 from maxsup.monitor import DecompositionMonitor
 
 
@@ -35,7 +36,7 @@ def test_of_large_batches_each_row_gets_its_turn(is_head: bool, monkeypatch: pyt
     whole.update(hidden @ weight.T, target, alpha=0.1)
     for _ in range(3):
         if is_head:
-            terms.update_head(hidden, weight, None, target)
+            terms.update_head(hidden, weight, None, target, Objective())
         else:
             terms.update(hidden @ weight.T, target)
     assert terms.collected() == pytest.approx(expected(whole), abs=1e-6)

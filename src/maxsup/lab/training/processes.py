@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -112,6 +113,8 @@ def prepare_buffers(accelerator: Accelerator, model: nn.Module) -> None:
     norms = nn.modules.batchnorm._NormBase
     others = (module for module in model.modules() if not isinstance(module, norms))
     if accelerator.ddp_handler is not None and not any(True for module in others for _ in module.buffers(False)):
+        # Accelerate has no other name for it, which torch 2.15 would rather be given.
+        warnings.filterwarnings("ignore", message=".*broadcast_buffers. is deprecated")
         accelerator.ddp_handler.broadcast_buffers = False
 
 

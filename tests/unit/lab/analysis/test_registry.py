@@ -20,7 +20,7 @@ def test_every_number_of_something_is_checked_before_anything_is_computed() -> N
     named = {(name, option) for name in ANALYSES for option in ANALYSES.options(name) if option.startswith("num_")}
     # Segmentation may show no image at all and says so itself.
     assert set(COUNTS) == named - {("segmentation", "num_images")}
-    assert len(COUNTS) == 8
+    assert len(COUNTS) == 9
 
 
 @pytest.mark.parametrize(("name", "option"), COUNTS)
