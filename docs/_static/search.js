@@ -69,7 +69,6 @@ function snippet(page, words) {
 function showResults(query) {
   const words = asked(query);
   const pages = words.length > 0 ? ranked(query) : [];
-  for (const page of pages) page.text ??= "";
   document.getElementById("search-count").textContent =
     words.length === 0 ? "Type what you look for." : pages.length === 0 ? `Nothing has “${query}”.` : `${pages.length} ${pages.length === 1 ? "page" : "pages"}`;
   const items = pages.slice(0, SHOWN).map((page) => {
